@@ -1,0 +1,1 @@
+"""Ray actors: thin shells over ``raylog.storage`` and over pure state machines."""

@@ -1,0 +1,1 @@
+"""Many partitions: metadata, placement, clients, the bridge to Spark, the command line."""

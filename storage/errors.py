@@ -1,0 +1,213 @@
+"""What can go wrong, by Kafka's names and codes.
+
+Every error carries ``code`` (Kafka's wire code), ``error_name`` (Kafka's name of it) and ``retriable`` (whether
+the same request can succeed later). Constructor arguments are the fields and the sentence is made in
+``__str__``, so that an error survives pickling and can cross actors. A sentence says what to do.
+
+Codes: Kafka's ``org.apache.kafka.common.protocol.Errors``.
+"""
+
+from typing import Any, ClassVar
+
+
+class RaylogError(Exception):
+    """The root of every error that raylog raises on purpose."""
+
+    code: ClassVar[int] = -1
+    error_name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    retriable: ClassVar[bool] = False
+    # The constructor's arguments in order: subclasses name them, __init__ sets them, pickling repeats them.
+    fields: ClassVar[tuple[str, ...]] = ("why",)
+    template: ClassVar[str] = "{why}"
+
+    def __init__(self, *args: Any) -> None:
+        if len(args) != len(self.fields):
+            raise TypeError(f"{type(self).__name__} takes {self.fields}, got {len(args)} arguments")
+        super().__init__(*args)
+        for name, value in zip(self.fields, args, strict=True):
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        return self.template.format(**{name: getattr(self, name) for name in self.fields})
+
+
+# -- bytes ---------------------------------------------------------------------------------------------------
+
+
+class CorruptRecord(RaylogError):
+    """Bytes that are no valid record batch: wrong length, CRC, magic or shape."""
+
+    code, error_name = 2, "CORRUPT_MESSAGE"
+    fields = ("where", "why")
+    template = "corrupt record batch at {where}: {why}; encode it again, or read from another offset"
+
+
+class InvalidRecord(RaylogError):
+    """A well-formed batch that breaks a rule of the log (count, sequence, control records from a client)."""
+
+    code, error_name = 87, "INVALID_RECORD"
+
+
+class InvalidTimestamp(RaylogError):
+    """A record's timestamp is outside of what the topic takes."""
+
+    code, error_name = 32, "INVALID_TIMESTAMP"
+    fields = ("timestamp", "now", "limit_key", "limit_ms")
+    template = "timestamp {timestamp} is more than {limit_key}={limit_ms} from now ({now}); correct it or the config"
+
+
+class UnsupportedForMessageFormat(RaylogError):
+    """A record format that this log does not take."""
+
+    code, error_name = 43, "UNSUPPORTED_FOR_MESSAGE_FORMAT"
+    fields = ("magic",)
+    template = "magic {magic} cannot be appended: send v2 record batches (magic 2)"
+
+
+class UnsupportedCompressionType(RaylogError):
+    """A codec that does not exist."""
+
+    code, error_name = 76, "UNSUPPORTED_COMPRESSION_TYPE"
+    fields = ("name",)
+    template = "no compression type {name!r}: use none, gzip, snappy, lz4 or zstd"
+
+
+class RecordTooLarge(RaylogError):
+    """One batch is over ``max.message.bytes``."""
+
+    code, error_name = 10, "MESSAGE_TOO_LARGE"
+    fields = ("size_bytes", "max_bytes")
+    template = (
+        "a batch of {size_bytes} bytes is over max.message.bytes={max_bytes}: "
+        "send smaller batches or raise the topic's config"
+    )
+
+
+class RecordBatchTooLarge(RaylogError):
+    """One append is over ``segment.bytes``."""
+
+    code, error_name = 18, "RECORD_LIST_TOO_LARGE"
+    fields = ("size_bytes", "max_bytes")
+    template = "an append of {size_bytes} bytes is over segment.bytes={max_bytes}: send less at once"
+
+
+class CorruptIndex(RaylogError):
+    """The bytes of an index file are no index for its base offset; it is thrown away and rebuilt."""
+
+    code, error_name = 2, "CORRUPT_MESSAGE"
+    fields = ("base_offset", "entry", "why")
+    template = "index {base_offset}: entry {entry}: {why}; it can be rebuilt from the log"
+
+
+class CorruptCheckpoint(RaylogError):
+    """A checkpoint, snapshot or properties file that cannot be read."""
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "why")
+    template = "{path}: {why}; delete it to have it rebuilt, or restore it from a copy"
+
+
+# -- offsets, producers --------------------------------------------------------------------------------------
+
+
+class OffsetOutOfRange(RaylogError):
+    """An offset below the log start offset or above the log end offset."""
+
+    code, error_name = 1, "OFFSET_OUT_OF_RANGE"
+    fields = ("partition", "offset", "log_start_offset", "log_end_offset")
+    template = (
+        "{partition}: offset {offset} is out of range: the log holds "
+        "[{log_start_offset}, {log_end_offset}); seek into it, or to earliest or latest"
+    )
+
+
+class OutOfOrderSequence(RaylogError):
+    """A producer's sequence has a gap: a batch before this one was lost or given up."""
+
+    code, error_name = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    fields = ("partition", "producer_id", "expected", "got")
+    template = (
+        "{partition}: producer {producer_id} sent sequence {got} where {expected} was expected: "
+        "an earlier batch is missing; open a new producer and send again what was not acknowledged"
+    )
+
+
+class InvalidProducerEpoch(RaylogError):
+    """A newer instance of this producer has taken over."""
+
+    code, error_name = 47, "INVALID_PRODUCER_EPOCH"
+    fields = ("partition", "producer_id", "current", "got")
+    template = (
+        "{partition}: producer {producer_id} has epoch {got}, but {current} took over: close this producer"
+    )
+
+
+# -- names and configs ---------------------------------------------------------------------------------------
+
+
+class InvalidTopic(RaylogError):
+    """A name that no topic can have."""
+
+    code, error_name = 17, "INVALID_TOPIC_EXCEPTION"
+    fields = ("topic", "why")
+    template = "topic name {topic!r} {why}: use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
+
+
+class InvalidConfig(RaylogError):
+    """A config key that does not exist, or a value that it cannot have."""
+
+    code, error_name = 40, "INVALID_CONFIG"
+    fields = ("key", "value", "why")
+    template = "config {key}={value!r}: {why}"
+
+
+# -- disks ---------------------------------------------------------------------------------------------------
+
+
+class StorageError(RaylogError):
+    """The disk failed. After a failed write nothing of the append is in the log."""
+
+    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    fields = ("path", "why")
+    template = "{path}: {why}; free or repair the disk, then retry"
+
+
+class DiskFull(StorageError):
+    """No space is left. Nothing of the append is in the log; it takes appends again when there is space."""
+
+    fields = ("path",)
+    template = "{path}: no space left on the device: free some (lower retention.bytes, delete topics), then retry"
+
+
+class LogMissing(RaylogError):
+    """A partition's folder or data is not where it must be. Never answered with an empty log."""
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "why")
+    template = "{path}: {why}: is its disk mounted? restore the folder, or delete and create the topic again"
+
+
+class LogLocked(RaylogError):
+    """Another process writes to this folder."""
+
+    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    fields = ("path",)
+    template = "{path} is locked by another process: stop the broker that uses it, or give another folder"
+
+
+class InvalidLogDir(RaylogError):
+    """A log dir that cannot be used: missing, read-only, no folder, or foreign."""
+
+    code, error_name = 57, "LOG_DIR_NOT_FOUND"
+    fields = ("path", "why")
+    template = "log dir {path}: {why}"
+
+
+class InconsistentClusterId(RaylogError):
+    """A log dir belongs to another cluster."""
+
+    code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
+    fields = ("path", "found", "expected")
+    template = (
+        "log dir {path} belongs to cluster {found}, not {expected}: give the right folder, or an empty one"
+    )
