@@ -1,0 +1,153 @@
+"""Records as a DataFrame through Ray's object store: no Python worker, decoded in Spark's JVM.
+
+::
+
+    Ray task on the partition's node         object store                Spark's executors
+    read_range -> Arrow batches       ->     IPC stream, bytes     ->    ArrowStreamReader -> rows
+                                             BLOCK_BYTES each
+
+A frame is a snapshot: all records of the given offsets are in the object store (which spills to disk) while
+the frame lives. For more data than that, or for a stream, use ``format("raylog")``.
+
+**Who keeps the blocks.** RayDP hands Spark only their ids, so something here must hold the references. The
+frame does, and so does every frame made from it (``select``, ``filter``, ...), because all carry the frame's
+session object, which is a copy made to hold them. A join holds its left side only, a temporary view nothing:
+keep the frame itself in a variable until the last action.
+"""
+
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from raylog.cluster.spark import columns, resolve
+from raylog.cluster.spark.options import Options, parse
+from raylog.cluster.spark.plan import Range, split_ranges
+from raylog.cluster.spark.reading import read, report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from raylog.cluster.broker import Broker
+
+# One block is one task of Spark: large enough to be worth its 10 ms, small enough for a small executor's
+# memory.
+BLOCK_BYTES = 32 << 20
+# Decoding tasks ask Ray for no CPU (Spark may hold all), so their number is bounded here: each holds a block
+# or two.
+TASKS_IN_FLIGHT_MAX = 4
+
+
+def frame(
+    spark: "SparkSession",
+    broker: "Broker",
+    topic_or_topics: str | Sequence[str],
+    *,
+    starting_offsets: str | dict[str, dict[int, int]] = "earliest",
+    ending_offsets: str | dict[str, dict[int, int]] = "latest",
+    include_headers: bool = False,
+) -> "DataFrame":
+    """The records of topics as a frame with the schema of ``format("raylog")``, empty if they are.
+
+    Offsets as in the options startingOffsets and endingOffsets: a word, or ``{topic: {partition: offset}}``
+    with -2 for earliest and -1 for latest. ``spark`` must be a session of ``raylog.spark.session``.
+    """
+    import ray
+    from raydp.spark.dataset import ray_dataset_to_spark_dataframe
+
+    topics = [topic_or_topics] if isinstance(topic_or_topics, str) else topic_or_topics
+    options = parse(
+        {
+            "subscribe": ",".join(topics),
+            "startingOffsets": _text(starting_offsets),
+            "endingOffsets": _text(ending_offsets),
+            "includeHeaders": str(include_headers),
+            "address": broker.address,
+            "namespace": broker.namespace,
+        },
+        "batch",
+    )
+    ranges, lost = resolve.batch_ranges(broker, options)
+    report(lost, options.fail_on_data_loss)
+    schema = columns.schema(columns.names(include_headers))
+    # RayDP looks at the first block to choose its path: an empty one costs nothing and serves an empty topic.
+    blocks = [ray.put(ipc_block(schema, [])), *_blocks(broker, options, split_ranges(ranges, None), schema)]
+    return ray_dataset_to_spark_dataframe(_holding(spark, blocks), schema, blocks)
+
+
+def ipc_block(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> bytes:
+    """Batches as one Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def pack(batches: Iterator[pa.RecordBatch], schema: pa.Schema, block_bytes: int) -> Iterator[bytes]:
+    """Batches in IPC streams of about ``block_bytes``."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if held and size + batch.nbytes > block_bytes:
+            yield ipc_block(schema, held)
+            held, size = [], 0
+        held.append(batch)
+        size += batch.nbytes
+    if held:
+        yield ipc_block(schema, held)
+
+
+def _decode(options: Options, wanted: Range, schema: pa.Schema) -> Iterator[bytes]:
+    """The body of a Ray task: a range as blocks."""
+    yield from pack(read(options, wanted, schema.names), schema, BLOCK_BYTES)
+
+
+def _blocks(broker: "Broker", options: Options, ranges: list[Range], schema: pa.Schema) -> list[Any]:
+    """Run a decoding task for each range on its partition's node; the blocks, in the order of the ranges."""
+    nodes = _nodes(broker, {r.topic for r in ranges})
+    waiting = list(reversed(ranges))
+    running: dict[Any, Range] = {}
+    found: dict[Range, list[Any]] = {}
+    while waiting or running:
+        while waiting and len(running) < TASKS_IN_FLIGHT_MAX:
+            started = _start(options, waiting[-1], schema, nodes)
+            running[started.completed()] = waiting[-1]
+            found[waiting.pop()] = started
+        _finish_one(running)
+    return [block for r in ranges for block in found[r]]
+
+
+def _start(options: Options, wanted: Range, schema: pa.Schema, nodes: dict[tuple[str, int], str]) -> Any:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    node = nodes.get((wanted.topic, wanted.partition))
+    place = NodeAffinitySchedulingStrategy(node, soft=True) if node else "DEFAULT"
+    task = ray.remote(num_cpus=0, num_returns="streaming", scheduling_strategy=place)(_decode)
+    return task.remote(options, wanted, schema)
+
+
+def _finish_one(running: dict[Any, Range]) -> None:
+    import ray
+
+    done, _ = ray.wait(list(running), num_returns=1)
+    running.pop(done[0])
+    ray.get(done[0])  # raises what the task raised
+
+
+def _nodes(broker: "Broker", topics: set[str]) -> dict[tuple[str, int], str]:
+    described = [(topic, broker.describe_topic(topic)) for topic in sorted(topics)]
+    return {(topic, p.partition): p.node_id for topic, about in described for p in about.partitions}
+
+
+def _holding(spark: "SparkSession", blocks: list[Any]) -> "SparkSession":
+    holder = copy.copy(spark)
+    holder._raylog_blocks = blocks  # type: ignore[attr-defined]
+    return holder
+
+
+def _text(offsets: str | dict[str, dict[int, int]]) -> str:
+    return offsets if isinstance(offsets, str) else json.dumps(offsets)

@@ -1,0 +1,267 @@
+"""The options of the ``raylog`` data source: parsed, checked, and refused by name.
+
+They are those of Spark's Kafka source, with its names and meanings (Spark, "Structured Streaming + Kafka
+Integration Guide"). Spark hands them over with lower-cased keys; errors use the names as documented.
+
+Which bound wins, for the start as for the end, as in Spark:
+
+    startingTimestamp  >  startingOffsetsByTimestamp  >  startingOffsets  >  the default
+    (one time for all)    (a time a partition)           (earliest, latest, JSON)
+
+Pure: nothing here knows a broker. ``resolve.py`` turns a Selection and a Bound into partitions and offsets.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from raylog.cluster.spark.errors import InvalidSparkOption
+
+TopicPartition = tuple[str, int]
+Mode = Literal["batch", "stream"]
+
+EARLIEST = -2  # what an offset in JSON can say instead of a number, as Kafka's ListOffsets
+LATEST = -1
+
+NAMES = (
+    "address",
+    "namespace",
+    "subscribe",
+    "assign",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "failOnDataLoss",
+    "includeHeaders",
+    "pushFilters",
+)
+_BY_LOWER = {name.lower(): name for name in NAMES}
+_SELECTIONS = ("subscribe", "assign", "subscribePattern")
+_ENDINGS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which partitions to read: exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where to start or to end: the same for every partition, or one value for each.
+
+    ``kind`` says what the values are: offsets (EARLIEST and LATEST among them) or times in ms. ``option`` is
+    the name of the option that said so, for errors.
+    """
+
+    kind: Literal["offset", "timestamp"]
+    everywhere: int | None
+    each: tuple[tuple[TopicPartition, int], ...] = ()
+    option: str = ""
+
+
+@dataclass(frozen=True)
+class Options:
+    """All options of one read, valid together."""
+
+    selection: Selection
+    starting: Bound
+    ending: Bound
+    latest_if_no_match: bool = False
+    max_offsets_per_trigger: int | None = None
+    min_partitions: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    push_filters: bool = False
+    address: str | None = None
+    namespace: str | None = None
+
+
+def parse(given: Mapping[str, str], mode: Mode) -> Options:
+    """Options of a batch or stream read. Raises InvalidSparkOption on the first that is wrong."""
+    options = known(given)
+    _refuse_for_mode(options, mode)
+    strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise InvalidSparkOption("startingOffsetsByTimestampStrategy", strategy, "use error or latest")
+    return Options(
+        selection=_selection(options),
+        starting=_bound(options, "starting", EARLIEST if mode == "batch" else LATEST),
+        ending=_bound(options, "ending", LATEST),
+        latest_if_no_match=strategy == "latest",
+        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
+        min_partitions=_positive(options, "minPartitions"),
+        fail_on_data_loss=_boolean(options, "failOnDataLoss", True),
+        include_headers=wants_headers(options),
+        push_filters=_boolean(options, "pushFilters", False),
+        address=options.get("address"),
+        namespace=options.get("namespace"),
+    )
+
+
+def known(given: Mapping[str, str]) -> dict[str, str]:
+    """The options under their documented names. An unknown one is refused, with the nearest known name."""
+    options = {}
+    for key, value in given.items():
+        name = _BY_LOWER.get(key.lower())
+        if name is None:
+            raise InvalidSparkOption(key, value, _what_instead(key.lower()))
+        options[name] = str(value).strip()
+    return options
+
+
+def wants_headers(options: Mapping[str, str]) -> bool:
+    """Whether the schema has the column ``headers`` (of options under their documented names)."""
+    return _boolean(options, "includeHeaders", False)
+
+
+def _what_instead(key: str) -> str:
+    if key == "path":
+        return "a log has no path: call load() without one and name topics with the option subscribe"
+    if key.startswith("kafka."):
+        return "no Kafka client is involved: drop it (raylog.spark.session() knows the broker's address)"
+    near = get_close_matches(key, _BY_LOWER, n=1, cutoff=0.75)
+    hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else f"the options are {', '.join(NAMES)}"
+    return f"there is no such option; {hint}"
+
+
+def _refuse_for_mode(options: Mapping[str, str], mode: Mode) -> None:
+    if mode == "stream":
+        for name in (*_ENDINGS, "pushFilters"):
+            if name in options:
+                raise InvalidSparkOption(name, options[name], "a stream has none: drop it, or use spark.read")
+        return
+    for name, value, other in (
+        ("startingOffsets", "latest", "earliest"),
+        ("endingOffsets", "earliest", "latest"),
+    ):
+        if options.get(name, "").lower() == value:
+            raise InvalidSparkOption(
+                name, value, f"a batch would be empty: use {other}, or JSON with offsets"
+            )
+
+
+def _selection(options: Mapping[str, str]) -> Selection:
+    given = [name for name in _SELECTIONS if name in options]
+    if len(given) != 1:
+        raise InvalidSparkOption(
+            " and ".join(given or _SELECTIONS),
+            ", ".join(options[name] for name in given),
+            "give exactly one of subscribe, assign, subscribePattern",
+        )
+    name, value = given[0], options[given[0]]
+    if name == "subscribe":
+        return Selection(topics=_topics(value))
+    if name == "assign":
+        return Selection(partitions=_assigned(value))
+    try:
+        re.compile(value)
+    except re.error as why:
+        raise InvalidSparkOption(name, value, f"no regular expression: {why}") from why
+    return Selection(pattern=value)
+
+
+def _topics(value: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    if not topics:
+        raise InvalidSparkOption(
+            "subscribe", value, "name at least one topic, several with commas between them"
+        )
+    return topics
+
+
+def _assigned(value: str) -> tuple[TopicPartition, ...]:
+    example = 'give JSON like {"topic": [0, 1]}'
+    found = []
+    for topic, partitions in _json_object("assign", value, example).items():
+        if not isinstance(partitions, list) or not all(_is_int(p) and p >= 0 for p in partitions):
+            raise InvalidSparkOption("assign", value, example)
+        found += [(topic, partition) for partition in partitions]
+    if not found:
+        raise InvalidSparkOption("assign", value, f"no partition is named: {example}")
+    return tuple(sorted(set(found)))
+
+
+def _bound(options: Mapping[str, str], side: str, default: int) -> Bound:
+    name = f"{side}Timestamp"
+    if name in options:
+        return Bound("timestamp", _timestamp(name, options[name]), option=name)
+    name = f"{side}OffsetsByTimestamp"
+    if name in options:
+        return Bound("timestamp", None, _each(name, options[name], minimum=0), name)
+    name = f"{side}Offsets"
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    value = options.get(name)
+    if value is None:
+        return Bound("offset", default, option=name)
+    if value.lower() in words:
+        return Bound("offset", words[value.lower()], option=name)
+    each = _each(name, value, minimum=EARLIEST)
+    if side == "ending" and any(offset == EARLIEST for _, offset in each):
+        raise InvalidSparkOption(name, value, "an end of -2 (earliest) reads nothing: use -1 or an offset")
+    return Bound("offset", None, each, name)
+
+
+def _timestamp(name: str, value: str) -> int:
+    if not value.isdecimal():
+        raise InvalidSparkOption(name, value, "give milliseconds since 1970 (UTC), 0 or more")
+    return int(value)
+
+
+def _each(name: str, value: str, minimum: int) -> tuple[tuple[TopicPartition, int], ...]:
+    what = "offsets, -2 for earliest, -1 for latest" if minimum < 0 else "times in ms"
+    example = f'give JSON like {{"topic": {{"0": 23, "1": 42}}}} with {what}'
+    if not value.startswith("{") and name.endswith("Offsets"):
+        example = f"use earliest, latest, or {example}"
+    found = {}
+    for topic, partitions in _json_object(name, value, example).items():
+        if not isinstance(partitions, dict):
+            raise InvalidSparkOption(name, value, example)
+        for partition, number in partitions.items():
+            if not partition.isdecimal() or not _is_int(number) or number < minimum:
+                raise InvalidSparkOption(name, value, example)
+            found[topic, int(partition)] = number
+    return tuple(sorted(found.items()))
+
+
+def _json_object(name: str, value: str, example: str) -> dict[str, Any]:
+    try:
+        found = json.loads(value)
+    except ValueError as why:
+        raise InvalidSparkOption(name, value, f"no JSON ({why}): {example}") from why
+    if not isinstance(found, dict):
+        raise InvalidSparkOption(name, value, example)
+    return found
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    value = options[name]
+    if not value.isdecimal() or int(value) == 0:
+        raise InvalidSparkOption(name, value, "give a whole number of 1 or more, or drop it for no limit")
+    return int(value)
+
+
+def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
+    value = options.get(name, str(default)).lower()
+    if value not in ("true", "false"):
+        raise InvalidSparkOption(name, value, "use true or false")
+    return value == "true"
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,184 @@
+"""Which offsets a query reads: ranges, their cut into tasks, the size of a micro-batch, what is lost.
+
+A stream's position is a map of the next offset to read in each partition; Spark keeps it in the checkpoint as
+the JSON that Spark's Kafka source uses too::
+
+    {"flights": {"0": 1204, "1": 993}}
+
+Pure: functions of numbers, so that a query planned twice from the same numbers is the same query.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from raylog.cluster.spark.errors import DataLoss
+from raylog.cluster.spark.options import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+
+
+class Range(NamedTuple):
+    """The offsets [start, end) of one partition: what one task reads."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class Edge(NamedTuple):
+    """What a partition holds now: offsets [earliest, latest)."""
+
+    earliest: int
+    latest: int
+
+
+class Lost(NamedTuple):
+    """Offsets that a query was to read and that are gone."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    why: str
+
+    def error(self) -> DataLoss:
+        return DataLoss(f"{self.partition[0]}-{self.partition[1]}", self.start, self.end, self.why)
+
+
+# -- cutting ranges into tasks -------------------------------------------------------------------------------
+
+
+def split_ranges(ranges: Iterable[Range], min_partitions: int | None) -> list[Range]:
+    """Cut ranges into about ``min_partitions`` tasks of like size; empty ones are dropped.
+
+    A range gets tasks in proportion to its share of all offsets, rounded, as in Spark's Kafka source: the
+    count can come out slightly over or under what was asked. Without ``min_partitions``, or with more ranges
+    than that, each range is one task.
+    """
+    ranges = sorted(r for r in ranges if r.end > r.start)
+    if min_partitions is None or len(ranges) >= min_partitions:
+        return ranges
+    total = sum(r.end - r.start for r in ranges)
+    tasks = []
+    for r in ranges:
+        size = r.end - r.start
+        parts = min(size, max(1, (size * min_partitions * 2 + total) // (2 * total)))
+        tasks += _cut(r, parts)
+    return tasks
+
+
+def _cut(r: Range, parts: int) -> list[Range]:
+    size = r.end - r.start
+    edges = [r.start + size * i // parts for i in range(parts + 1)]
+    return [r._replace(start=a, end=b) for a, b in pairwise(edges)]
+
+
+# -- how much a micro-batch takes ----------------------------------------------------------------------------
+
+
+def limit_offsets(start: Mapping[TopicPartition, int], latest: Offsets, max_offsets: int) -> Offsets:
+    """Where a micro-batch of at most ``max_offsets`` offsets ends; exactly that many if there are as many.
+
+    Every partition with a backlog gets one offset, so that a small one never starves beside a large one; the
+    rest is shared in proportion to the backlogs, by largest remainder. If there are more partitions than
+    offsets, they take turns: the turn is read off the start offsets, which move on with each micro-batch.
+    """
+    backlog = {tp: latest[tp] - start.get(tp, 0) for tp in sorted(latest) if latest[tp] > start.get(tp, 0)}
+    if sum(backlog.values()) <= max_offsets:
+        return dict(latest)
+    taken = share(backlog, max_offsets, turn=sum(start.values()))
+    return {tp: start.get(tp, 0) + taken[tp] if tp in taken else latest[tp] for tp in latest}
+
+
+def share(backlog: Offsets, limit: int, turn: int = 0) -> Offsets:
+    """Split ``limit`` over positive backlogs that sum to more; no share is over its backlog."""
+    assert 0 < limit < sum(backlog.values()), (limit, backlog)
+    partitions = list(backlog)
+    if limit <= len(partitions):
+        first = turn % len(partitions)
+        chosen = (partitions[first:] + partitions[:first])[:limit]
+        return {tp: int(tp in chosen) for tp in partitions}
+    rest = limit - len(partitions)
+    waiting = {tp: backlog[tp] - 1 for tp in partitions}
+    total = sum(waiting.values())
+    taken = {tp: 1 + waiting[tp] * rest // total for tp in partitions}
+    missing = limit - sum(taken.values())
+    by_remainder = sorted(partitions, key=lambda tp: (-(waiting[tp] * rest % total), tp))
+    for tp in by_remainder[:missing]:
+        taken[tp] += 1
+    return taken
+
+
+# -- a stream's position -------------------------------------------------------------------------------------
+
+
+def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """A position as Spark stores it: string keys, in a stable order."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_json(position: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    """The inverse of ``to_json``."""
+    return {(topic, int(p)): int(offset) for topic, parts in position.items() for p, offset in parts.items()}
+
+
+def next_offsets(
+    start: Offsets, edges: Mapping[TopicPartition, Edge], target: Offsets | None = None
+) -> tuple[Offsets, list[Lost]]:
+    """How far a stream at ``start`` can read, and what it lost on the way.
+
+    A new partition is read from its beginning, a partition that is gone leaves the position, and one that
+    ends before ``start`` (its topic was made anew) is set back to its end. ``target`` is where AvailableNow
+    must stop: nothing that came after it counts.
+    """
+    end: Offsets = {}
+    lost = [Lost(tp, start[tp], start[tp], "the partition is gone") for tp in sorted(set(start) - set(edges))]
+    for tp, edge in sorted(edges.items()):
+        if target is not None and tp not in target and tp not in start:
+            continue
+        at = start.get(tp, 0)
+        if at > edge.latest:
+            lost.append(
+                Lost(tp, edge.latest, at, f"the log ends at {edge.latest}: it was truncated or made anew")
+            )
+            end[tp] = edge.latest
+            continue
+        end[tp] = edge.latest if target is None else max(at, min(edge.latest, target.get(tp, at)))
+    return end, lost
+
+
+def stream_ranges(
+    start: Offsets, end: Offsets, edges: Mapping[TopicPartition, Edge]
+) -> tuple[list[Range], list[Lost]]:
+    """The ranges of a micro-batch. A partition that ``start`` does not know begins at 0."""
+    ranges = [Range(*tp, start.get(tp, 0), until) for tp, until in sorted(end.items())]
+    return clip_ranges(ranges, edges)
+
+
+def clip_ranges(
+    ranges: Iterable[Range], edges: Mapping[TopicPartition, Edge]
+) -> tuple[list[Range], list[Lost]]:
+    """Cut ranges down to what the partitions still hold; empty ones are dropped, what was cut off is lost."""
+    kept, lost = [], []
+    for r in ranges:
+        tp = (r.topic, r.partition)
+        if r.end <= r.start:
+            continue
+        edge = edges.get(tp)
+        if edge is None:
+            lost.append(Lost(tp, r.start, r.end, "the partition is gone"))
+            continue
+        if r.start < edge.earliest:
+            lost.append(
+                Lost(tp, r.start, min(r.end, edge.earliest), f"the log starts at {edge.earliest} now")
+            )
+        if r.end > edge.latest:
+            lost.append(Lost(tp, max(r.start, edge.latest), r.end, f"the log ends at {edge.latest}"))
+        clipped = r._replace(start=max(r.start, edge.earliest), end=min(r.end, edge.latest))
+        if clipped.end > clipped.start:
+            kept.append(clipped)
+    return kept, lost

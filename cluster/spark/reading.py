@@ -1,0 +1,90 @@
+"""Reading one range in a worker: connect once, decode straight from the segments, say what was lost.
+
+A task can run twice, or twice at once, and gives the same rows each time: a range names its offsets, and
+records never change. A worker keeps its connection to Ray for its life (the first costs about 50 ms).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from raylog.cluster.spark.columns import bounded, to_spark
+from raylog.cluster.spark.errors import InvalidSparkOption
+from raylog.cluster.spark.options import Options
+from raylog.cluster.spark.plan import Lost, Range
+from raylog.storage.errors import OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from raylog.cluster.broker import Broker
+
+logger = logging.getLogger("raylog.spark")
+ReadRange = Callable[[str, int, int, int], Iterable[pa.RecordBatch]]
+
+
+def broker_of(options: Options) -> "Broker":
+    """The broker that the options name. Raises InvalidSparkOption without an address."""
+    if options.address is None:
+        why = "raylog.spark.session(broker) or register(spark, broker) presets it: use one of them, or set it"
+        raise InvalidSparkOption("address", "", why)
+    return connected(options.address, options.namespace or "raylog")
+
+
+@cache
+def connected(address: str, namespace: str) -> "Broker":
+    """One connection a process."""
+    import ray
+
+    from raylog.cluster.broker import connect
+
+    if not ray.is_initialized():
+        ray.init(
+            address=address,
+            namespace=namespace,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+        )
+    return connect(address, namespace=namespace)
+
+
+def read(options: Options, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The records of a range as Spark's columns."""
+    from raylog.cluster.client.fetch import read_range
+
+    broker = broker_of(options)
+
+    def fetch(topic: str, partition: int, start: int, end: int) -> Iterable[pa.RecordBatch]:
+        return read_range(broker, topic, partition, start, end)
+
+    for records in read_what_is_left(fetch, wanted, options.fail_on_data_loss):
+        yield from bounded(to_spark(records, wanted.topic, wanted.partition, columns))
+
+
+def read_what_is_left(fetch: ReadRange, wanted: Range, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+    """The records of a range; what retention deleted since it was planned is a loss."""
+    at = wanted.start
+    while at < wanted.end:
+        try:
+            for records in fetch(wanted.topic, wanted.partition, at, wanted.end):
+                if records.num_rows:
+                    yield records
+                    at = records.column("offset")[-1].as_py() + 1
+            return
+        except OffsetOutOfRange as gone:
+            _, _, log_start, log_end = gone.args
+            why = f"the log holds [{log_start}, {log_end}) now"
+            report([Lost((wanted.topic, wanted.partition), at, wanted.end, why)], fail_on_data_loss)
+            if log_start <= at:
+                return
+            at = log_start
+
+
+def report(lost: Sequence[Lost], fail_on_data_loss: bool) -> None:
+    """Raise DataLoss for the first loss, or log them all and go on."""
+    if lost and fail_on_data_loss:
+        raise lost[0].error()
+    for each in lost:
+        logger.warning("%s (failOnDataLoss=false: going on)", each.error())

@@ -1,0 +1,127 @@
+"""From what the options say to partitions and offsets that a broker has now.
+
+It asks a broker three things only (``Catalog``), so tests give it a dictionary.
+
+Rules, as in Spark's Kafka source: JSON offsets or times name every partition that is read and no other; for a
+start time with no record at or after it ``startingOffsetsByTimestampStrategy`` decides, an end time with none
+is the end of the log.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from raylog.cluster.spark.errors import InvalidSparkOption
+from raylog.cluster.spark.options import EARLIEST, LATEST, Bound, Options, Selection, TopicPartition
+from raylog.cluster.spark.plan import Edge, Lost, Offsets, Range, clip_ranges
+
+
+class Catalog(Protocol):
+    """The part of a Broker that planning asks."""
+
+    def list_topics(self) -> list[str]: ...
+
+    def describe_topic(self, topic: str) -> Any: ...
+
+    def list_offsets(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
+
+
+def partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
+    """The selected partitions that exist now, in order. A topic that does not exist has none."""
+    existing = set(catalog.list_topics())
+    if selection.pattern is not None:
+        topics = {topic for topic in existing if re.fullmatch(selection.pattern, topic)}
+    else:
+        topics = existing & {*selection.topics, *(topic for topic, _ in selection.partitions)}
+    found = {(topic, p.partition) for topic in topics for p in catalog.describe_topic(topic).partitions}
+    return sorted(found & set(selection.partitions) if selection.partitions else found)
+
+
+def required_partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
+    """The same, for a query that begins: a topic or partition that is named must exist."""
+    found = partitions(catalog, selection)
+    missing: list[str] = sorted(set(selection.topics) - {topic for topic, _ in found})
+    missing += [f"{topic}-{p}" for topic, p in selection.partitions if (topic, p) not in found]
+    if missing:
+        option = "subscribe" if selection.topics else "assign"
+        has = ", ".join(catalog.list_topics()) or "none"
+        raise InvalidSparkOption(option, ", ".join(missing), f"does not exist; the topics are: {has}")
+    return found
+
+
+def edges(catalog: Catalog, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Edge]:
+    """Earliest and latest offset of each partition."""
+    wanted = list(wanted)
+    if not wanted:
+        return {}
+    # Latest first: retention moves the start in between, and a range must not come out backwards for that.
+    latest = catalog.list_offsets(dict.fromkeys(wanted, LATEST))
+    earliest = catalog.list_offsets(dict.fromkeys(wanted, EARLIEST))
+    return {tp: Edge(earliest[tp] or 0, latest[tp] or 0) for tp in wanted}
+
+
+def starts(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) -> Offsets:
+    """The offset at which each partition starts."""
+    bound = options.starting
+    if bound.kind == "offset":
+        return _offsets(bound, now)
+    found = catalog.list_offsets(_values(bound, now))
+    unmatched = sorted(tp for tp in now if found[tp] is None)
+    if unmatched and not options.latest_if_no_match:
+        topic, partition = unmatched[0]
+        time = _values(bound, now)[topic, partition]
+        why = (
+            f"{topic}-{partition} has no record at or after it: use an earlier time, or set "
+            "startingOffsetsByTimestampStrategy=latest"
+        )
+        raise InvalidSparkOption(bound.option, str(time), why)
+    return {tp: _or_latest(found[tp], edge) for tp, edge in now.items()}
+
+
+def ends(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) -> Offsets:
+    """The offset at which each partition of a batch ends."""
+    if options.ending.kind == "offset":
+        return _offsets(options.ending, now)
+    found = catalog.list_offsets(_values(options.ending, now))
+    return {tp: _or_latest(found[tp], edge) for tp, edge in now.items()}
+
+
+def batch_ranges(catalog: Catalog, options: Options) -> tuple[list[Range], list[Lost]]:
+    """What a batch reads, and what of it is no longer there."""
+    now = edges(catalog, required_partitions(catalog, options.selection))
+    start, end = starts(catalog, options, now), ends(catalog, options, now)
+    return clip_ranges([Range(*tp, start[tp], end[tp]) for tp in sorted(now)], now)
+
+
+def start_at_time(catalog: Catalog, ranges: list[Range], time: int | None) -> list[Range]:
+    """Ranges without the records that come before the first one of ``time`` (ms) or later."""
+    if time is None or not ranges:
+        return ranges
+    found = catalog.list_offsets({(r.topic, r.partition): max(time, 0) for r in ranges})
+    first = [(r, found[r.topic, r.partition]) for r in ranges]
+    moved = [r._replace(start=max(r.start, at)) for r, at in first if at is not None]
+    return [r for r in moved if r.start < r.end]
+
+
+def _offsets(bound: Bound, now: dict[TopicPartition, Edge]) -> Offsets:
+    asked = _values(bound, now)
+    named = {EARLIEST: "earliest", LATEST: "latest"}
+    return {
+        tp: getattr(edge, named[asked[tp]]) if asked[tp] in named else asked[tp] for tp, edge in now.items()
+    }
+
+
+def _or_latest(offset: int | None, edge: Edge) -> int:
+    return edge.latest if offset is None else offset
+
+
+def _values(bound: Bound, now: dict[TopicPartition, Edge]) -> dict[TopicPartition, int]:
+    if bound.everywhere is not None:
+        return dict.fromkeys(now, bound.everywhere)
+    given = dict(bound.each)
+    if set(given) != set(now):
+        wrong = sorted(set(given) ^ set(now))
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in wrong)
+        why = f"it must name exactly the partitions that are read; these differ: {names}"
+        raise InvalidSparkOption(bound.option, str(dict(bound.each)), why)
+    return given

@@ -1,0 +1,87 @@
+"""The Python data source ``raylog``: what Spark instantiates for ``spark.read.format("raylog")``.
+
+Spark pickles this class, makes it anew in short-lived Python processes on the driver, and asks it for a
+schema and a reader; the readers (``batch.py``, ``stream.py``) do the work. Only processes that run Spark
+import this module.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from raylog.cluster.spark import columns
+from raylog.cluster.spark.batch import BatchReader, FilteringBatchReader
+from raylog.cluster.spark.errors import InvalidSparkOption, InvalidSparkSchema
+from raylog.cluster.spark.options import Mode, Options, known, parse, wants_headers
+from raylog.cluster.spark.stream import StreamReader
+
+if TYPE_CHECKING:
+    from raylog.cluster.broker import Broker
+
+
+class RaylogSource(DataSource):
+    """Options in, schema and readers out."""
+
+    preset_address: str | None = None  # set by preset(), so that a read need not name them
+    preset_namespace: str | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "raylog"
+
+    def schema(self) -> StructType:
+        self._refuse_what_no_read_takes()
+        return spark_schema(wants_headers(known(self.options)))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        options = self._parse("batch")
+        kind = FilteringBatchReader if options.push_filters else BatchReader
+        return kind(options, checked_columns(schema, options.include_headers))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        options = self._parse("stream")
+        return StreamReader(options, checked_columns(schema, options.include_headers))
+
+    def _parse(self, mode: Mode) -> Options:
+        preset = {"address": self.preset_address, "namespace": self.preset_namespace}
+        return parse({k: v for k, v in preset.items() if v} | dict(self.options), mode)
+
+    def _refuse_what_no_read_takes(self) -> None:
+        """Spark asks for a schema before it says whether it reads or streams: refuse what fits neither."""
+        try:
+            self._parse("batch")
+        except InvalidSparkOption as wrong:
+            try:
+                self._parse("stream")
+            except InvalidSparkOption:
+                raise wrong from None
+
+
+def preset(broker: "Broker") -> type[RaylogSource]:
+    """The source with a broker's address and namespace filled in. Pickled by value, unlike its base."""
+    given = {"preset_address": broker.address, "preset_namespace": broker.namespace}
+    return type("RaylogSource", (RaylogSource,), given)
+
+
+def spark_schema(include_headers: bool) -> StructType:
+    """The schema of a read without one of the user's."""
+    return from_arrow_schema(columns.schema(columns.names(include_headers)))
+
+
+def checked_columns(schema: StructType, include_headers: bool) -> list[str]:
+    """The column names of a schema. Raises InvalidSparkSchema if it is no subset of the source's."""
+    full = spark_schema(True)
+    for field in schema.fields:
+        if field.name not in full.names:
+            why = f"there is no such column; choose from {', '.join(full.names)}"
+            raise InvalidSparkSchema(field.name, field.dataType.simpleString(), why)
+        have = full[field.name].dataType.simpleString()
+        if field.dataType.simpleString() != have:
+            why = f"the source gives {have}; name it so and cast afterwards"
+            raise InvalidSparkSchema(field.name, field.dataType.simpleString(), why)
+    if "headers" in schema.names and not include_headers:
+        why = "headers are read only with option includeHeaders=true: set it, or leave the column out"
+        raise InvalidSparkSchema("headers", full["headers"].dataType.simpleString(), why)
+    return list(schema.names)

@@ -1,0 +1,159 @@
+"""Options of the Spark source: Spark's names and meanings, and every mistake refused by name."""
+
+import json
+import pickle
+
+import pytest
+
+from raylog.cluster.spark import errors
+from raylog.cluster.spark.errors import InvalidSparkOption
+from raylog.cluster.spark.options import EARLIEST, LATEST, NAMES, Bound, parse
+
+
+def batch(**options):
+    return parse({"subscribe": "flights", **options}, "batch")
+
+
+def stream(**options):
+    return parse({"subscribe": "flights", **options}, "stream")
+
+
+def test_defaults_are_those_of_sparks_kafka_source():
+    assert batch().starting == Bound("offset", EARLIEST, option="startingOffsets")
+    assert batch().ending == Bound("offset", LATEST, option="endingOffsets")
+    assert stream().starting.everywhere == LATEST
+    assert batch().fail_on_data_loss
+    assert not batch().include_headers
+    assert not batch().push_filters
+    assert batch().max_offsets_per_trigger is None
+    assert batch().min_partitions is None
+
+
+def test_keys_are_taken_in_any_case_since_spark_lowers_them():
+    options = parse({"SUBSCRIBEPATTERN": "fl.*", "includeheaders": "TRUE", "minpartitions": "4"}, "batch")
+    assert options.selection.pattern == "fl.*"
+    assert options.include_headers
+    assert options.min_partitions == 4
+
+
+def test_every_documented_name_is_understood():
+    values = {"subscribe": "t", "startingOffsets": "earliest", "endingOffsets": "latest"}
+    numbers = ("startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions")
+    values |= dict.fromkeys(numbers, "1") | dict.fromkeys(
+        ("failOnDataLoss", "includeHeaders", "pushFilters"), "false"
+    )
+    values |= {"startingOffsetsByTimestamp": '{"t": {"0": 1}}', "endingOffsetsByTimestamp": '{"t": {"0": 2}}'}
+    values |= {"startingOffsetsByTimestampStrategy": "latest", "address": "a:1", "namespace": "n"}
+    assert set(NAMES) - set(values) == {"assign", "subscribePattern"}
+    parse(values, "batch")
+
+
+@pytest.mark.parametrize(
+    ("given", "topics"),
+    [("a", ("a",)), ("a,b", ("a", "b")), (" a , b ,a,", ("a", "b")), ("x.y-z_1", ("x.y-z_1",))],
+)
+def test_subscribe_names_topics_with_commas_between_them(given, topics):
+    assert parse({"subscribe": given}, "batch").selection.topics == topics
+
+
+def test_assign_names_partitions_as_json():
+    selection = parse({"assign": '{"a": [1, 0], "b": [2]}'}, "batch").selection
+    assert selection.partitions == (("a", 0), ("a", 1), ("b", 2))
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ({"startingOffsets": "earliest"}, Bound("offset", EARLIEST, (), "startingOffsets")),
+        ({"startingOffsets": "EARLIEST"}, Bound("offset", EARLIEST, (), "startingOffsets")),
+        (
+            {"startingOffsets": '{"f": {"0": 5, "1": -2, "2": -1}}'},
+            Bound("offset", None, ((("f", 0), 5), (("f", 1), -2), (("f", 2), -1)), "startingOffsets"),
+        ),
+        ({"startingTimestamp": "1700000000000"}, Bound("timestamp", 1700000000000, (), "startingTimestamp")),
+        (
+            {"startingOffsetsByTimestamp": '{"f": {"0": 17}}'},
+            Bound("timestamp", None, ((("f", 0), 17),), "startingOffsetsByTimestamp"),
+        ),
+    ],
+)
+def test_a_start_is_a_word_a_time_or_json(given, bound):
+    assert batch(**given).starting == bound
+
+
+def test_one_time_for_all_wins_over_times_by_partition_and_these_over_offsets():
+    three = {
+        "startingOffsets": "earliest",
+        "startingOffsetsByTimestamp": '{"f": {"0": 1}}',
+        "startingTimestamp": "2",
+    }
+    assert batch(**three).starting.option == "startingTimestamp"
+    del three["startingTimestamp"]
+    assert batch(**three).starting.option == "startingOffsetsByTimestamp"
+
+
+WRONG = [
+    ({"subscrib": "f"}, "batch", "subscrib", "did you mean subscribe"),
+    ({"subscribe": "f", "maxoffsetpertrigger": "1"}, "batch", "maxoffsetpertrigger", "maxOffsetsPerTrigger"),
+    ({"subscribe": "f", "zzz": "1"}, "batch", "zzz", "the options are"),
+    ({"subscribe": "f", "kafka.bootstrap.servers": "h:1"}, "batch", "kafka.bootstrap.servers", "drop it"),
+    ({"path": "/x"}, "batch", "path", "subscribe"),
+    ({}, "batch", "subscribe", "exactly one"),
+    ({"subscribe": "f", "assign": "{}"}, "batch", "assign", "exactly one"),
+    ({"subscribe": " , "}, "batch", "subscribe", "at least one"),
+    ({"subscribePattern": "("}, "batch", "subscribePattern", "regular expression"),
+    ({"assign": "f"}, "batch", "assign", "JSON"),
+    ({"assign": "[1]"}, "batch", "assign", "JSON"),
+    ({"assign": "{}"}, "batch", "assign", "no partition"),
+    ({"assign": '{"f": 0}'}, "batch", "assign", "JSON like"),
+    ({"assign": '{"f": [-1]}'}, "batch", "assign", "JSON like"),
+    ({"assign": '{"f": [true]}'}, "batch", "assign", "JSON like"),
+    ({"subscribe": "f", "startingOffsets": "first"}, "batch", "startingOffsets", "earliest, latest"),
+    (
+        {"subscribe": "f", "startingOffsets": '{"f": {"0": -3}}'},
+        "batch",
+        "startingOffsets",
+        "-2 for earliest",
+    ),
+    ({"subscribe": "f", "startingOffsets": '{"f": {"x": 1}}'}, "batch", "startingOffsets", "JSON like"),
+    ({"subscribe": "f", "startingOffsets": '{"f": [0]}'}, "batch", "startingOffsets", "JSON like"),
+    ({"subscribe": "f", "startingOffsets": "latest"}, "batch", "startingOffsets", "empty"),
+    ({"subscribe": "f", "endingOffsets": "earliest"}, "batch", "endingOffsets", "empty"),
+    ({"subscribe": "f", "endingOffsets": '{"f": {"0": -2}}'}, "batch", "endingOffsets", "reads nothing"),
+    ({"subscribe": "f", "endingOffsets": "latest"}, "stream", "endingOffsets", "spark.read"),
+    ({"subscribe": "f", "endingTimestamp": "1"}, "stream", "endingTimestamp", "spark.read"),
+    ({"subscribe": "f", "pushFilters": "true"}, "stream", "pushFilters", "spark.read"),
+    ({"subscribe": "f", "startingTimestamp": "yesterday"}, "batch", "startingTimestamp", "milliseconds"),
+    (
+        {"subscribe": "f", "startingOffsetsByTimestamp": '{"f": {"0": -1}}'},
+        "batch",
+        "startingOffsetsBy",
+        "times",
+    ),
+    (
+        {"subscribe": "f", "startingOffsetsByTimestampStrategy": "skip"},
+        "batch",
+        "Strategy",
+        "error or latest",
+    ),
+    ({"subscribe": "f", "maxOffsetsPerTrigger": "0"}, "stream", "maxOffsetsPerTrigger", "1 or more"),
+    ({"subscribe": "f", "minPartitions": "-1"}, "batch", "minPartitions", "1 or more"),
+    ({"subscribe": "f", "failOnDataLoss": "yes"}, "batch", "failOnDataLoss", "true or false"),
+]
+
+
+@pytest.mark.parametrize(("given", "mode", "option", "advice"), WRONG, ids=lambda v: json.dumps(v)[:40])
+def test_a_wrong_option_is_refused_by_name_with_what_to_do(given, mode, option, advice):
+    with pytest.raises(InvalidSparkOption) as refused:
+        parse(given, mode)
+    assert option in str(refused.value)
+    assert advice in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [e for e in vars(errors).values() if isinstance(e, type) and e.fields])
+def test_every_error_survives_pickling_with_its_sentence(kind):
+    error = kind(*[f"<{field}>" for field in kind.fields])
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert all(f"<{field}>" in str(error) for field in kind.fields)
