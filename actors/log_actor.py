@@ -1,0 +1,220 @@
+"""LogActor: the Ray actor that owns one partition's folder. A shell over :class:`~raylog.actors.partition.Partition`.
+
+It is pinned to the node that has the folder, and Ray restarts it there for ever; everything is rebuilt from
+the disk. In ``__init__`` it locks the folder, so that two writers cannot be, and begins a new leader epoch.
+What goes wrong there (data missing, folder locked) is raised, and the actor stays dead with that error: no
+restart would help. Later, an error that is not one of ours means that its state cannot be trusted: it ends
+its process, and Ray starts another, which recovers. (Ray would let a failed actor live on.)
+
+Threads: the concurrency groups keep doors apart, so that parked long polls never hold up an append.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import ray
+
+from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, PartitionStatus
+from raylog.actors.partition import Partition
+from raylog.storage.clock import SystemClock
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
+from raylog.storage.files import Buffer, Lock, RealFileSystem
+from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.loader import open_log
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.kernel import KERNEL
+from raylog.storage.state.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
+
+logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+# The process of an actor whose node was lost may outlive the node by a second.
+LOCK_PATIENCE_S = 5.0
+# With the default of 5 ms, one busy thread makes every small call take 10 ms.
+SWITCH_INTERVAL_S = 0.0005
+MAINTENANCE_INTERVAL_S = 1.0
+APPENDS_AT_ONCE = 8
+FETCHES_AT_ONCE = 8
+# Each parked fetch holds one thread; the next one waits until one of these is answered.
+PARKED_FETCHES = 64
+
+
+class LogSpec(NamedTuple):
+    """What a LogActor is told about the log it opens."""
+
+    partition: TopicPartition
+    topic_id: str
+    folder: str
+    config: LogConfig
+    is_clean: bool  # the broker before stopped in order; believed once, not after a restart
+    producer_expiration_ms: int
+
+
+class LogActorImpl:
+    """The methods that callers see as ``handle.method.remote(...)``."""
+
+    def __init__(self, spec: LogSpec) -> None:
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._spec = spec
+        self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
+        self._partition = _open(spec, is_restart=bool(ray.get_runtime_context().was_current_actor_reconstructed))
+        threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
+
+    # -- data ----------------------------------------------------------------------------------------------
+
+    @ray.method(concurrency_group="produce")
+    def append(self, records: Buffer) -> AppendResult:
+        """Append whole v2 record batches (bytes or a uint8 numpy array), all of them or none.
+
+        Returns when they are as durable as the topic asks (``flush.messages``). Raises CorruptRecord,
+        RecordTooLarge, InvalidRecord, OutOfOrderSequence, DiskFull and their kin, with nothing written.
+        """
+        return _or_exit(lambda: self._partition.append(records))
+
+    @ray.method(concurrency_group="fetch")
+    def fetch(self, offset: int, max_bytes: int = 1 << 20, *, locate: bool = False) -> FetchResult:
+        """Batches from ``offset`` on, at once. With ``locate``: where they lie. Raises OffsetOutOfRange."""
+        return _or_exit(lambda: self._partition.fetch(offset, max_bytes, locate=locate))
+
+    @ray.method(concurrency_group="poll")
+    def poll(
+        self, offset: int, max_bytes: int = 1 << 20, min_bytes: int = 1, max_wait_ms: int = 500, *, locate: bool = False
+    ) -> FetchResult:
+        """As ``fetch``, but waits up to ``max_wait_ms`` until there are ``min_bytes``."""
+        fetch = self._partition.fetch
+        return _or_exit(lambda: fetch(offset, max_bytes, min_bytes, max_wait_ms, locate=locate))
+
+    # -- offsets -------------------------------------------------------------------------------------------
+
+    @ray.method(concurrency_group="admin")
+    def offsets(self) -> PartitionOffsets:
+        """Log start offset, recovery point, high watermark, log end offset."""
+        return _or_exit(self._partition.offsets)
+
+    @ray.method(concurrency_group="admin")
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after ``timestamp`` (ms); -1: the end, -2: the start, -3: the largest timestamp."""
+        return _or_exit(lambda: self._partition.offset_for_timestamp(timestamp))
+
+    @ray.method(concurrency_group="admin")
+    def status(self) -> PartitionStatus:
+        """What ``raylog status`` shows."""
+        partition, log = self._partition, self._partition.log
+        return PartitionStatus(
+            str(self._spec.partition),
+            self._spec.folder,
+            os.getpid(),
+            KERNEL,
+            partition.leader_epoch,
+            partition.offsets(),
+            log.size_bytes,
+            len(log.segments),
+            partition.is_offline,
+        )
+
+    # -- upkeep --------------------------------------------------------------------------------------------
+
+    @ray.method(concurrency_group="admin")
+    def flush(self) -> None:
+        """Return when everything written so far is fsynced."""
+        _or_exit(self._partition.flush)
+
+    @ray.method(concurrency_group="admin")
+    def roll(self) -> None:
+        """Begin a new segment."""
+        _or_exit(self._partition.roll)
+
+    @ray.method(concurrency_group="admin")
+    def delete_old_segments(self) -> int:
+        """Retention; returns how many segments went."""
+        return _or_exit(self._partition.delete_old_segments)
+
+    @ray.method(concurrency_group="admin")
+    def close(self) -> PartitionOffsets:
+        """Orderly end: all flushed, all files closed, the folder unlocked. Returns the last offsets."""
+        _or_exit(self._partition.close)
+        self._lock.release()
+        return self._partition.offsets()
+
+    def _maintain(self) -> None:
+        while True:
+            time.sleep(MAINTENANCE_INTERVAL_S)
+            try:
+                _or_exit(lambda: self._partition.maintain(self._spec.producer_expiration_ms))
+            except RaylogError:
+                logger.exception("%s: upkeep failed", self._spec.partition)
+
+
+LogActor = ray.remote(
+    concurrency_groups={
+        "produce": APPENDS_AT_ONCE,
+        "fetch": FETCHES_AT_ONCE,
+        "poll": PARKED_FETCHES,
+        "admin": 4,
+    },
+    num_cpus=0,
+    max_restarts=-1,
+    max_task_retries=0,  # a retry by Ray would append twice; producers retry with their sequence
+)(LogActorImpl)
+
+
+def lock_patiently(take: Callable[[], Lock]) -> Lock:
+    """A lock that a process at its end may still hold for a moment."""
+    deadline = time.monotonic() + LOCK_PATIENCE_S
+    while True:
+        try:
+            return take()
+        except LogLocked:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
+    fs, clock = RealFileSystem(), SystemClock()
+    log_dir = os.path.dirname(spec.folder)
+    log = open_log(
+        fs,
+        clock,
+        spec.folder,
+        spec.partition,
+        spec.config,
+        topic_id=spec.topic_id,
+        is_clean=spec.is_clean and not is_restart,
+        recovery_point=_checkpointed(log_dir, RECOVERY_POINTS, spec.partition),
+        log_start_offset=_checkpointed(log_dir, LOG_START_OFFSETS, spec.partition),
+    )
+    logger.info("%s: log end offset %d, %s kernel", spec.partition, log.log_end_offset, KERNEL)
+    return Partition(log, clock)
+
+
+def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
+    """What a checkpoint says of this partition; 0, which is always safe, if it says nothing that can be read."""
+    try:
+        return read_offsets(RealFileSystem(), os.path.join(log_dir, name)).get(partition, 0)
+    except CorruptCheckpoint as error:
+        logger.warning("%s", error)
+        return 0
+
+
+def _or_exit(call: Callable[[], Answer]) -> Answer:
+    """Let our own errors through; end the process on any other, since its state cannot be trusted."""
+    try:
+        return call()
+    except RaylogError:
+        raise
+    except BaseException:
+        logger.critical("ending this process: the log is recovered by the next one", exc_info=True)
+        _exit()
+        raise
+
+
+def _exit() -> Any:
+    logging.shutdown()
+    os._exit(1)

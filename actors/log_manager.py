@@ -1,0 +1,244 @@
+"""LogManager: the Ray actor that owns one node's log dirs. One a node, named, detached, pinned to its node.
+
+It locks the dirs, puts a new partition into the dir with the fewest, starts the LogActors of the partitions
+that are there, keeps the checkpoint files, calls retention, and ends it all in order. What it knows it reads
+from the dirs: after a restart it adopts the LogActors that have lived on. What topics *ought* to be is the
+Controller's to know.
+
+Source: ``LogManager`` of Kafka.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import ray
+
+from raylog.actors.log_actor import LogActor, LogSpec, lock_patiently
+from raylog.actors.messages import NoLogDirs, PartitionOffsets, PartitionStatus
+from raylog.actors.runtime import (
+    OPEN_TIMEOUT_S,
+    create,
+    find,
+    kill,
+    log_actor_name,
+    own_node_id,
+    wait_for,
+)
+from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.storage.errors import InvalidLogDir, LogMissing, RaylogError
+from raylog.storage.files import RealFileSystem
+from raylog.storage.loader import create_log
+from raylog.storage.log_dir import LogDir
+from raylog.storage.log_dir import PartitionOffsets as Checkpointed
+from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import read_topic_id
+
+logger = logging.getLogger(__name__)
+
+# A node of a cluster whose disks are mounted elsewhere than the others' says so in its environment.
+LOG_DIRS_VARIABLE = "RAYLOG_LOG_DIRS"
+TICK_S = 0.2
+
+
+class Found(NamedTuple):
+    """A partition that lies on a node's disks."""
+
+    partition: TopicPartition
+    topic_id: str | None
+    directory_id: str
+
+
+class Placed(NamedTuple):
+    """Where a partition is."""
+
+    node_id: str
+    directory_id: str
+    folder: str
+
+
+class LogManagerImpl:
+    """The methods that the Controller calls."""
+
+    def __init__(self, namespace: str, cluster_id: str, node_number: int, config: BrokerConfig) -> None:
+        self._namespace, self._config = namespace, config
+        self._fs = RealFileSystem()
+        self._node_id = own_node_id()
+        paths = os.environ.get(LOG_DIRS_VARIABLE, "").split(",") if LOG_DIRS_VARIABLE in os.environ else config.log_dirs
+        if not paths:
+            raise NoLogDirs("none is configured: set log.dirs")
+        self._dirs: list[LogDir] = []
+        try:
+            for path in paths:
+                self._dirs.append(lock_patiently(lambda path=path: LogDir(self._fs, path, cluster_id, node_number)))  # type: ignore[misc]
+        except RaylogError:
+            for log_dir in self._dirs:
+                log_dir.close(clean=log_dir.was_clean)
+            raise
+        self._is_restart = bool(ray.get_runtime_context().was_current_actor_reconstructed)
+        self._lock = threading.RLock()
+        self._specs: dict[TopicPartition, LogSpec] = {}
+        self._last_offsets: dict[TopicPartition, Checkpointed] = {}
+        for log_dir in self._dirs:
+            self._last_offsets.update(log_dir.offsets())
+            log_dir.purge()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._tick, name="upkeep", daemon=True).start()
+
+    # -- partitions ----------------------------------------------------------------------------------------
+
+    def found(self) -> list[Found]:
+        """The partitions on this node's disks."""
+        return [
+            Found(partition, read_topic_id(self._fs, log_dir.folder(partition)), log_dir.directory_id)
+            for log_dir in self._dirs
+            for partition in log_dir.partitions()
+        ]
+
+    def directories(self) -> dict[str, str]:
+        """Directory id -> path."""
+        return {log_dir.directory_id: log_dir.path for log_dir in self._dirs}
+
+    def create_partition(self, partition: TopicPartition, topic_id: str) -> Placed:
+        """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that fails."""
+        with self._lock:
+            log_dir = min(self._dirs, key=lambda candidate: len(candidate.partitions()))
+            folder = log_dir.folder(partition)
+            if self._fs.exists(folder):
+                raise InvalidLogDir(folder, "a partition's folder is there already: move it away")
+            try:
+                create_log(self._fs, folder, topic_id)
+            except RaylogError:
+                self._fs.remove_dir(folder)
+                raise
+            return Placed(self._node_id, log_dir.directory_id, folder)
+
+    def open_partition(self, partition: TopicPartition, topic_id: str, config: LogConfig) -> Placed:
+        """Start the partition's LogActor, or find it running; returns when it serves. Raises why it cannot."""
+        with self._lock:
+            log_dir = self._dir_of(partition)
+            is_clean = log_dir.was_clean and not self._is_restart
+            expiration = self._config.producer_id_expiration_ms
+            folder = log_dir.folder(partition)
+            spec = self._specs.get(partition) or LogSpec(partition, topic_id, folder, config, is_clean, expiration)
+            known = partition in self._specs
+            # A log that has been opened once since the start is no longer as the orderly stop left it.
+            spec = spec._replace(is_clean=False) if known else spec
+            self._specs[partition] = spec
+        handle = create(LogActor, log_actor_name(partition), self._namespace, self._node_id, spec)
+        wait_for(handle.offsets.remote(), f"opening {partition}", OPEN_TIMEOUT_S)
+        return Placed(self._node_id, log_dir.directory_id, folder)
+
+    def delete_partition(self, partition: TopicPartition) -> None:
+        """End the partition's LogActor and remove its folder; fine if it is gone."""
+        self._end_actor(partition)
+        with self._lock:
+            self._specs.pop(partition, None)
+            self._last_offsets.pop(partition, None)
+            for log_dir in self._dirs:
+                if self._fs.is_dir(log_dir.folder(partition)):
+                    self._fs.remove_dir(log_dir.doom(partition))
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
+        with self._lock:
+            return self._dir_of(partition).doom(partition, stray=True)
+
+    def _dir_of(self, partition: TopicPartition) -> LogDir:
+        for log_dir in self._dirs:
+            if self._fs.is_dir(log_dir.folder(partition)):
+                return log_dir
+        raise LogMissing(self._dirs[0].folder(partition), "the partition's folder is in none of this node's log dirs")
+
+    def _end_actor(self, partition: TopicPartition) -> None:
+        handle = find(log_actor_name(partition), self._namespace)
+        if handle is None:
+            return
+        try:
+            wait_for(handle.close.remote(), f"closing {partition}")
+        except RaylogError as error:
+            logger.warning("%s: %s", partition, error)
+        kill(log_actor_name(partition), self._namespace)
+
+    # -- upkeep --------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """Checkpoints and retention, each on its interval."""
+        due: dict[Callable[[], Any], float] = {
+            self.checkpoint: self._config.log_flush_offset_checkpoint_interval_ms / 1000,
+            self.delete_old_segments: self._config.log_retention_check_interval_ms / 1000,
+        }
+        last = dict.fromkeys(due, time.monotonic())
+        while not self._stopped.wait(TICK_S):
+            for task, interval_s in due.items():
+                if time.monotonic() - last[task] >= interval_s:
+                    last[task] = time.monotonic()
+                    try:
+                        task()
+                    except RaylogError:
+                        logger.exception("%s failed", task.__name__)
+
+    def checkpoint(self) -> None:
+        """Write what the LogActors say of their offsets to the checkpoint files; the last word of the silent ones."""
+        answers = self._ask_all(lambda handle: handle.offsets.remote())
+        with self._lock:
+            for partition, offsets in answers.items():
+                self._last_offsets[partition] = _checkpointed(offsets)
+            self._write_offsets()
+
+    def _write_offsets(self) -> None:
+        for log_dir in self._dirs:
+            here = set(log_dir.partitions())
+            log_dir.write_offsets({key: value for key, value in self._last_offsets.items() if key in here})
+
+    def delete_old_segments(self) -> int:
+        """One round of retention over all logs; returns how many segments went."""
+        return sum(self._ask_all(lambda handle: handle.delete_old_segments.remote()).values())
+
+    def status(self) -> list[PartitionStatus]:
+        """What every LogActor that answers says of itself."""
+        return list(self._ask_all(lambda handle: handle.status.remote()).values())
+
+    def _ask_all(self, call: Callable[[Any], Any]) -> Mapping[TopicPartition, Any]:
+        with self._lock:
+            names = {partition: log_actor_name(partition) for partition in self._specs}
+        handles = {partition: find(name, self._namespace) for partition, name in names.items()}
+        pending = {partition: call(handle) for partition, handle in handles.items() if handle is not None}
+        answers = {}
+        for partition, reference in pending.items():
+            try:
+                answers[partition] = wait_for(reference, str(partition))
+            except RaylogError as error:
+                logger.warning("%s does not answer: %s", partition, error)
+        return answers
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> bool:
+        """Close every log in order, write the checkpoints and the clean-shutdown markers, unlock the dirs.
+
+        Returns whether all of it was clean; a dir with a log that could not be closed gets no marker.
+        """
+        self._stopped.set()
+        closed = self._ask_all(lambda handle: handle.close.remote())
+        with self._lock:
+            for partition, offsets in closed.items():
+                self._last_offsets[partition] = _checkpointed(offsets)
+            self._write_offsets()
+            unclean = set(self._specs) - set(closed)
+            for partition in self._specs:
+                kill(log_actor_name(partition), self._namespace)
+            for log_dir in self._dirs:
+                log_dir.close(clean=not unclean & set(log_dir.partitions()))
+            self._specs.clear()
+        return not unclean
+
+
+LogManager = ray.remote(max_concurrency=16, num_cpus=0, max_restarts=-1, max_task_retries=0)(LogManagerImpl)
+
+
+def _checkpointed(offsets: PartitionOffsets) -> Checkpointed:
+    return Checkpointed(offsets.recovery_point, offsets.log_start_offset, offsets.high_watermark)

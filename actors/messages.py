@@ -1,0 +1,136 @@
+"""What actors and their callers send each other: requests' results, and the errors of a cluster.
+
+Results are plain tuples of ints, strings and one buffer: cheap to pickle, and the buffer travels out of band.
+"""
+
+from typing import NamedTuple
+
+from raylog.storage.errors import RaylogError
+from raylog.storage.log import Slice
+
+
+class AppendResult(NamedTuple):
+    """Where a batch went; for a batch sent twice, where it went the first time."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int  # ms, -1 unless the topic stamps records itself
+    log_start_offset: int
+    leader_epoch: int
+    is_duplicate: bool
+
+
+class FetchResult(NamedTuple):
+    """Whole record batches, or where they lie.
+
+    The first batch may begin before the offset that was asked for: decoders skip what is below it. Exactly one
+    of ``records`` and ``location`` is set where there are records; neither is at the log's end.
+    """
+
+    records: object | None  # a one-dimensional uint8 numpy array: zero-copy out of Ray's object store
+    location: Slice | None
+    high_watermark: int
+    log_start_offset: int
+
+
+class PartitionOffsets(NamedTuple):
+    """The offsets of a partition's log."""
+
+    log_start_offset: int
+    recovery_point: int
+    high_watermark: int
+    log_end_offset: int
+
+
+class PartitionStatus(NamedTuple):
+    """What ``raylog status`` shows of a partition."""
+
+    partition: str
+    folder: str
+    pid: int
+    kernel: str
+    leader_epoch: int
+    offsets: PartitionOffsets
+    size_bytes: int
+    segments: int
+    is_offline: bool
+
+
+class UnknownTopicOrPartition(RaylogError):
+    """No such topic, or no such partition of it."""
+
+    code, error_name, retriable = 3, "UNKNOWN_TOPIC_OR_PARTITION", True
+    fields = ("topic", "partition", "why")
+    template = "topic {topic!r}, partition {partition}: {why}; see `raylog topic list`, or create it"
+
+
+class TopicExists(RaylogError):
+    """A topic of this name, or of one that cannot be told from it, exists."""
+
+    code, error_name = 36, "TOPIC_ALREADY_EXISTS"
+    fields = ("topic", "existing")
+    template = "topic {topic!r} cannot be created: {existing!r} exists; use it, or delete it first"
+
+
+class InvalidPartitions(RaylogError):
+    """A number of partitions that cannot be."""
+
+    code, error_name = 37, "INVALID_PARTITIONS"
+    fields = ("partitions", "most")
+    template = "{partitions!r} partitions: give a whole number from 1 to {most}"
+
+
+class InvalidRequest(RaylogError):
+    """An argument that cannot be."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("argument", "value", "why")
+    template = "{argument}={value!r} {why}"
+
+
+class NotLeader(RaylogError):
+    """The partition's actor is not to be reached: it is restarting, or its node is away."""
+
+    code, error_name, retriable = 6, "NOT_LEADER_OR_FOLLOWER", True
+    fields = ("partition", "why")
+    template = "{partition} cannot be reached: {why}; it is retried until the time is up, or start its node again"
+
+
+class RequestTimedOut(RaylogError):
+    """No answer in time. Whether the request took effect is not known."""
+
+    code, error_name, retriable = 7, "REQUEST_TIMED_OUT", True
+    fields = ("what", "timeout_ms")
+    template = "{what}: no answer within {timeout_ms} ms; see `raylog status`, then retry"
+
+
+class BrokerNotFound(RaylogError):
+    """No broker runs in this namespace of the Ray cluster."""
+
+    code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
+    fields = ("namespace",)
+    template = "no raylog broker in namespace {namespace!r}: call raylog.start() or `raylog start` first"
+
+
+class BrokerRunning(RaylogError):
+    """A broker runs in this namespace already."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("namespace",)
+    template = "a broker runs in namespace {namespace!r}: use raylog.connect(), or give another namespace"
+
+
+class NoLogDirs(RaylogError):
+    """No node has a usable log dir."""
+
+    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    fields = ("why",)
+    template = "no log dir can take a partition: {why}"
+
+
+class ProduceFailed(RaylogError):
+    """Records that were sent could not be written. The producer is closed; nothing is retried."""
+
+    code, error_name = -1, "UNKNOWN_SERVER_ERROR"
+    fields = ("partition", "records", "cause")
+    template = "{records} records for {partition} were not acknowledged: {cause}"

@@ -1,0 +1,195 @@
+"""What a partition does, behind every door: append, fetch with long poll, flush, retention, close.
+
+A ``Partition`` puts locks around one ``Log``. Today its door is the LogActor's Ray methods; a socket will be
+the second, with this same object behind it. It knows no Ray.
+
+**Locks.** Appends take ``_append_lock``; readers take none. Checking a batch (its CRC) happens before the lock.
+
+**An ack** means: in the page cache; once ``flush.messages`` records are unflushed, fsynced. Appends that wait
+for an fsync share it: whoever gets ``_flush_lock`` flushes everything written so far, and those behind it find
+their records flushed.
+
+**A long poll** waits here, not in the client. Waiters stand in a heap, ordered by the count of bytes ever
+appended that wakes them; an append pops those that are due, and costs the same with one waiter or a thousand.
+
+**After a failed fsync** nothing is retried, since the kernel may have dropped the pages: the partition goes
+offline, and every call answers StorageError until its disk is repaired and the broker started again.
+"""
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from raylog.actors.messages import AppendResult, FetchResult, InvalidRequest, PartitionOffsets
+from raylog.storage.clock import Clock
+from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.files import Buffer
+from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.log import Log
+from raylog.storage.validation import check_append
+
+# Half of what an int32 position can address: no reader needs more in one answer.
+MAX_FETCH_BYTES = 1 << 30
+
+
+class Partition:
+    """One log, made safe for many callers at once."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self.log, self._clock = log, clock
+        self.leader_epoch = log.epochs.latest + 1
+        log.epochs.assign(self.leader_epoch, log.log_end_offset)
+        self._append_lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._waiters_lock = threading.Lock()
+        self._waiters: list[tuple[int, int, threading.Event]] = []
+        self._ticket = itertools.count()
+        self._appended_bytes = 0
+        self._offline: RaylogError | None = None
+
+    # -- append --------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer) -> AppendResult:
+        """Append whole v2 record batches, all or none; returns when they are as durable as the topic asks."""
+        self._check_online()
+        batches = check_append(records, self.log.config, self._clock.now_ms())
+        with self._append_lock:
+            self._check_online()
+            info = self.log.append_checked(batches, self.leader_epoch)
+            if not info.is_duplicate:
+                self._appended_bytes += sum(batch.header.size_bytes for batch in batches)
+        self._wake()
+        if info.last_offset + 1 - self.log.recovery_point >= self.log.config.flush_messages:
+            self.flush(info.last_offset + 1)
+        return AppendResult(
+            info.base_offset,
+            info.last_offset,
+            info.log_append_time,
+            info.log_start_offset,
+            self.leader_epoch,
+            info.is_duplicate,
+        )
+
+    # -- fetch ---------------------------------------------------------------------------------------------
+
+    def fetch(
+        self, offset: int, max_bytes: int = 1 << 20, min_bytes: int = 1, max_wait_ms: int = 0, *, locate: bool = False
+    ) -> FetchResult:
+        """Batches from ``offset`` on, up to about ``max_bytes``; at least one batch where there is one.
+
+        Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is where the
+        batches lie, for a reader on the same node. Raises OffsetOutOfRange.
+        """
+        _check_integers(offset=offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms)
+        max_bytes = max(0, min(max_bytes, MAX_FETCH_BYTES))
+        min_bytes = min(min_bytes, max_bytes)
+        self._check_online()
+        seen_bytes = self._appended_bytes  # before the look: what is appended after it wakes us
+        found = self.log.read(offset, max_bytes)
+        available = 0 if found is None else found.size_bytes
+        if max_wait_ms > 0 and available < max(min_bytes, 1):
+            self._wait(seen_bytes + max(min_bytes, 1) - available, max_wait_ms)
+            self._check_online()
+            found = self.log.read(offset, max_bytes)
+        records = None if found is None or locate else np.frombuffer(self.log.read_bytes(found), np.uint8)
+        return FetchResult(records, found if locate else None, self.log.high_watermark, self.log.log_start_offset)
+
+    def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
+        """Park until so many bytes were ever appended, or the time is up."""
+        entry = (wanted_bytes, next(self._ticket), threading.Event())
+        with self._waiters_lock:
+            heapq.heappush(self._waiters, entry)
+        if self._appended_bytes >= wanted_bytes:
+            self._wake()
+        if not entry[2].wait(max_wait_ms / 1000):
+            with self._waiters_lock:
+                if entry in self._waiters:
+                    self._waiters.remove(entry)
+                    heapq.heapify(self._waiters)
+
+    def _wake(self) -> None:
+        if not self._waiters:
+            return
+        with self._waiters_lock:
+            while self._waiters and self._waiters[0][0] <= self._appended_bytes:
+                heapq.heappop(self._waiters)[2].set()
+
+    @property
+    def waiting(self) -> int:
+        """How many fetches are parked."""
+        return len(self._waiters)
+
+    # -- the rest ------------------------------------------------------------------------------------------
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """See :meth:`raylog.storage.log.Log.offset_for_timestamp`."""
+        _check_integers(timestamp=timestamp)
+        self._check_online()
+        return self.log.offset_for_timestamp(timestamp)
+
+    def offsets(self) -> PartitionOffsets:
+        log = self.log
+        return PartitionOffsets(log.log_start_offset, log.recovery_point, log.high_watermark, log.log_end_offset)
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Return when everything below ``up_to`` (default: the log's end) is fsynced."""
+        wanted = self.log.log_end_offset if up_to is None else up_to
+        with self._flush_lock:
+            self._check_online()
+            if self.log.recovery_point < wanted:
+                self._or_offline(self.log.flush)
+
+    def maintain(self, producer_expiration_ms: int) -> None:
+        """What is due now: flush sealed segments, unlink deleted ones, forget silent producers."""
+        if self._offline is not None:
+            return
+        with self._flush_lock:
+            self._or_offline(self.log.flush_due)
+            with self._append_lock:
+                self.log.purge_deleted()
+                self.log.expire_producers(producer_expiration_ms)
+
+    def delete_old_segments(self) -> int:
+        """Retention; returns how many segments went."""
+        with self._append_lock:
+            self._check_online()
+            return self.log.delete_old_segments()
+
+    def roll(self) -> None:
+        """Begin a new segment."""
+        with self._append_lock:
+            self._check_online()
+            self.log.roll()
+
+    def close(self) -> None:
+        """Orderly end. Every later call answers StorageError."""
+        with self._flush_lock, self._append_lock:
+            self._check_online()
+            self._or_offline(self.log.close)
+            self._offline = StorageError(self.log.folder, "the partition is closed")
+
+    # -- offline -------------------------------------------------------------------------------------------
+
+    @property
+    def is_offline(self) -> bool:
+        return self._offline is not None
+
+    def _check_online(self) -> None:
+        if self._offline is not None:
+            raise self._offline
+
+    def _or_offline(self, flush: Callable[[], None]) -> None:
+        try:
+            flush()
+        except StorageError as error:
+            self._offline = error
+            raise
+
+
+def _check_integers(**arguments: int) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, int):
+            raise InvalidRequest(name, value, "must be an integer")

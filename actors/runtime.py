@@ -1,0 +1,95 @@
+"""All of raylog's calls to Ray's actor machinery: names, placement, lookup, and errors on their way back.
+
+Every actor is named and detached, in the broker's namespace, and pinned to the node that has its disk::
+
+    Controller                  one a broker
+    LogManager:<Ray node id>    one a node
+    Log:<topic>-<partition>     one a partition
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from raylog.actors.messages import NotLeader, RequestTimedOut
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+
+NAMESPACE = "raylog"
+CONTROLLER = "Controller"
+# A call that neither waits for records nor moves data: an actor that is well answers in milliseconds.
+CALL_TIMEOUT_S = 30.0
+# Opening after a crash reads every unflushed byte back.
+OPEN_TIMEOUT_S = 600.0
+
+
+def log_actor_name(partition: TopicPartition) -> str:
+    return f"Log:{partition}"
+
+
+def log_manager_name(node_id: str) -> str:
+    return f"LogManager:{node_id}"
+
+
+def find(name: str, namespace: str) -> Any | None:
+    """The handle of a named actor, or None if there is none."""
+    try:
+        return ray.get_actor(name, namespace=namespace)
+    except ValueError:
+        return None
+
+
+def create(actor: Any, name: str, namespace: str, node_id: str, *args: Any, **options: Any) -> Any:
+    """Start a named, detached actor on one node, and nowhere else; or get the one that has the name."""
+    pinned = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    return actor.options(
+        name=name,
+        namespace=namespace,
+        lifetime="detached",
+        scheduling_strategy=pinned,
+        get_if_exists=True,
+        **options,
+    ).remote(*args)
+
+
+def kill(name: str, namespace: str) -> None:
+    """End a named actor for good; fine if it is gone."""
+    handle = find(name, namespace)
+    if handle is not None:
+        ray.kill(handle, no_restart=True)
+
+
+def wait_for(reference: Any, what: str, timeout_s: float = CALL_TIMEOUT_S) -> Any:
+    """The answer to a call, or the error that it ended with, by raylog's names."""
+    try:
+        return ray.get(reference, timeout=timeout_s)
+    except Exception as error:
+        raise named_error(error, what, timeout_s) from error
+
+
+def named_error(error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT_S) -> BaseException:
+    """Ray's way of saying it, turned into raylog's: a restarting actor, a time-out, the error of the actor."""
+    if isinstance(error, RayTaskError) and isinstance(error.cause, RaylogError):
+        return error.cause
+    if isinstance(error, GetTimeoutError):
+        return RequestTimedOut(what, int(timeout_s * 1000))
+    if isinstance(error, ActorDiedError | ActorUnavailableError | RayActorError):
+        return NotLeader(what, _first_line(error))
+    return error
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def own_node_id() -> str:
+    """The Ray node that this process runs on."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def alive_nodes() -> Mapping[str, str]:
+    """Node id -> address, of the nodes that are up."""
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}

@@ -1,0 +1,200 @@
+"""A topic's configuration: one table of Kafka's keys, from which parsing, errors and docs are made.
+
+Values arrive as YAML or command line gives them (``"1048576"``, ``1048576``, ``1.0e6``); what cannot be is
+refused with the key's name. Defaults are those of Kafka 4.x. Keys of Kafka that are not in the table are
+refused too: a setting that nothing obeys would be a lie.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from raylog.storage.errors import InvalidConfig
+
+MAX_LONG = 2**63 - 1
+MAX_INT = 2**31 - 1
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One config key: ``parse`` returns the value or raises ValueError with what it must be."""
+
+    name: str
+    default: Any
+    parse: Callable[[Any], Any]
+    valid: str
+    doc: str
+
+
+def _integer(low: int, high: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        number = None if isinstance(value, bool) else _as_int(value)
+        if number is None or not low <= number <= high:
+            raise ValueError
+        return number
+
+    return parse
+
+
+def _as_int(value: Any) -> int | None:
+    try:
+        return int(value) if not isinstance(value, float) or value.is_integer() else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value not in allowed:
+            raise ValueError
+        return str(value)
+
+    return parse
+
+
+def _number(name: str, default: int, low: int, high: int, doc: str) -> Key:
+    text = {MAX_INT: "2^31-1", MAX_LONG: "2^63-1"}
+    return Key(name, default, _integer(low, high), f"an integer from {low} to {text.get(high, high)}", doc)
+
+
+def _choice(name: str, default: str, allowed: tuple[str, ...], doc: str) -> Key:
+    return Key(name, default, _one_of(*allowed), "one of " + ", ".join(allowed), doc)
+
+
+TOPIC_KEYS: dict[str, Key] = {
+    key.name: key
+    for key in (
+        _number("segment.bytes", 1 << 30, MIB, MAX_INT, "a segment rolls before it would grow past this"),
+        _number("segment.ms", 604_800_000, 1, MAX_LONG, "a segment rolls when its records span more than this"),
+        _number("segment.jitter.ms", 0, 0, MAX_LONG, "up to this much is taken off segment.ms, at random"),
+        _number("segment.index.bytes", 10 * MIB, 12, MAX_INT, "the most bytes of one index file"),
+        _number("index.interval.bytes", 4096, 0, MAX_INT, "bytes of log between two index entries"),
+        _number("flush.messages", MAX_LONG, 1, MAX_LONG, "fsync before an ack once so many records are unflushed"),
+        _number("flush.ms", MAX_LONG, 0, MAX_LONG, "fsync when this long has passed since the last one"),
+        _number("retention.bytes", -1, -1, MAX_LONG, "bytes to keep at least; -1: no limit"),
+        _number("retention.ms", 604_800_000, -1, MAX_LONG, "how long records are kept; -1: for ever"),
+        _number("file.delete.delay.ms", 60_000, 0, MAX_LONG, "how long a deleted segment stays readable"),
+        _number("max.message.bytes", MIB + 12, 0, MAX_INT, "the largest record batch that is taken"),
+        _choice("cleanup.policy", "delete", ("delete",), "what happens to old segments"),
+        _choice("compression.type", "producer", ("producer",), "batches stay as the producer made them"),
+        _choice(
+            "message.timestamp.type", "CreateTime", ("CreateTime", "LogAppendTime"), "whose clock stamps records"
+        ),
+        _number(
+            "message.timestamp.after.max.ms", 3_600_000, 0, MAX_LONG, "how far ahead of now a timestamp may be"
+        ),
+        _number("internal.segment.bytes", 0, 0, MAX_INT, "for tests: segment.bytes below 1 MiB; 0: unset"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """What one log obeys. Made by hand it is not checked; :meth:`parse` checks."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * MIB
+    index_interval_bytes: int = 4096
+    flush_messages: int = MAX_LONG
+    flush_ms: int = MAX_LONG
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    file_delete_delay_ms: int = 60_000
+    max_message_bytes: int = MIB + 12
+    cleanup_policy: str = "delete"
+    compression_type: str = "producer"
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_after_max_ms: int = 3_600_000
+    internal_segment_bytes: int = 0
+
+    @classmethod
+    def parse(cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None) -> "LogConfig":
+        """``base`` (default: Kafka's defaults) with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
+        values = {key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value) for key, value in overrides.items()}
+        config = replace(base or cls(), **values)
+        if config.internal_segment_bytes:
+            config = replace(config, segment_bytes=config.internal_segment_bytes)
+        return config
+
+
+def parse_value(table: Mapping[str, Key], key: str, value: Any) -> Any:
+    """The value that ``key`` takes for ``value``, or InvalidConfig."""
+    if key not in table:
+        raise InvalidConfig(key, value, f"no such key; there are {', '.join(sorted(table))}")
+    try:
+        return table[key].parse(value)
+    except ValueError:
+        raise InvalidConfig(key, value, f"must be {table[key].valid}") from None
+
+
+# Broker keys that set a topic key's default, by priority, with the factor to the topic key's unit.
+BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+}
+
+
+def _folders(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not parts or not all(isinstance(p, str) and p.strip() for p in parts):
+        raise ValueError
+    return tuple(part.strip() for part in parts)
+
+
+BROKER_KEYS: dict[str, Key] = {
+    key.name: key
+    for key in (
+        Key("log.dirs", (), _folders, "a list of folders", "where partitions live; RAYLOG_LOG_DIRS overrides it on a node"),
+        _number("num.partitions", 1, 1, 10_000, "partitions of a topic that does not say"),
+        _number("log.retention.check.interval.ms", 300_000, 1, MAX_LONG, "how often retention looks"),
+        _number("log.flush.offset.checkpoint.interval.ms", 60_000, 1, MAX_LONG, "how often checkpoints are written"),
+        _number("producer.id.expiration.ms", 86_400_000, 1, MAX_LONG, "when a silent producer is forgotten"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What a broker obeys, and what its topics obey unless they say otherwise."""
+
+    log_dirs: tuple[str, ...] = ()
+    num_partitions: int = 1
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    producer_id_expiration_ms: int = 86_400_000
+    topic_defaults: LogConfig = LogConfig()
+
+    @classmethod
+    def parse(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":
+        """Kafka's defaults with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
+        synonyms = {broker for pairs in BROKER_SYNONYMS.values() for broker, _ in pairs}
+        own = {key: value for key, value in overrides.items() if key not in synonyms}
+        values = {key.replace(".", "_"): parse_value(BROKER_KEYS, key, value) for key, value in own.items()}
+        return cls(**values, topic_defaults=LogConfig.parse(dict(_topic_defaults(overrides))))
+
+
+def _topic_defaults(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for topic_key, pairs in BROKER_SYNONYMS.items():
+        for broker_key, factor in pairs:
+            if broker_key in overrides:
+                value = overrides[broker_key]
+                number = _as_int(value) if factor != 1 else None
+                yield topic_key, value if number is None else number if number < 0 else number * factor
+                break
+
+
+assert {field.name for field in fields(LogConfig)} == {name.replace(".", "_") for name in TOPIC_KEYS}

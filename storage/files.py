@@ -1,0 +1,268 @@
+"""The disk, as an argument. ``storage`` touches files only through a :class:`FileSystem`.
+
+There are two: :class:`RealFileSystem` here, the only code of ``storage`` that calls ``os``, and
+``storage.testing.memory``, which can lose power. Both turn the system's errors into :class:`DiskFull` and
+:class:`StorageError`, and neither retries: what a failed write left behind is for the caller to undo.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from raylog.storage.errors import DiskFull, LogLocked, StorageError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file that grows at its end."""
+
+    path: str
+    size: int
+    inode: int
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Write all of ``buffers`` behind each other at the end, or raise with the file's size unchanged."""
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        """Up to ``size_bytes`` from ``position``; fewer at the end of the file."""
+
+    def view(self) -> memoryview:
+        """The whole file as it is now, read-only, without a copy where the system allows."""
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def flush(self) -> None:
+        """Return when what was written will survive a loss of power."""
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """A lock, held until released or until its process ends."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Folders and files. Paths are plain strings."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+    def exists(self, path: str) -> bool: ...
+    def is_dir(self, path: str) -> bool: ...
+    def list_dir(self, path: str) -> list[str]:
+        """The names in a folder, sorted."""
+
+    def make_dir(self, path: str) -> None:
+        """Make a folder and its parents; fine if it is there."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; fine if it is gone."""
+
+    def remove_dir(self, path: str) -> None:
+        """Remove a folder and all in it; fine if it is gone."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder, replacing a target file, in one step."""
+
+    def read_file(self, path: str) -> bytes: ...
+    def write_file(self, path: str, content: bytes, *, flush: bool = True) -> None:
+        """Write a whole file in place: a crash may leave it torn. See :func:`write_atomically`."""
+
+    def sync_dir(self, path: str) -> None:
+        """Return when the folder's names will survive a loss of power."""
+
+    def mtime_ms(self, path: str) -> int: ...
+    def can_write(self, folder: str) -> bool:
+        """Whether files can be made in a folder: tried, since permissions alone do not tell."""
+
+    def lock(self, path: str) -> Lock:
+        """Lock a folder, or a file made for it, against every other owner, or raise LogLocked."""
+
+
+def write_atomically(fs: FileSystem, path: str, content: bytes) -> None:
+    """Replace a file so that a crash leaves the old content or the new: write, flush, rename, sync the folder."""
+    fs.write_file(path + ".tmp", content)
+    fs.rename(path + ".tmp", path)
+    fs.sync_dir(os.path.dirname(path))
+
+
+def storage_error(path: str, error: OSError) -> StorageError:
+    """The named error for what the system said of ``path``."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(path)
+    return StorageError(path, error.strerror or str(error))
+
+
+@contextmanager
+def _named_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
+class RealFile:
+    """A file on a disk, by its descriptor. ``pread`` and ``writev``: readers and the writer share no cursor."""
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        self.path = path
+        with _named_errors(path):
+            flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            self._descriptor = os.open(path, flags, 0o644)
+            stat = os.fstat(self._descriptor)
+        self.size = stat.st_size
+        self.inode = stat.st_ino
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        try:
+            written = os.writev(self._descriptor, buffers)
+            total = sum(map(len, buffers))
+            if written != total:
+                self._write_rest(b"".join(buffers), written)
+        except OSError as error:
+            os.ftruncate(self._descriptor, self.size)
+            raise storage_error(self.path, error) from error
+        self.size += total
+
+    def _write_rest(self, content: bytes, written: int) -> None:
+        rest = memoryview(content)[written:]
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        with _named_errors(self.path):
+            return os.pread(self._descriptor, size_bytes, position)
+
+    def view(self) -> memoryview:
+        if self.size == 0:
+            return memoryview(b"")
+        with _named_errors(self.path):
+            return memoryview(mmap.mmap(self._descriptor, self.size, prot=mmap.PROT_READ))
+
+    def truncate(self, size_bytes: int) -> None:
+        with _named_errors(self.path):
+            os.ftruncate(self._descriptor, size_bytes)
+        self.size = size_bytes
+
+    def flush(self) -> None:
+        with _named_errors(self.path):
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealLock:
+    """A lock on a folder (``flock``: no file of ours appears in it), or on a file that is made for it.
+
+    A file is locked in both of Linux's ways: ``flock`` tells two owners in one process apart, and the POSIX
+    lock is the one that a Java broker takes on its ``.lock``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._is_file = path, not os.path.isdir(path)
+        flags = os.O_RDWR | os.O_CREAT if self._is_file else os.O_RDONLY
+        with _named_errors(path):
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._is_file:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise LogLocked(os.path.dirname(path) if self._is_file else path) from error
+
+    def release(self) -> None:
+        if self._descriptor < 0:
+            return
+        if self._is_file:
+            os.unlink(self._path)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+
+class RealFileSystem:
+    """The machine's own file system."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        return RealFile(path, create=create)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        with _named_errors(path):
+            return sorted(os.listdir(path))
+
+    def make_dir(self, path: str) -> None:
+        with _named_errors(path):
+            os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        with _named_errors(path):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+
+    def remove_dir(self, path: str) -> None:
+        if not os.path.isdir(path):
+            return
+        with _named_errors(path):
+            for entry in os.scandir(path):
+                if entry.is_dir(follow_symlinks=False):
+                    self.remove_dir(entry.path)
+                else:
+                    os.unlink(entry.path)
+            os.rmdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        with _named_errors(source):
+            os.replace(source, target)
+
+    def read_file(self, path: str) -> bytes:
+        with _named_errors(path), open(path, "rb") as file:
+            return file.read()
+
+    def write_file(self, path: str, content: bytes, *, flush: bool = True) -> None:
+        with _named_errors(path), open(path, "wb") as file:
+            file.write(content)
+            file.flush()
+            if flush:
+                os.fsync(file.fileno())
+
+    def sync_dir(self, path: str) -> None:
+        with _named_errors(path):
+            descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def mtime_ms(self, path: str) -> int:
+        with _named_errors(path):
+            return os.stat(path).st_mtime_ns // 1_000_000
+
+    def can_write(self, folder: str) -> bool:
+        probe = os.path.join(folder, ".probe")
+        try:
+            os.close(os.open(probe, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            os.unlink(probe)
+        except OSError as error:
+            if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                return False
+            raise storage_error(probe, error) from error
+        return True
+
+    def lock(self, path: str) -> RealLock:
+        return RealLock(path)

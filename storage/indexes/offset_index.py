@@ -1,0 +1,67 @@
+"""The sparse index from an offset to a position in its segment's ``.log`` file.
+
+The index lets a read start near an offset instead of at the head of the file. It is sparse: about
+one entry for every ``index.interval.bytes`` of log, so a lookup answers with a position at or
+before the offset, and the caller scans forward from there.
+
+On disk (``<base offset>.index``) it is an array of 8-byte entries, big-endian, in both columns
+strictly increasing::
+
+    +----------------------------+-----------------+
+    | relative offset (4 bytes)  | position (4 B)  |   relative offset = offset - base_offset
+    +----------------------------+-----------------+
+
+An entry pairs the *last* offset of a batch with the position where that batch *starts*.
+Source: ``OffsetIndex`` of Kafka.
+"""
+
+from bisect import bisect_right
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raylog.storage.indexes.sparse import SparseIndex
+
+_COLUMN = Struct(">i")
+
+
+class OffsetPosition(NamedTuple):
+    offset: int
+    position: int
+
+
+class OffsetIndex(SparseIndex):
+    """Offsets to positions."""
+
+    entry = Struct(">ii")
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Add an entry; both columns must rise."""
+        assert not len(self) or last_offset > self[len(self) - 1].offset, "index offsets rise"
+        self._append(self.entry.pack(last_offset - self.base_offset, position))
+
+    def __getitem__(self, number: int) -> OffsetPosition:
+        relative, position = self.entry.unpack_from(self._loaded(), number * self.entry.size)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or below ``offset``; ``(base_offset, 0)`` if there is none."""
+        return self._at(self._count_up_to(0, offset - self.base_offset))
+
+    def lookup_position(self, position: int) -> OffsetPosition:
+        """The last entry at or below a position in the file; ``(base_offset, 0)`` if there is none."""
+        return self._at(self._count_up_to(4, position))
+
+    def _at(self, count: int) -> OffsetPosition:
+        return self[count - 1] if count else OffsetPosition(self.base_offset, 0)
+
+    def _count_up_to(self, column: int, wanted: int) -> int:
+        entries = self._loaded()
+        read = _COLUMN.unpack_from
+        return bisect_right(range(len(self)), wanted, key=lambda entry: read(entries, entry * 8 + column)[0])
+
+    def _columns(self, content: bytes) -> list[NDArray[np.generic]]:
+        table = np.frombuffer(content, ">i4").reshape(-1, 2)
+        return [table[:, 0], table[:, 1]]

@@ -1,0 +1,66 @@
+"""The sparse index from a timestamp to an offset of its segment.
+
+On disk (``<base offset>.timeindex``) it is an array of 12-byte entries, big-endian, in both columns
+strictly increasing::
+
+    +----------------------+----------------------------+
+    | timestamp (8 bytes)  | relative offset (4 bytes)  |   relative offset = offset - base_offset
+    +----------------------+----------------------------+
+
+An entry (t, o) says: every record with a timestamp above t lies behind o, where o is the last offset of
+the batch that reached t. Equal timestamps add no entry, so a segment without timestamps has an empty index.
+One slot is kept for the entry that roll and close force. Source: ``TimeIndex`` of Kafka.
+"""
+
+from bisect import bisect_right
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raylog.storage.indexes.sparse import SparseIndex
+
+NO_TIMESTAMP = -1
+_TIMESTAMP = Struct(">q")
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(SparseIndex):
+    """Timestamps to offsets."""
+
+    entry = Struct(">qi")
+    reserved = 1
+
+    def maybe_append(self, timestamp: int, last_offset: int) -> None:
+        """Add an entry if ``timestamp`` is above the last one's."""
+        last = self.last
+        if timestamp > last.timestamp and (last_offset > last.offset or not len(self)):
+            self._append(self.entry.pack(timestamp, last_offset - self.base_offset))
+
+    @property
+    def last(self) -> TimestampOffset:
+        """The last entry; ``(-1, base_offset)`` if there is none."""
+        return self._at(len(self))
+
+    def __getitem__(self, number: int) -> TimestampOffset:
+        timestamp, relative = self.entry.unpack_from(self._loaded(), number * self.entry.size)
+        return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry at or below ``timestamp``; ``(-1, base_offset)`` if there is none."""
+        entries = self._loaded()
+        read = _TIMESTAMP.unpack_from
+        count = bisect_right(range(len(self)), timestamp, key=lambda entry: read(entries, entry * 12)[0])
+        return self._at(count)
+
+    def _at(self, count: int) -> TimestampOffset:
+        return self[count - 1] if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def _columns(self, content: bytes) -> list[NDArray[np.generic]]:
+        table = np.frombuffer(content, np.dtype([("timestamp", ">i8"), ("offset", ">i4")]))
+        return [table["timestamp"], table["offset"]]

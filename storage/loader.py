@@ -1,0 +1,166 @@
+"""Opens a partition's folder: after an orderly stop as it is, after a crash with its tail checked.
+
+What may lie there after a crash: a torn batch at the end of the last segment, indexes that lag behind or were
+torn, segments that retention had renamed, a checkpoint older than the data. What the loader promises: the log
+is a prefix of what was appended that holds everything that was flushed, or acknowledged and not lost with the
+page cache; indexes, producer state and leader epochs agree with it. Everything before the recovery point was
+flushed and is not read again.
+
+A folder without its data is an error, never an empty log. Source: ``LogLoader`` of Kafka.
+"""
+
+import os
+
+from raylog.storage.clock import Clock
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import CorruptIndex, LogMissing, StorageError
+from raylog.storage.files import FileSystem
+from raylog.storage.log import Log
+from raylog.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    TopicPartition,
+    offset_of,
+    segment_file,
+)
+from raylog.storage.segment import Segment
+from raylog.storage.state.epochs import LeaderEpochs
+from raylog.storage.state.producers import ProducerStates
+from raylog.storage.state.properties import read_topic_id, write_topic_id
+
+
+def create_log(fs: FileSystem, folder: str, topic_id: str) -> None:
+    """Make the folder of a new, empty partition, all on disk when this returns."""
+    fs.make_dir(folder)
+    write_topic_id(fs, folder, topic_id)
+    for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        fs.write_file(os.path.join(folder, segment_file(0, suffix)), b"")
+    fs.sync_dir(folder)
+    fs.sync_dir(os.path.dirname(folder))
+
+
+def open_log(
+    fs: FileSystem,
+    clock: Clock,
+    folder: str,
+    partition: TopicPartition,
+    config: LogConfig,
+    *,
+    topic_id: str | None = None,
+    is_clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> Log:
+    """Open the log in ``folder``.
+
+    ``topic_id``: the id that ``partition.metadata`` must have, None takes any. ``is_clean``: the broker before
+    stopped in order. ``recovery_point``, ``log_start_offset``: of the log dir's checkpoints. Raises LogMissing.
+    """
+    _check_identity(fs, folder, topic_id)
+    _remove_leftovers(fs, folder)
+    bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    if not bases:
+        raise LogMissing(folder, "a partition's folder without a single .log file")
+    segments = [Segment(fs, folder, base, config, clock.now_ms()) for base in bases if base is not None]
+    was_cut = False if is_clean else _recover(segments, recovery_point)
+    _mend_indexes(fs, segments)
+    start = max(log_start_offset, segments[0].base_offset)
+    end = _end_offset(segments[-1])
+    if end < start:
+        raise LogMissing(folder, f"the log ends at offset {end}, but began at {start} when it was last open")
+    producers = _load_producers(fs, folder, partition, segments, start, end)
+    epochs = LeaderEpochs(fs, folder)
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(start)
+    flushed = end if is_clean and not was_cut else min(recovery_point, end)
+    return Log(fs, clock, folder, partition, config, segments, producers, epochs, start, flushed)
+
+
+def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
+    if not fs.is_dir(folder):
+        raise LogMissing(folder, "the partition's folder is gone")
+    found = read_topic_id(fs, folder)
+    if topic_id is not None and found != topic_id:
+        raise LogMissing(folder, f"holds topic id {found}, not {topic_id}")
+
+
+def _remove_leftovers(fs: FileSystem, folder: str) -> None:
+    """Drop what retention and a failed cleaning left, and indexes whose log is gone."""
+    names = fs.list_dir(folder)
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    if swaps:
+        raise StorageError(folder, f"an unfinished compaction ({swaps[0]}) that this version cannot finish")
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        orphan = suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names
+        if orphan or suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"):
+            fs.remove(os.path.join(folder, name))
+
+
+def _recover(segments: list[Segment], recovery_point: int) -> bool:
+    """Check the segments from the recovery point on; the first bad batch ends the log. True if it was cut."""
+    unflushed = [n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point][-1:] or [0]
+    for number in range(unflushed[0], len(segments)):
+        if segments[number].recover():
+            for lost in segments[number + 1 :]:
+                lost.delete()
+            del segments[number + 1 :]
+            return True
+    return False
+
+
+def _mend_indexes(fs: FileSystem, segments: list[Segment]) -> None:
+    """Rebuild indexes that are missing, and those of the active segment if they do not agree with it."""
+    for segment in segments:
+        stem = segment.path.removesuffix(LOG_SUFFIX)
+        missing = not fs.exists(stem + INDEX_SUFFIX) or not fs.exists(stem + TIME_INDEX_SUFFIX)
+        try:
+            if missing:
+                raise CorruptIndex(segment.base_offset, 0, "is missing")
+            if segment is segments[-1]:
+                segment.check_indexes()
+            else:
+                segment.time_index.last  # noqa: B018  reads and checks the file
+        except CorruptIndex:
+            segment.rebuild_indexes()
+
+
+def _end_offset(active: Segment) -> int:
+    near = active.offset_index.lookup(active.base_offset + 2**31)
+    end = active.base_offset
+    for _, header in active.batches(near.position):
+        end = header.next_offset
+    return end
+
+
+def _load_producers(
+    fs: FileSystem, folder: str, partition: TopicPartition, segments: list[Segment], start: int, end: int
+) -> ProducerStates:
+    """The newest snapshot, and the batches after it."""
+    producers = ProducerStates(str(partition))
+    producers.load_newest(fs, folder, end)
+    begin = max(producers.end_offset, start)
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is not None and following.base_offset <= begin:
+            continue
+        found = segment.find_batch(begin)
+        for _, header in segment.batches(found[0]) if found else ():
+            if header.base_offset >= begin:
+                producers.add(header, header.base_offset)
+    producers.end_offset = end
+    _remove_stray_snapshots(fs, folder, segments, end)
+    return producers
+
+
+def _remove_stray_snapshots(fs: FileSystem, folder: str, segments: list[Segment], end: int) -> None:
+    """Keep snapshots at segments' bases and at the end; no other can be of use again."""
+    useful = {segment.base_offset for segment in segments} | {end}
+    for name in fs.list_dir(folder):
+        if name.endswith(SNAPSHOT_SUFFIX) and offset_of(name) not in useful:
+            fs.remove(os.path.join(folder, name))

@@ -1,0 +1,354 @@
+"""One partition's log: its segments in order, its offsets, append, read, roll, flush and retention.
+
+::
+
+    log start offset      recovery point       log end offset
+          |                     |                    |
+    [ segment 0 ][ segment 1 ][ segment 2 (active)   ]
+                  flushed <---->| in the page cache
+
+*Offset* counts records, *position* counts bytes in a segment's file.
+
+**Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``, ``close``;
+the caller holds the lock (``actors/partition.py``). ``read``, ``offset_for_timestamp`` and the offsets may be
+called by any number of threads meanwhile: the segment list is an immutable tuple, and the log end is
+published, in one assignment, after its bytes are written. ``flush`` may run beside both.
+
+Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides what is
+deleted (``retention.py``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from raylog.storage.clock import Clock
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import CorruptIndex, InvalidRecord, OffsetOutOfRange
+from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, TopicPartition, segment_file
+from raylog.storage.records.batch import BatchHeader
+from raylog.storage.retention import SegmentFacts, segments_to_delete
+from raylog.storage.segment import BatchSpan, Segment
+from raylog.storage.state.epochs import LeaderEpochs
+from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, ProducerStates
+from raylog.storage.validation import CheckedBatch, check_append
+
+# ListOffsets' special timestamps.
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+NO_TIMESTAMP = -1
+
+# What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
+_STAMP = Struct(">qii")
+_CRC, _ATTRIBUTES, _MAX_TIMESTAMP = Struct(">I"), Struct(">h"), Struct(">q")
+_CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 17, 21, 35
+_APPEND_TIME_BIT = 0x08
+
+
+class AppendInfo(NamedTuple):
+    """Where an append went. For a duplicate: where it went the first time."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int  # -1 unless message.timestamp.type is LogAppendTime
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+class Slice(NamedTuple):
+    """Whole batches that lie behind each other in one segment's file: what a read answers with.
+
+    The path may be renamed or taken by another file after the answer; the inode tells.
+    """
+
+    path: str
+    inode: int
+    position: int
+    size_bytes: int
+
+
+class LogEnd(NamedTuple):
+    """The bound of readers: the next offset, and the bytes of the active segment that they may see."""
+
+    offset: int
+    segment_base: int
+    position: int
+
+
+class Log:
+    """The log of one partition. Made by ``loader.open_log`` or ``loader.create_log``."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        folder: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        segments: Sequence[Segment],
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        recovery_point: int,
+    ) -> None:
+        assert segments, "a log has an active segment"
+        self.folder, self.partition, self.config = folder, partition, config
+        self.epochs = epochs
+        self.log_start_offset = log_start_offset
+        self.recovery_point = max(recovery_point, log_start_offset)
+        self._fs, self._clock = fs, clock
+        self._producers = producers
+        self._segments = tuple(segments)
+        self._doomed: list[tuple[int, Segment]] = []
+        self._flushed_ms = clock.now_ms()
+        active = self._segments[-1]
+        self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
+
+    # -- offsets -------------------------------------------------------------------------------------------
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, oldest first; the last is the active one."""
+        return self._segments
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._end.offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what is replicated: the log's end, while a log has one replica."""
+        return self._end.offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    # -- append --------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer, leader_epoch: int | None = None) -> AppendInfo:
+        """Append whole v2 batches; all of them or none. See :func:`~raylog.storage.validation.check_append`."""
+        return self.append_checked(check_append(records, self.config, self._clock.now_ms()), leader_epoch)
+
+    def append_checked(self, batches: Sequence[CheckedBatch], leader_epoch: int | None = None) -> AppendInfo:
+        """Append batches that ``check_append`` let pass.
+
+        A batch that its producer sent before is not written again. Raises OutOfOrderSequence,
+        InvalidProducerEpoch, DiskFull or StorageError with nothing written.
+        """
+        duplicate = self._duplicate(batches)
+        if duplicate is not None:
+            first = duplicate.last_offset - duplicate.offset_delta
+            return AppendInfo(first, duplicate.last_offset, NO_TIMESTAMP, self.log_start_offset, True)
+        now_ms = self._clock.now_ms()
+        append_time = now_ms if self.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
+        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
+        base_offset = next_offset = self._end.offset
+        buffers: list[Buffer] = []
+        spans: list[BatchSpan] = []
+        for header, content in batches:
+            if append_time >= 0 or header.attributes & _APPEND_TIME_BIT:
+                content = _with_timestamp_type(header, content, append_time)  # noqa: PLW2901
+            buffers.append(_STAMP.pack(next_offset, header.batch_length, epoch))
+            buffers.append(content[_STAMP.size :])
+            last_offset = next_offset + header.last_offset_delta
+            max_timestamp = append_time if append_time >= 0 else header.max_timestamp
+            spans.append(BatchSpan(last_offset, max_timestamp, header.batch_length + 12))
+            next_offset = last_offset + 1
+        active = self._room_for(spans, now_ms)
+        active.append(buffers, spans)
+        offset = base_offset
+        for header, _ in batches:
+            self._producers.add(header, offset)
+            offset += header.last_offset_delta + 1
+        self._end = LogEnd(next_offset, active.base_offset, active.size)
+        return AppendInfo(base_offset, next_offset - 1, append_time, self.log_start_offset)
+
+    def _duplicate(self, batches: Sequence[CheckedBatch]) -> CachedBatch | None:
+        """The batch that a producer repeats, or None if all are new."""
+        if all(header.producer_id == NO_PRODUCER for header, _ in batches):
+            return None
+        if len(batches) != 1:
+            raise InvalidRecord(f"{self.partition}: an append with a producer id holds one batch: send them one by one")
+        return self._producers.check(batches[0].header)
+
+    def _room_for(self, spans: Sequence[BatchSpan], now_ms: int) -> Segment:
+        """The segment that takes these batches; a new one if the active one is full or old."""
+        size = sum(span.size_bytes for span in spans)
+        newest = max(span.max_timestamp for span in spans)
+        if self._segments[-1].should_roll(size, newest, spans[-1].last_offset, now_ms):
+            self.roll()
+        return self._segments[-1]
+
+    def roll(self) -> None:
+        """Begin a new segment at the log's end. Fine if the active one is still empty: nothing happens."""
+        active, end = self._segments[-1], self._end.offset
+        if active.base_offset == end:
+            return
+        active.seal()
+        self._producers.write_snapshot(self._fs, self.folder, flush=False)
+        fresh = Segment(self._fs, self.folder, end, self.config, self._clock.now_ms(), create=True)
+        self._segments = (*self._segments, fresh)
+        self._end = LogEnd(end, fresh.base_offset, 0)
+
+    # -- read ----------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int) -> Slice | None:
+        """Where the batches lie that hold ``offset`` and what follows, or None at the log's end.
+
+        The slice lies in one segment, ends at the end of a batch and has at least one, even one that is
+        larger than ``max_bytes``. Its first batch may begin before ``offset``. Raises OffsetOutOfRange.
+        """
+        end = self._end  # before the segments: what it bounds is in them
+        segments = self._segments
+        if not self.log_start_offset <= offset <= end.offset:
+            raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, end.offset)
+        if offset == end.offset:
+            return None
+        for segment in segments[self._floor(segments, offset) :]:
+            limit = end.position if segment.base_offset == end.segment_base else segment.size
+            try:
+                found = self._slice(segment, offset, max_bytes, limit)
+            except CorruptIndex:
+                segment.rebuild_indexes()
+                found = self._slice(segment, offset, max_bytes, limit)
+            if found is not None or segment.base_offset == end.segment_base:
+                return found
+        return None
+
+    def _slice(self, segment: Segment, offset: int, max_bytes: int, limit: int) -> Slice | None:
+        first = segment.find_batch(offset, limit)
+        if first is None:
+            return None
+        start = first[0]
+        stop = segment.end_of_batches(start, max_bytes, limit)
+        return Slice(segment.path, segment.log.inode, start, stop - start)
+
+    def read_bytes(self, found: Slice) -> bytes:
+        """The bytes of a slice that :meth:`read` has just answered."""
+        every = [*self._segments, *(segment for _, segment in self._doomed)]
+        segment = next(segment for segment in every if segment.log.inode == found.inode)
+        return segment.log.read(found.size_bytes, found.position)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose timestamp is ``timestamp`` (ms) or later; None if there is none.
+
+        LATEST (-1) gives the log end offset, EARLIEST (-2) the log start offset, both with timestamp -1;
+        MAX_TIMESTAMP (-3) the first record with the largest timestamp.
+        """
+        end = self._end
+        if timestamp == LATEST:
+            return TimestampOffset(NO_TIMESTAMP, end.offset)
+        if timestamp == EARLIEST:
+            return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
+        segments = self._segments
+        if timestamp == MAX_TIMESTAMP:
+            timestamp = max(segment.max_timestamp.timestamp for segment in segments)
+            if timestamp < 0:
+                return None
+        for segment in segments:
+            if segment.max_timestamp.timestamp < timestamp:
+                continue
+            limit = end.position if segment.base_offset == end.segment_base else segment.size
+            try:
+                found = segment.offset_for_timestamp(timestamp, self.log_start_offset, limit)
+            except CorruptIndex:
+                segment.rebuild_indexes()
+                found = segment.offset_for_timestamp(timestamp, self.log_start_offset, limit)
+            if found is not None:
+                return found
+        return None
+
+    @staticmethod
+    def _floor(segments: Sequence[Segment], offset: int) -> int:
+        return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+    # -- flush, retention, close ---------------------------------------------------------------------------
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Return when everything below ``up_to`` (default: the log's end) will survive a loss of power."""
+        offset = self._end.offset if up_to is None else up_to
+        if offset <= self.recovery_point:
+            return
+        segments = self._segments
+        first = self._floor(segments, self.recovery_point)
+        dirty = [segment for segment in segments[first:] if segment.base_offset < offset]
+        for segment in dirty:
+            segment.flush()
+        if any(segment.base_offset >= self.recovery_point for segment in dirty):
+            self._fs.sync_dir(self.folder)
+        self.recovery_point = max(self.recovery_point, offset)
+        self._flushed_ms = self._clock.now_ms()
+
+    def flush_due(self) -> None:
+        """Flush the sealed segments, and the active one too once ``flush.ms`` has passed."""
+        late = self._clock.now_ms() - self._flushed_ms >= self.config.flush_ms
+        self.flush(None if late else self._segments[-1].base_offset)
+
+    def delete_old_segments(self) -> int:
+        """Retention: take old segments out of the log, rename them ``.deleted``; returns how many."""
+        count = segments_to_delete(
+            self._facts(), self.config, self._clock.now_ms(), self.log_start_offset, self.high_watermark
+        )
+        if count == len(self._segments):
+            self.roll()
+        doomed, kept = self._segments[:count], self._segments[count:]
+        if not doomed:
+            return 0
+        self.log_start_offset = max(self.log_start_offset, kept[0].base_offset)
+        self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        self._segments = kept
+        due = self._clock.now_ms() + self.config.file_delete_delay_ms
+        for segment in doomed:
+            segment.rename(DELETED_SUFFIX)
+            self._doomed.append((due, segment))
+            self._fs.remove(os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX)))
+        self.epochs.truncate_from_start(self.log_start_offset)
+        return count
+
+    def _facts(self) -> list[SegmentFacts]:
+        ends = [*(segment.base_offset for segment in self._segments[1:]), self._end.offset]
+        return [
+            SegmentFacts(end, segment.size, segment.largest_timestamp)
+            for segment, end in zip(self._segments, ends, strict=True)
+        ]
+
+    def purge_deleted(self) -> None:
+        """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
+        now_ms = self._clock.now_ms()
+        due = [segment for when, segment in self._doomed if when <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        for segment in due:
+            segment.delete()
+
+    def expire_producers(self, expiration_ms: int) -> None:
+        """Forget producers that have been silent for this long."""
+        self._producers.expire(self._clock.now_ms(), expiration_ms)
+
+    def close(self) -> None:
+        """Orderly end: everything flushed, the producers' snapshot written, files closed."""
+        self._segments[-1].seal()
+        self.flush()
+        self._producers.write_snapshot(self._fs, self.folder, flush=True)
+        for segment in self._segments:
+            segment.close()
+        for _, segment in self._doomed:
+            segment.delete()
+
+
+def _with_timestamp_type(header: BatchHeader, content: memoryview, append_time: int) -> memoryview:
+    """The batch with the topic's timestamp type: LogAppendTime with this time, or CreateTime if it is -1."""
+    changed = bytearray(content)
+    attributes = header.attributes & ~_APPEND_TIME_BIT
+    if append_time >= 0:
+        attributes |= _APPEND_TIME_BIT
+        _MAX_TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_AT, append_time)
+    _ATTRIBUTES.pack_into(changed, _ATTRIBUTES_AT, attributes)
+    _CRC.pack_into(changed, _CRC_AT, crc32c(memoryview(changed)[_ATTRIBUTES_AT:]))
+    return memoryview(changed)

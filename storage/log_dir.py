@@ -1,0 +1,157 @@
+"""One log dir: a folder that holds partitions' folders, and the files that speak of all of them.
+
+::
+
+    <log dir>/
+      .lock                              locked while a broker uses the dir
+      .kafka_cleanshutdown               only between an orderly stop and the next start
+      meta.properties                    whose dir this is
+      recovery-point-offset-checkpoint   by partition: below it, all is flushed
+      log-start-offset-checkpoint        by partition, where it is above the first segment's base
+      replication-offset-checkpoint      by partition: the high watermark
+      <topic>-<partition>/               a partition
+      <topic>-<partition>.<id>-delete/   one that waits to be deleted
+
+The clean-shutdown marker is read and removed when the dir is opened: a crash afterwards counts as a crash.
+Source: ``LogManager`` of Kafka, without its threads.
+"""
+
+import os
+import uuid
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from raylog.storage.errors import CorruptCheckpoint, InconsistentClusterId, InvalidLogDir, RaylogError
+from raylog.storage.files import FileSystem
+from raylog.storage.names import (
+    DELETE_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    TopicPartition,
+    doomed_folder,
+    parse_folder,
+)
+from raylog.storage.state.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    read_offsets,
+    write_offsets,
+)
+from raylog.storage.state.properties import CLEAN_SHUTDOWN, MetaProperties, random_id, read_meta, write_meta
+
+LOCK_FILE = ".lock"
+# The log of the cluster's own metadata belongs to the Controller, not to a LogManager.
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+
+
+class PartitionOffsets(NamedTuple):
+    """What the checkpoint files say of one partition."""
+
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+
+
+class LogDir:
+    """A log dir that this process has locked."""
+
+    def __init__(self, fs: FileSystem, path: str, cluster_id: str, node_id: int) -> None:
+        """Lock and identify ``path``; it is made if its parent exists.
+
+        Raises InvalidLogDir, LogLocked, InconsistentClusterId or CorruptCheckpoint, with nothing changed.
+        """
+        self.path, self._fs = os.path.abspath(path), fs
+        _check_usable(fs, self.path)
+        self._lock = fs.lock(os.path.join(self.path, LOCK_FILE))
+        try:
+            self.meta = self._identify(cluster_id, node_id)
+            marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+            self.was_clean = fs.exists(marker)
+            fs.remove(marker)
+            fs.sync_dir(self.path)
+        except RaylogError:
+            self._lock.release()
+            raise
+
+    def _identify(self, cluster_id: str, node_id: int) -> MetaProperties:
+        meta = read_meta(self._fs, self.path)
+        if meta is None:
+            meta = MetaProperties(cluster_id, node_id, random_id())
+            write_meta(self._fs, self.path, meta)
+        if meta.cluster_id != cluster_id:
+            raise InconsistentClusterId(self.path, meta.cluster_id, cluster_id)
+        return meta
+
+    @property
+    def directory_id(self) -> str:
+        return self.meta.directory_id
+
+    def folder(self, partition: TopicPartition) -> str:
+        """Where a partition's folder is or would be."""
+        return os.path.join(self.path, str(partition))
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions whose folders are here."""
+        names = [name for name in self._fs.list_dir(self.path) if self._fs.is_dir(os.path.join(self.path, name))]
+        found = [parse_folder(name) for name in names if not _is_doomed(name)]
+        return [partition for partition in found if partition is not None and partition != METADATA_PARTITION]
+
+    def offsets(self) -> dict[TopicPartition, PartitionOffsets]:
+        """What the checkpoints say. One that cannot be read is removed: its logs are recovered from their data."""
+        columns = [self._read(name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)]
+        known = set().union(*columns)
+        return {partition: PartitionOffsets(*(column.get(partition, 0) for column in columns)) for partition in known}
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        path = os.path.join(self.path, name)
+        try:
+            return read_offsets(self._fs, path)
+        except CorruptCheckpoint:
+            self._fs.rename(path, path + ".corrupt")
+            return {}
+
+    def write_offsets(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
+        """Replace the three checkpoint files. A log start offset of 0 is not listed."""
+        recovery = {partition: known.recovery_point for partition, known in offsets.items()}
+        starts = {partition: known.log_start_offset for partition, known in offsets.items() if known.log_start_offset}
+        marks = {partition: known.high_watermark for partition, known in offsets.items()}
+        for name, column in ((RECOVERY_POINTS, recovery), (LOG_START_OFFSETS, starts), (HIGH_WATERMARKS, marks)):
+            write_offsets(self._fs, os.path.join(self.path, name), column)
+
+    def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
+        """Rename a partition's folder: to be deleted by :meth:`purge`, or as stray set aside and kept."""
+        suffix = STRAY_DIR_SUFFIX if stray else DELETE_DIR_SUFFIX
+        target = os.path.join(self.path, doomed_folder(partition, uuid.uuid4(), suffix))
+        self._fs.rename(self.folder(partition), target)
+        self._fs.sync_dir(self.path)
+        return target
+
+    def purge(self) -> None:
+        """Remove the folders that were doomed to be deleted."""
+        for name in self._fs.list_dir(self.path):
+            if name.endswith(DELETE_DIR_SUFFIX) and _is_doomed(name):
+                self._fs.remove_dir(os.path.join(self.path, name))
+
+    def close(self, *, clean: bool) -> None:
+        """Unlock; with ``clean``, leave the marker that says every log was closed in order."""
+        if clean:
+            marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+            self._fs.write_file(marker, b'{"version":0,"brokerEpoch":-1}')
+            self._fs.sync_dir(self.path)
+        self._lock.release()
+
+
+def _is_doomed(name: str) -> bool:
+    stem, _, suffix = name.rpartition(".")
+    return bool(stem) and len(suffix) > 32 and suffix[32:] in (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
+
+
+def _check_usable(fs: FileSystem, path: str) -> None:
+    if not fs.exists(path):
+        if not fs.is_dir(os.path.dirname(path)):
+            raise InvalidLogDir(path, "neither it nor its parent folder exists: make it, or mount its disk")
+        fs.make_dir(path)
+    if not fs.is_dir(path):
+        raise InvalidLogDir(path, "is a file: give a folder")
+    if not fs.can_write(path):
+        raise InvalidLogDir(path, "is read-only: give a folder that this user may write to")

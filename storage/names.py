@@ -1,0 +1,86 @@
+"""The names of topics, folders and files, and the way back from a name to what it means.
+
+::
+
+    <topic>-<partition>/                 a partition's folder
+    <topic>-<partition>.<32 hex>-delete/ the same, awaiting deletion
+    00000000000000000042.log             a segment's file: its base offset in 20 digits, then what it is
+
+Source: ``org.apache.kafka.common.internals.Topic``, ``LocalLog`` and ``LogFileUtils`` of Kafka.
+"""
+
+import re
+from typing import NamedTuple
+from uuid import UUID
+
+from raylog.storage.errors import InvalidTopic
+
+# A folder's name is the topic, a dash and the partition, and most file systems stop at 255 bytes.
+MAX_TOPIC_LENGTH = 249
+MAX_FOLDER_LENGTH = 255
+OFFSET_DIGITS = 20
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+DELETE_DIR_SUFFIX = "-delete"
+STRAY_DIR_SUFFIX = "-stray"
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; as text it is the name of its folder."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def check_topic_name(topic: str) -> None:
+    """Raise InvalidTopic unless ``topic`` can name a topic."""
+    if not isinstance(topic, str) or not topic:
+        raise InvalidTopic(topic, "is empty")
+    if topic in (".", ".."):
+        raise InvalidTopic(topic, "means a folder to every file system")
+    if len(topic) > MAX_TOPIC_LENGTH:
+        raise InvalidTopic(topic[:40] + "...", f"has {len(topic)} characters, {MAX_TOPIC_LENGTH} are the most")
+    if not _LEGAL.fullmatch(topic):
+        raise InvalidTopic(topic, "has a character that a topic cannot have")
+
+
+def collision_key(topic: str) -> str:
+    """Two topics whose keys are equal differ only in ``.`` and ``_``, which metrics cannot tell apart."""
+    return topic.replace(".", "_")
+
+
+def parse_folder(name: str) -> TopicPartition | None:
+    """The partition whose folder has this name, or None if it is no partition's folder."""
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def doomed_folder(partition: TopicPartition, unique: UUID, suffix: str) -> str:
+    """The name a folder takes before it is deleted or set aside; the topic is cut to fit 255 bytes."""
+    tail = f"-{partition.partition}.{unique.hex}{suffix}"
+    return partition.topic[: MAX_FOLDER_LENGTH - len(tail)] + tail
+
+
+def segment_file(base_offset: int, suffix: str) -> str:
+    """The name of a segment's file."""
+    return f"{base_offset:0{OFFSET_DIGITS}d}{suffix}"
+
+
+def offset_of(file_name: str) -> int | None:
+    """The offset at the head of a file's name, or None if it has none."""
+    head = file_name.split(".", 1)[0]
+    return int(head) if len(head) == OFFSET_DIGITS and head.isascii() and head.isdigit() else None

@@ -1,0 +1,56 @@
+"""Which leader epoch began at which offset: ``leader-epoch-checkpoint`` of a partition.
+
+Each opening of a log for writing begins an epoch, and every batch written carries it, so that it can be told
+which writer made it. Source: ``LeaderEpochFileCache`` of Kafka; KIP-101, KIP-279.
+"""
+
+import os
+
+from raylog.storage.files import FileSystem
+from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
+
+NO_EPOCH = -1
+
+
+class LeaderEpochs:
+    """Epochs with their start offsets, rising in both; kept in the file and in memory."""
+
+    def __init__(self, fs: FileSystem, folder: str) -> None:
+        self._fs, self._path = fs, os.path.join(folder, LEADER_EPOCHS)
+        self.entries: tuple[tuple[int, int], ...] = tuple(read_epochs(fs, self._path))
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 if there is none."""
+        return self.entries[-1][0] if self.entries else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """An epoch begins; entries that it contradicts go. On disk when this returns."""
+        assert epoch >= 0
+        assert start_offset >= 0
+        if self.entries and self.entries[-1][0] == epoch and start_offset >= self.entries[-1][1]:
+            return
+        kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
+        self._save((*kept, (epoch, start_offset)))
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop epochs that begin at ``end_offset`` or later: their records are gone."""
+        kept = tuple(entry for entry in self.entries if entry[1] < end_offset)
+        if kept != self.entries:
+            self._save(kept)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drop epochs that ended before ``start_offset``; the one that holds it begins there now."""
+        older = [entry for entry in self.entries if entry[1] <= start_offset]
+        newer = [entry for entry in self.entries if entry[1] > start_offset]
+        kept = ((older[-1][0], start_offset), *newer) if older else tuple(newer)
+        if kept != self.entries:
+            self._save(kept)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which ``offset`` was written, -1 if it is older than all."""
+        return max((epoch for epoch, start in self.entries if start <= offset), default=NO_EPOCH)
+
+    def _save(self, entries: tuple[tuple[int, int], ...]) -> None:
+        write_epochs(self._fs, self._path, entries)
+        self.entries = entries

@@ -1,0 +1,196 @@
+"""What a log remembers of its producers, so that a batch sent twice is written once.
+
+For each producer id: its epoch and its last five batches by sequence. A batch that repeats one of the five is
+a duplicate and is answered with the offsets it got the first time; one that follows the last is taken; any
+other is out of order. Sequences count records, are int32 and wrap from 2^31-1 to 0.
+
+At a roll and at close the state is written to ``<next offset>.snapshot``, one batch a producer, big-endian::
+
+    int16 version = 1 | uint32 crc32c of all that follows | int32 entries | entries of 46 bytes:
+    int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta,
+    int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction (-1: none)
+
+Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98. Transactions are not judged
+here yet: their markers and open transactions are carried through snapshots as they are.
+"""
+
+import os
+from collections import deque
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from raylog.storage.errors import CorruptCheckpoint, InvalidProducerEpoch, InvalidRecord, OutOfOrderSequence
+from raylog.storage.files import FileSystem
+from raylog.storage.names import SNAPSHOT_SUFFIX, offset_of, segment_file
+from raylog.storage.records.batch import BatchHeader, increment_sequence
+
+# Kafka keeps five, because its producers have at most five requests in flight.
+CACHED_BATCHES = 5
+MAX_SEQUENCE = 2**31 - 1
+NO_PRODUCER = -1
+
+_HEAD = Struct(">hIi")
+_ENTRY = Struct(">qhiqiqiq")
+_VERSION = 1
+
+
+class CachedBatch(NamedTuple):
+    """One written batch, by sequence and offset."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        last, delta = self.last_sequence, self.offset_delta
+        return last - delta if last >= delta else MAX_SEQUENCE - (delta - last) + 1
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """What is known of one producer id."""
+
+    epoch: int = -1
+    batches: deque[CachedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES))
+    timestamp: int = -1
+    coordinator_epoch: int = -1
+    transaction_start: int = -1
+
+    def duplicate_of(self, header: BatchHeader) -> CachedBatch | None:
+        """The cached batch that ``header`` repeats."""
+        if header.producer_epoch != self.epoch:
+            return None
+        wanted = (header.base_sequence, header.last_sequence)
+        return next((known for known in self.batches if (known.first_sequence, known.last_sequence) == wanted), None)
+
+    def add(self, header: BatchHeader, base_offset: int) -> None:
+        """Remember a batch that was written at ``base_offset``."""
+        if header.producer_epoch != self.epoch:
+            self.epoch = header.producer_epoch
+            self.batches.clear()
+        self.timestamp = header.max_timestamp
+        if header.is_control:
+            self.transaction_start = -1
+            return
+        last_offset = base_offset + header.last_offset_delta
+        self.batches.append(
+            CachedBatch(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
+        )
+        if header.is_transactional and self.transaction_start < 0:
+            self.transaction_start = base_offset
+
+
+class ProducerStates:
+    """The producers of one log, up to ``end_offset``."""
+
+    def __init__(self, partition: str) -> None:
+        self._partition = partition
+        self._producers: dict[int, ProducerState] = {}
+        self.end_offset = 0
+        self._snapshot_offset = 0
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def check(self, header: BatchHeader) -> CachedBatch | None:
+        """The batch that ``header`` repeats, or None if it may be written; raises if it may not."""
+        known = self._producers.get(header.producer_id)
+        if header.base_sequence < 0:
+            raise InvalidRecord(f"{self._partition}: a batch with a producer id needs a base sequence of 0 or more")
+        if known is None:
+            return None
+        if header.producer_epoch < known.epoch:
+            raise InvalidProducerEpoch(self._partition, header.producer_id, known.epoch, header.producer_epoch)
+        duplicate = known.duplicate_of(header)
+        if duplicate is None:
+            self._check_sequence(known, header)
+        return duplicate
+
+    def _check_sequence(self, known: ProducerState, header: BatchHeader) -> None:
+        if known.epoch == -1:
+            return
+        fresh = header.producer_epoch != known.epoch or not known.batches
+        expected = 0 if fresh else increment_sequence(known.batches[-1].last_sequence, 1)
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(self._partition, header.producer_id, expected, header.base_sequence)
+
+    def add(self, header: BatchHeader, base_offset: int) -> None:
+        """A batch was written at ``base_offset``."""
+        if header.producer_id != NO_PRODUCER:
+            self._producers.setdefault(header.producer_id, ProducerState()).add(header, base_offset)
+        self.end_offset = base_offset + header.last_offset_delta + 1
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers whose last record is older than ``expiration_ms``."""
+        for producer_id, known in list(self._producers.items()):
+            if known.transaction_start < 0 and now_ms - known.timestamp >= expiration_ms:
+                del self._producers[producer_id]
+
+    # -- snapshots -----------------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """The snapshot file's bytes."""
+        entries = b"".join(_encode_entry(*item) for item in self._producers.items())
+        body = len(self._producers).to_bytes(4, "big") + entries
+        return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+
+    def decode(self, path: str, content: bytes, end_offset: int) -> None:
+        """Take the state of a snapshot file, or raise CorruptCheckpoint."""
+        if len(content) < _HEAD.size:
+            raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
+        version, crc, count = _HEAD.unpack_from(content)
+        if version != _VERSION or crc32c(content[6:]) != crc:
+            raise CorruptCheckpoint(path, f"a producer snapshot of version {version} whose CRC does not agree")
+        if len(content) != _HEAD.size + count * _ENTRY.size:
+            raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
+        self._producers = dict(_decode_entry(entry) for entry in _ENTRY.iter_unpack(content[_HEAD.size :]))
+        self.end_offset = self._snapshot_offset = end_offset
+
+    def write_snapshot(self, fs: FileSystem, folder: str, *, flush: bool) -> None:
+        """Write ``<end offset>.snapshot``, if it is not there. In place, as Kafka does: the CRC tells a torn one."""
+        if self.end_offset <= self._snapshot_offset:
+            return
+        path = os.path.join(folder, segment_file(self.end_offset, SNAPSHOT_SUFFIX))
+        fs.write_file(path, self.encode(), flush=flush)
+        self._snapshot_offset = self.end_offset
+
+    def load_newest(self, fs: FileSystem, folder: str, log_end_offset: int) -> None:
+        """Take the newest snapshot that can be read; remove those that cannot and those beyond the log's end."""
+        names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
+        for name in reversed(names):
+            offset, path = offset_of(name), os.path.join(folder, name)
+            if offset is not None and offset <= log_end_offset:
+                try:
+                    return self.decode(path, fs.read_file(path), offset)
+                except CorruptCheckpoint:
+                    pass
+            fs.remove(path)
+        return None
+
+
+def _encode_entry(producer_id: int, known: ProducerState) -> bytes:
+    last = known.batches[-1] if known.batches else CachedBatch(-1, -1, 0, known.timestamp)
+    return _ENTRY.pack(
+        producer_id,
+        known.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        known.timestamp,
+        known.coordinator_epoch,
+        known.transaction_start,
+    )
+
+
+def _decode_entry(entry: tuple[int, ...]) -> tuple[int, ProducerState]:
+    producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction_start = entry
+    known = ProducerState(epoch, timestamp=timestamp, coordinator_epoch=coordinator_epoch)
+    known.transaction_start = transaction_start
+    if last_offset >= 0:
+        known.batches.append(CachedBatch(last_sequence, last_offset, delta, timestamp))
+    return producer_id, known
