@@ -5,6 +5,8 @@ records never change. A worker keeps its connection to Ray for its life (the fir
 """
 
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -40,6 +42,7 @@ def connected(address: str, namespace: str) -> "Broker":
     from raylog.cluster.broker import connect
 
     if not ray.is_initialized():
+        on_term = signal.getsignal(signal.SIGTERM)
         ray.init(
             address=address,
             namespace=namespace,
@@ -47,6 +50,9 @@ def connected(address: str, namespace: str) -> "Broker":
             logging_level=logging.ERROR,
             configure_logging=False,
         )
+        # Spark ends its Python workers with SIGTERM; Ray's handler would print a stack trace for each.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_term)
     return connect(address, namespace=namespace)
 
 
@@ -87,4 +93,5 @@ def report(lost: Sequence[Lost], fail_on_data_loss: bool) -> None:
     if lost and fail_on_data_loss:
         raise lost[0].error()
     for each in lost:
-        logger.warning("%s (failOnDataLoss=false: going on)", each.error())
+        topic, partition = each.partition
+        logger.warning("%s-%d: offsets [%d, %d) are skipped: %s", topic, partition, *each[1:])

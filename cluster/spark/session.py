@@ -14,6 +14,7 @@ Order matters: the broker (that is, ``ray.init``) first, Spark second; ``stop(sp
 ``ray.shutdown()`` second. RayDP holds one session a process. Idle it costs about 1.3 GB.
 """
 
+import logging
 import os
 import shutil
 import subprocess
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from raylog.cluster.broker import Broker
+
+logger = logging.getLogger("raylog.spark")
 
 JAVA_VERSION_MIN = 17  # Spark 4
 JAVA_PROBE_TIMEOUT_S = 30
@@ -76,6 +79,7 @@ def session(
     running = SparkSession.getActiveSession()
     if running is not None:
         raise SparkSessionExists(running.sparkContext.appName)
+    _warn_of_too_few_cpus(executors * executor_cores + 1)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = raydp.init_spark(
         app_name, executors, executor_cores, executor_memory, configs=spark_config(config or {})
@@ -100,7 +104,6 @@ def stop(spark: "SparkSession") -> None:
     """Stop a session that ``session`` made. Call it before ``ray.shutdown()``."""
     import raydp
 
-    spark.catalog.clearCache()
     raydp.stop_spark()
 
 
@@ -159,6 +162,19 @@ def parse_java_version(said: str) -> int:
             major = parts[1] if parts[0] == "1" and len(parts) > 1 else parts[0]
             return int(major) if major.isdigit() else 0
     return 0
+
+
+def _warn_of_too_few_cpus(wanted: int) -> None:
+    import ray
+
+    have = int(ray.cluster_resources().get("CPU", 0))
+    if have < wanted:
+        logger.warning(
+            "Spark wants %d CPUs of Ray (executors x cores + 1), the cluster has %d: it waits for more. "
+            "Ask for less, or start Ray with a larger num_cpus (more than there are cores is fine)",
+            wanted,
+            have,
+        )
 
 
 def _python_path() -> str:

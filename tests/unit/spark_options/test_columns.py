@@ -1,6 +1,7 @@
 """Decoded records as the columns that Spark sees."""
 
 import datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ from raylog.storage.errors import OffsetOutOfRange
 KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
-def records(headers, first=0):
+def records(headers: Any, first: Any = 0) -> Any:
     rows = len(headers)
     return pa.RecordBatch.from_pydict(
         {
@@ -29,12 +30,12 @@ def records(headers, first=0):
     )
 
 
-def test_the_columns_are_those_of_sparks_kafka_source():
+def test_the_columns_are_those_of_sparks_kafka_source() -> None:
     assert names(include_headers=False) == KAFKA
     assert names(include_headers=True) == [*KAFKA, "headers"]
 
 
-def test_records_get_topic_partition_and_a_time_in_utc():
+def test_records_get_topic_partition_and_a_time_in_utc() -> None:
     found = to_spark(records([[]]), "flights", 3, KAFKA)
     assert found.schema.equals(schema(KAFKA))
     assert found.to_pylist() == [
@@ -50,14 +51,14 @@ def test_records_get_topic_partition_and_a_time_in_utc():
     ]
 
 
-def test_only_the_columns_asked_for_come_back_in_their_order():
+def test_only_the_columns_asked_for_come_back_in_their_order() -> None:
     assert to_spark(records([[], []]), "t", 0, ["offset", "topic"]).to_pydict() == {
         "offset": [0, 1],
         "topic": ["t", "t"],
     }
 
 
-def test_a_read_without_columns_still_counts_rows():
+def test_a_read_without_columns_still_counts_rows() -> None:
     assert to_spark(records([[], []]), "t", 0, []).num_rows == 2
 
 
@@ -65,7 +66,7 @@ def test_a_read_without_columns_still_counts_rows():
     "given",
     [[[], []], [[("a", b"1")], []], [[("a", b"1")], [("b", None), ("a", b"")]], [None, [("a", b"1")]]],
 )
-def test_headers_are_null_where_a_record_has_none(given):
+def test_headers_are_null_where_a_record_has_none(given: Any) -> None:
     found = to_spark(records(given), "t", 0, ["headers"])
     assert found.schema.equals(schema(["headers"]))
     wanted = [[{"key": k, "value": v} for k, v in each] if each else None for each in given]
@@ -73,12 +74,12 @@ def test_headers_are_null_where_a_record_has_none(given):
     found.validate(full=True)
 
 
-def test_sliced_records_keep_their_headers():
+def test_sliced_records_keep_their_headers() -> None:
     given = records([[("x", b"0")], [], [("y", b"1")]]).slice(1)
     assert to_spark(given, "t", 0, ["headers"]).column(0).to_pylist() == [None, [{"key": "y", "value": b"1"}]]
 
 
-def test_large_batches_are_cut_into_slices_that_hold_all_rows():
+def test_large_batches_are_cut_into_slices_that_hold_all_rows() -> None:
     batch = to_spark(records([[]] * 1000), "t", 0, KAFKA)
     slices = list(bounded(batch, batch.nbytes // 7))
     assert 7 <= len(slices) <= 8
@@ -87,7 +88,7 @@ def test_large_batches_are_cut_into_slices_that_hold_all_rows():
     assert len(list(bounded(batch.slice(0, 1), 1))) == 1
 
 
-def test_blocks_are_whole_arrow_streams_of_a_bounded_size():
+def test_blocks_are_whole_arrow_streams_of_a_bounded_size() -> None:
     batches = [to_spark(records([[]] * 10, first=10 * i), "t", 0, KAFKA) for i in range(10)]
     blocks = list(pack(iter(batches), ALL.empty_table().select(KAFKA).schema, batches[0].nbytes * 3))
     tables = [pa.ipc.open_stream(block).read_all() for block in blocks]
@@ -99,10 +100,10 @@ def test_blocks_are_whole_arrow_streams_of_a_bounded_size():
 class Fading:
     """A log whose start moves on while it is read."""
 
-    def __init__(self, *starts):
+    def __init__(self, *starts: Any) -> None:
         self.starts = list(starts)
 
-    def __call__(self, topic, partition, start, end):
+    def __call__(self, topic: Any, partition: Any, start: Any, end: Any) -> Any:
         log_start = self.starts.pop(0)
         if start < log_start:
             raise OffsetOutOfRange(f"{topic}-{partition}", start, log_start, 100)
@@ -111,17 +112,17 @@ class Fading:
             yield from self(topic, partition, start + 2, end)
 
 
-def offsets(fetch, wanted, fail_on_data_loss):
+def offsets(fetch: Any, wanted: Any, fail_on_data_loss: Any) -> Any:
     found = read_what_is_left(fetch, wanted, fail_on_data_loss)
     return [o for batch in found for o in batch.column("offset").to_pylist()]
 
 
-def test_a_read_goes_on_where_the_log_starts_now_if_loss_is_allowed():
+def test_a_read_goes_on_where_the_log_starts_now_if_loss_is_allowed() -> None:
     assert offsets(Fading(0, 5, 5, 5), Range("t", 0, 0, 9), False) == [0, 1, 5, 6, 7, 8]
     assert offsets(Fading(9, 9), Range("t", 0, 0, 9), False) == []
 
 
-def test_a_read_fails_with_the_offsets_that_are_gone_if_it_is_not():
+def test_a_read_fails_with_the_offsets_that_are_gone_if_it_is_not() -> None:
     with pytest.raises(
         DataLoss, match=r"t-0: offsets \[2, 9\) cannot all be read: the log holds \[5, 100\) now"
     ):

@@ -2,23 +2,25 @@
 
 import json
 import pickle
+from typing import Any
 
 import pytest
 
 from raylog.cluster.spark import errors
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import EARLIEST, LATEST, NAMES, Bound, parse
+from raylog.storage.errors import RaylogError
 
 
-def batch(**options):
+def batch(**options: Any) -> Any:
     return parse({"subscribe": "flights", **options}, "batch")
 
 
-def stream(**options):
+def stream(**options: Any) -> Any:
     return parse({"subscribe": "flights", **options}, "stream")
 
 
-def test_defaults_are_those_of_sparks_kafka_source():
+def test_defaults_are_those_of_sparks_kafka_source() -> None:
     assert batch().starting == Bound("offset", EARLIEST, option="startingOffsets")
     assert batch().ending == Bound("offset", LATEST, option="endingOffsets")
     assert stream().starting.everywhere == LATEST
@@ -29,14 +31,14 @@ def test_defaults_are_those_of_sparks_kafka_source():
     assert batch().min_partitions is None
 
 
-def test_keys_are_taken_in_any_case_since_spark_lowers_them():
+def test_keys_are_taken_in_any_case_since_spark_lowers_them() -> None:
     options = parse({"SUBSCRIBEPATTERN": "fl.*", "includeheaders": "TRUE", "minpartitions": "4"}, "batch")
     assert options.selection.pattern == "fl.*"
     assert options.include_headers
     assert options.min_partitions == 4
 
 
-def test_every_documented_name_is_understood():
+def test_every_documented_name_is_understood() -> None:
     values = {"subscribe": "t", "startingOffsets": "earliest", "endingOffsets": "latest"}
     numbers = ("startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions")
     values |= dict.fromkeys(numbers, "1") | dict.fromkeys(
@@ -52,11 +54,11 @@ def test_every_documented_name_is_understood():
     ("given", "topics"),
     [("a", ("a",)), ("a,b", ("a", "b")), (" a , b ,a,", ("a", "b")), ("x.y-z_1", ("x.y-z_1",))],
 )
-def test_subscribe_names_topics_with_commas_between_them(given, topics):
+def test_subscribe_names_topics_with_commas_between_them(given: Any, topics: Any) -> None:
     assert parse({"subscribe": given}, "batch").selection.topics == topics
 
 
-def test_assign_names_partitions_as_json():
+def test_assign_names_partitions_as_json() -> None:
     selection = parse({"assign": '{"a": [1, 0], "b": [2]}'}, "batch").selection
     assert selection.partitions == (("a", 0), ("a", 1), ("b", 2))
 
@@ -77,11 +79,11 @@ def test_assign_names_partitions_as_json():
         ),
     ],
 )
-def test_a_start_is_a_word_a_time_or_json(given, bound):
+def test_a_start_is_a_word_a_time_or_json(given: Any, bound: Any) -> None:
     assert batch(**given).starting == bound
 
 
-def test_one_time_for_all_wins_over_times_by_partition_and_these_over_offsets():
+def test_one_time_for_all_wins_over_times_by_partition_and_these_over_offsets() -> None:
     three = {
         "startingOffsets": "earliest",
         "startingOffsetsByTimestamp": '{"f": {"0": 1}}',
@@ -143,15 +145,17 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("given", "mode", "option", "advice"), WRONG, ids=lambda v: json.dumps(v)[:40])
-def test_a_wrong_option_is_refused_by_name_with_what_to_do(given, mode, option, advice):
+def test_a_wrong_option_is_refused_by_name_with_what_to_do(
+    given: Any, mode: Any, option: Any, advice: Any
+) -> None:
     with pytest.raises(InvalidSparkOption) as refused:
         parse(given, mode)
     assert option in str(refused.value)
     assert advice in str(refused.value)
 
 
-@pytest.mark.parametrize("kind", [e for e in vars(errors).values() if isinstance(e, type) and e.fields])
-def test_every_error_survives_pickling_with_its_sentence(kind):
+@pytest.mark.parametrize("kind", [e for e in vars(errors).values() if isinstance(e, type)])
+def test_every_error_survives_pickling_with_its_sentence(kind: type[RaylogError]) -> None:
     error = kind(*[f"<{field}>" for field in kind.fields])
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind

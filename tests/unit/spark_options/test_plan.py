@@ -1,6 +1,7 @@
 """Planning: how ranges are cut, how a limit is shared, how a stream moves on, what counts as lost."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,14 +24,14 @@ from raylog.cluster.spark.plan import (
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 partitions = st.tuples(st.sampled_from("abc"), st.integers(0, 5))
 ranges_of = st.builds(
-    lambda tps: [Range(*tp, start, start + size) for tp, (start, size) in sorted(tps.items())],
+    lambda tps: [Range(t, p, start, start + size) for (t, p), (start, size) in sorted(tps.items())],
     st.dictionaries(partitions, st.tuples(st.integers(0, 10**6), st.integers(0, 10**9)), max_size=8),
 )
 
 
-def covered(ranges):
+def covered(ranges: Any) -> Any:
     """The ranges with touching neighbours joined."""
-    joined = []
+    joined: list[Range] = []
     for r in sorted(ranges):
         if joined and joined[-1][:2] == r[:2] and joined[-1].end == r.start:
             joined[-1] = joined[-1]._replace(end=r.end)
@@ -40,7 +41,7 @@ def covered(ranges):
 
 
 @given(ranges_of, st.none() | st.integers(1, 50))
-def test_splitting_keeps_every_offset_once_and_leaves_no_empty_task(ranges, min_partitions):
+def test_splitting_keeps_every_offset_once_and_leaves_no_empty_task(ranges: Any, min_partitions: Any) -> None:
     tasks = split_ranges(ranges, min_partitions)
     assert covered(tasks) == [r for r in ranges if r.end > r.start]
     assert all(task.end > task.start for task in tasks)
@@ -59,13 +60,13 @@ def test_splitting_keeps_every_offset_once_and_leaves_no_empty_task(ranges, min_
         ([0, 100], 2, [2]),
     ],
 )
-def test_min_partitions_cuts_large_ranges_in_proportion(sizes, min_partitions, tasks):
+def test_min_partitions_cuts_large_ranges_in_proportion(sizes: Any, min_partitions: Any, tasks: Any) -> None:
     found = split_ranges([Range("t", p, 0, size) for p, size in enumerate(sizes)], min_partitions)
     assert [sum(r.partition == p for r in found) for p, size in enumerate(sizes) if size] == tasks
 
 
 @given(st.dictionaries(partitions, st.integers(1, 10**12), min_size=1), st.data())
-def test_a_limit_is_shared_exactly_and_no_share_is_over_its_backlog(backlog, data):
+def test_a_limit_is_shared_exactly_and_no_share_is_over_its_backlog(backlog: Any, data: Any) -> None:
     total = sum(backlog.values())
     if total < 2:
         return
@@ -77,12 +78,12 @@ def test_a_limit_is_shared_exactly_and_no_share_is_over_its_backlog(backlog, dat
         assert min(taken.values()) >= 1, "a small backlog must not starve"
 
 
-def test_a_limit_is_shared_in_proportion_to_the_backlog():
+def test_a_limit_is_shared_in_proportion_to_the_backlog() -> None:
     assert share({A0: 900, A1: 90, B0: 10}, 100) == {A0: 88, A1: 10, B0: 2}
     assert share({A0: 1000, A1: 1000}, 101) == {A0: 51, A1: 50}
 
 
-def test_partitions_take_turns_when_there_are_more_of_them_than_offsets():
+def test_partitions_take_turns_when_there_are_more_of_them_than_offsets() -> None:
     start, latest = {A0: 0, A1: 0, B0: 0}, {A0: 4, A1: 4, B0: 4}
     seen = []
     while start != latest:
@@ -92,22 +93,22 @@ def test_partitions_take_turns_when_there_are_more_of_them_than_offsets():
     assert seen == [[A0, A1], [A0, B0], [A1, B0]] * 2
 
 
-def test_a_limit_over_the_backlog_takes_it_all_and_a_new_partition_counts_from_zero():
+def test_a_limit_over_the_backlog_takes_it_all_and_a_new_partition_counts_from_zero() -> None:
     assert limit_offsets({A0: 5}, {A0: 8, A1: 2}, 5) == {A0: 8, A1: 2}
     assert limit_offsets({A0: 5}, {A0: 8, A1: 2}, 2) == {A0: 6, A1: 1}
     assert limit_offsets({A0: 5}, {A0: 5}, 2) == {A0: 5}
 
 
 @given(st.dictionaries(partitions, st.integers(0, 2**63 - 1)))
-def test_a_position_survives_sparks_json(offsets):
+def test_a_position_survives_sparks_json(offsets: Any) -> None:
     assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
 
 
-def test_a_position_is_written_as_sparks_kafka_source_writes_it():
+def test_a_position_is_written_as_sparks_kafka_source_writes_it() -> None:
     assert json.dumps(to_json({A1: 2, B0: 3, A0: 1})) == '{"a": {"0": 1, "1": 2}, "b": {"0": 3}}'
 
 
-def test_a_stream_goes_to_the_end_of_each_partition_and_takes_new_ones_up():
+def test_a_stream_goes_to_the_end_of_each_partition_and_takes_new_ones_up() -> None:
     end, lost = next_offsets({A0: 3}, {A0: Edge(0, 9), A1: Edge(0, 4)})
     assert end == {A0: 9, A1: 4}
     assert lost == []
@@ -117,13 +118,13 @@ def test_a_stream_goes_to_the_end_of_each_partition_and_takes_new_ones_up():
     )
 
 
-def test_available_now_stops_at_its_target_and_leaves_later_partitions_alone():
+def test_available_now_stops_at_its_target_and_leaves_later_partitions_alone() -> None:
     target = {A0: 5}
     assert next_offsets({A0: 3}, {A0: Edge(0, 9), A1: Edge(0, 4)}, target) == ({A0: 5}, [])
     assert next_offsets({A0: 7}, {A0: Edge(0, 9)}, target) == ({A0: 7}, []), "never backwards"
 
 
-def test_a_partition_that_is_gone_or_made_anew_is_lost_and_set_back():
+def test_a_partition_that_is_gone_or_made_anew_is_lost_and_set_back() -> None:
     end, lost = next_offsets({A0: 9, B0: 4}, {A0: Edge(0, 2)})
     assert end == {A0: 2}
     assert [(each.partition, each.why[:20]) for each in lost] == [
@@ -144,13 +145,15 @@ def test_a_partition_that_is_gone_or_made_anew_is_lost_and_set_back():
         ((5, 5), None, [], []),
     ],
 )
-def test_offsets_outside_of_the_log_are_cut_off_and_reported(wanted, edge, kept, lost):
+def test_offsets_outside_of_the_log_are_cut_off_and_reported(
+    wanted: Any, edge: Any, kept: Any, lost: Any
+) -> None:
     found, missing = clip_ranges([Range(*A0, *wanted)], {A0: edge} if edge else {})
     assert [(r.start, r.end) for r in found] == kept
     assert [(each.start, each.end) for each in missing] == lost
 
 
-def test_a_loss_becomes_an_error_that_names_partition_offsets_and_the_way_out():
+def test_a_loss_becomes_an_error_that_names_partition_offsets_and_the_way_out() -> None:
     _, lost = clip_ranges([Range(*A0, 5, 9)], {A0: Edge(7, 20)})
     error = lost[0].error()
     assert isinstance(error, DataLoss)

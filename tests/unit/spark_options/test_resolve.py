@@ -1,6 +1,7 @@
 """From options to offsets, against a catalog that is a dictionary."""
 
 from collections import namedtuple
+from typing import Any
 
 import pytest
 
@@ -16,19 +17,19 @@ Partition = namedtuple("Partition", "partition")
 class Catalog:
     """Partitions as (first offset, times of the records from there on)."""
 
-    def __init__(self, **topics):
+    def __init__(self, **topics: Any) -> None:
         self.topics = topics
 
-    def list_topics(self):
+    def list_topics(self) -> Any:
         return sorted(self.topics)
 
-    def describe_topic(self, topic):
+    def describe_topic(self, topic: Any) -> Any:
         return Topic(tuple(Partition(p) for p in range(len(self.topics[topic]))))
 
-    def list_offsets(self, wanted):
-        return {tp: self._offset(*tp, at) for tp, at in wanted.items()}
+    def list_offsets(self, wanted: Any) -> Any:
+        return {tp: self._offset(tp[0], tp[1], at) for tp, at in wanted.items()}
 
-    def _offset(self, topic, partition, at):
+    def _offset(self, topic: Any, partition: Any, at: Any) -> Any:
         first, times = self.topics[topic][partition]
         if at == -2:
             return first
@@ -44,24 +45,24 @@ CATALOG = Catalog(
 )
 
 
-def ranges(**options):
+def ranges(**options: Any) -> Any:
     found, lost = batch_ranges(CATALOG, parse({"subscribe": "flights", **options}, "batch"))
     assert lost == []
     return {(r.topic, r.partition): (r.start, r.end) for r in found}
 
 
-def test_a_batch_reads_from_the_earliest_to_the_latest_offset():
+def test_a_batch_reads_from_the_earliest_to_the_latest_offset() -> None:
     assert ranges() == {("flights", 0): (0, 4), ("flights", 1): (5, 7)}
     assert ranges(subscribe="empty") == {}
 
 
-def test_a_pattern_selects_topics_that_it_matches_as_a_whole():
+def test_a_pattern_selects_topics_that_it_matches_as_a_whole() -> None:
     selection = parse({"subscribePattern": "fl.*s"}, "batch").selection
     assert partitions(CATALOG, selection) == [("flights", 0), ("flights", 1)]
     assert partitions(CATALOG, parse({"subscribePattern": "light"}, "batch").selection) == []
 
 
-def test_assign_selects_partitions():
+def test_assign_selects_partitions() -> None:
     options = parse({"assign": '{"flights": [1]}'}, "batch")
     assert batch_ranges(CATALOG, options)[0] == [Range("flights", 1, 5, 7)]
 
@@ -69,26 +70,26 @@ def test_assign_selects_partitions():
 @pytest.mark.parametrize(
     "given", [{"subscribe": "flights,nope"}, {"assign": '{"flights": [9]}'}, {"assign": '{"nope": [0]}'}]
 )
-def test_what_is_named_must_exist_and_the_error_lists_what_does(given):
+def test_what_is_named_must_exist_and_the_error_lists_what_does(given: Any) -> None:
     selection = parse(given, "batch").selection
     with pytest.raises(InvalidSparkOption, match=r"does not exist; the topics are: empty, flagged, flights"):
         required_partitions(CATALOG, selection)
 
 
-def test_offsets_in_json_can_say_earliest_and_latest():
+def test_offsets_in_json_can_say_earliest_and_latest() -> None:
     assert ranges(
         startingOffsets='{"flights": {"0": 2, "1": -2}}', endingOffsets='{"flights": {"0": 3, "1": -1}}'
     ) == {("flights", 0): (2, 3), ("flights", 1): (5, 7)}
     assert ranges(startingOffsets='{"flights": {"0": -1, "1": -2}}') == {("flights", 1): (5, 7)}
 
 
-def test_json_must_name_exactly_the_partitions_that_are_read():
+def test_json_must_name_exactly_the_partitions_that_are_read() -> None:
     for wrong in ('{"flights": {"0": 2}}', '{"flights": {"0": 2, "1": 5, "2": 0}}', '{"other": {"0": 1}}'):
         with pytest.raises(InvalidSparkOption, match="exactly the partitions"):
             ranges(startingOffsets=wrong)
 
 
-def test_times_choose_the_first_record_at_or_after_them():
+def test_times_choose_the_first_record_at_or_after_them() -> None:
     assert ranges(startingTimestamp="20") == {("flights", 0): (1, 4), ("flights", 1): (6, 7)}
     assert ranges(startingTimestamp="11", endingTimestamp="31") == {
         ("flights", 0): (1, 3),
@@ -99,7 +100,7 @@ def test_times_choose_the_first_record_at_or_after_them():
     assert ranges(endingOffsetsByTimestamp=by_partition) == {("flights", 0): (0, 2)}
 
 
-def test_a_start_time_after_all_records_is_an_error_or_the_latest_offset():
+def test_a_start_time_after_all_records_is_an_error_or_the_latest_offset() -> None:
     with pytest.raises(InvalidSparkOption, match="flights-1 has no record at or after it"):
         ranges(startingTimestamp="25")
     assert ranges(startingTimestamp="25", startingOffsetsByTimestampStrategy="latest") == {
@@ -107,7 +108,7 @@ def test_a_start_time_after_all_records_is_an_error_or_the_latest_offset():
     }
 
 
-def test_explicit_offsets_outside_of_the_log_are_lost():
+def test_explicit_offsets_outside_of_the_log_are_lost() -> None:
     options = parse(
         {"subscribe": "flights", "startingOffsets": '{"flights": {"0": 0, "1": 3}}'},
         "batch",
@@ -117,7 +118,7 @@ def test_explicit_offsets_outside_of_the_log_are_lost():
     assert [(each.partition, each.start, each.end) for each in lost] == [(("flights", 1), 3, 5)]
 
 
-def test_a_time_filter_skips_what_comes_before_it():
+def test_a_time_filter_skips_what_comes_before_it() -> None:
     all_of_it = [Range("flights", 0, 0, 4), Range("flights", 1, 5, 7)]
     assert start_at_time(CATALOG, all_of_it, None) == all_of_it
     assert start_at_time(CATALOG, all_of_it, -7) == all_of_it

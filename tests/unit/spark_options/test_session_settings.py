@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -17,19 +18,19 @@ JAVA_OPTIONS = [
 
 
 @pytest.mark.parametrize("key", JAVA_OPTIONS)
-def test_every_jvm_opens_its_packages_and_keeps_what_the_user_adds(key):
+def test_every_jvm_opens_its_packages_and_keeps_what_the_user_adds(key: Any) -> None:
     assert "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED" in spark_config({})[key]
     both = spark_config({key: "-Xss4m"})[key]
     assert both.endswith(" -Xss4m")
     assert "--add-opens" in both
 
 
-def test_the_users_settings_win():
+def test_the_users_settings_win() -> None:
     assert spark_config({"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
     assert spark_config({})["spark.sql.python.filterPushdown.enabled"] == "true"
 
 
-def test_workers_import_the_raylog_that_the_driver_imports(monkeypatch):
+def test_workers_import_the_raylog_that_the_driver_imports(monkeypatch: Any) -> None:
     import raylog
 
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
@@ -48,11 +49,11 @@ def test_workers_import_the_raylog_that_the_driver_imports(monkeypatch):
         ("command not found", 0),
     ],
 )
-def test_javas_version_is_read_from_what_it_prints(said, major):
+def test_javas_version_is_read_from_what_it_prints(said: Any, major: Any) -> None:
     assert parse_java_version(said) == major
 
 
-def test_without_java_the_error_says_what_to_install(monkeypatch, tmp_path):
+def test_without_java_the_error_says_what_to_install(monkeypatch: Any, tmp_path: Any) -> None:
     assert java_version({"PATH": str(tmp_path)}) == 0
     assert java_version({"JAVA_HOME": str(tmp_path)}) == 0
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -60,12 +61,12 @@ def test_without_java_the_error_says_what_to_install(monkeypatch, tmp_path):
         require_spark()
 
 
-def test_without_pyspark_the_error_says_what_to_install(monkeypatch):
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setattr(sys.modules[require_spark.__module__], "find_spec", lambda name: None)
     with pytest.raises(SparkUnavailable, match=r"pyspark.*pip install 'raylog\[spark\]'"):
         session_function(None)
 
 
-def test_importing_the_package_imports_neither_spark_nor_ray():
+def test_importing_the_package_imports_neither_spark_nor_ray() -> None:
     code = "import sys, raylog.cluster.spark; assert not {'pyspark', 'raydp', 'ray'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
