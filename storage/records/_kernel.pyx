@@ -1,0 +1,120 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Records to bytes and back: the one compiled module. ``_kernel_py.py`` is its twin, function by function.
+
+A record in a v2 batch; every number is a zigzag varint but the attributes, one byte, always 0::
+
+    +--------+-----+-----------+--------+-----+-----+-------+-------+--------+-----------------------
+    | length | att | timestamp | offset | key | key | value | value | header | per header: name size,
+    |        |     | delta     | delta  | size|     | size  |       | count  | name, value size, value
+    +--------+-----+-----------+--------+-----+-----+-------+-------+--------+-----------------------
+      the length counts the bytes behind itself; a size of -1 is null; a header's name is never null
+
+Encoders write records behind 61 free bytes, where ``batch.seal`` then puts the header. Decoders walk the
+batches of a whole fetch in one call, check each CRC-32C and decode that batch while it is in the cache.
+
+The Arrow paths make no Python object per record and hold no GIL while they loop. Nothing here trusts a
+length: it is compared with the bytes that are left before it is used, read once into a local, and what
+is wrong becomes CorruptRecord. Written bytes are bounded likewise: a record that does not fit stops the
+loop, which goes on when its ``Vector`` has grown. Offsets and timestamps wrap at 64 bits, as Java's.
+
+Only the stable ABI of Python 3.11 is used, so one binary serves every later version.
+Source of the format: ``org.apache.kafka.common.record.DefaultRecord``.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AsString, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_Size
+from cpython.list cimport PyList_GetItem, PyList_Size
+from cpython.long cimport PyLong_AsLongLong, PyLong_Check
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_Check, PyTuple_GetItem, PyTuple_SetItem, PyTuple_Size
+from cpython.unicode cimport PyUnicode_Check, PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from crc32c import crc32c as _crc32c
+
+from raylog.storage.errors import CorruptRecord, InvalidRecord
+from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
+from raylog.storage.records.record import Header, Record as RecordTuple
+
+cdef extern from "Python.h":
+    int PyBUF_READ
+    object PyType_GenericAlloc(type kind, Py_ssize_t items)
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+
+KERNEL = "compiled"
+
+cdef enum:
+    HEADER_SIZE = 61
+    LOG_OVERHEAD = 12
+    MIN_RECORD_SIZE = 7           # seven fields of one byte each
+    MAX_RECORD_OVERHEAD = 32      # a record without key, value and headers, every field at its longest
+    FIRST_CAPACITY = 65536        # bytes of a new Vector for data of unknown size
+
+cdef int64_t _MAX_PLAIN_BYTES = MAX_PLAIN_BYTES
+cdef type _RECORD = RecordTuple
+cdef type _HEADER = Header
+
+include "_kernel_bytes.pxi"
+include "_kernel_encode.pxi"
+include "_kernel_decode.pxi"
+
+
+# -- partitioning --------------------------------------------------------------------------------------------
+
+
+cdef uint32_t hash_of(const uint8_t* data, int64_t size) noexcept nogil:
+    cdef uint32_t m = 0x5BD1E995
+    cdef uint32_t h = <uint32_t>0x9747B28CULL ^ <uint32_t>size
+    cdef uint32_t k
+    while size >= 4:
+        k = data[0] | (<uint32_t>data[1] << 8) | (<uint32_t>data[2] << 16) | (<uint32_t>data[3] << 24)
+        k *= m
+        k ^= k >> 24
+        k *= m
+        h *= m
+        h ^= k
+        data += 4
+        size -= 4
+    if size == 3:
+        h ^= <uint32_t>data[2] << 16
+    if size >= 2:
+        h ^= <uint32_t>data[1] << 8
+    if size >= 1:
+        h ^= data[0]
+        h *= m
+    h ^= h >> 13
+    h *= m
+    return h ^ (h >> 15)
+
+
+def murmur2(key):
+    """Kafka's hash of a key's bytes, an int32."""
+    if PyBytes_Check(key):
+        return <int32_t>hash_of(<const uint8_t*>PyBytes_AsString(key), PyBytes_Size(key))
+    cdef View view = View(key)
+    return <int32_t>hash_of(view.data, view.size)
+
+
+def partition_column(TextColumn keys not None, int32_t partitions):
+    """The partition of every key as a bytearray of int32, -1 for null."""
+    cdef Text t = keys.text
+    cdef Vector out = Vector()
+    cdef int32_t* to
+    cdef const uint8_t* data = NULL
+    cdef int64_t row, size = 0
+    cdef bint valid = True
+    out.reserve(4 * t.rows, 0)
+    to = <int32_t*>out.data
+    with nogil:
+        for row in range(t.rows):
+            valid = get_text(&t, row, &data, &size)
+            if not valid:
+                break
+            to[row] = -1 if size < 0 else <int32_t>((hash_of(data, size) & 0x7FFFFFFF) % <uint32_t>partitions)
+    if not valid:
+        raise InvalidRecord(f"row {row}: its key points outside of the column's data: validate(full=True) it")
+    return out.take(4 * t.rows)

@@ -1,0 +1,147 @@
+"""Varints, short copies, memory: what encoding and decoding share."""
+
+# -- varints and short copies --------------------------------------------------------------------------------
+
+
+cdef inline uint64_t zigzag(int64_t n) noexcept nogil:
+    return (<uint64_t>n << 1) ^ <uint64_t>(n >> 63)
+
+
+cdef inline Py_ssize_t varint_size(int64_t n) noexcept nogil:
+    cdef uint64_t z = zigzag(n)
+    cdef Py_ssize_t size = 1
+    if z < 0x80:
+        return 1
+    if z < 0x4000:
+        return 2
+    while z >= 0x80:
+        z >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t* put_varint(uint8_t* to, int64_t n) noexcept nogil:
+    cdef uint64_t z = zigzag(n)
+    while z >= 0x80:
+        to[0] = <uint8_t>(z | 0x80)
+        to += 1
+        z >>= 7
+    to[0] = <uint8_t>z
+    return to + 1
+
+
+cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int max_size, int64_t* n) noexcept nogil:
+    cdef uint64_t z = 0
+    cdef int i
+    for i in range(max_size):
+        if p + i >= end:
+            return NULL
+        z |= <uint64_t>(p[i] & 0x7F) << (7 * i)
+        if p[i] < 0x80:
+            if max_size == 5:
+                z = <uint32_t>z
+            n[0] = <int64_t>((z >> 1) ^ (0 - (z & 1)))
+            return p + i + 1
+    return NULL
+
+
+cdef inline const uint8_t* get_varint(const uint8_t* p, const uint8_t* end, int max_size, int64_t* n) noexcept nogil:
+    """Read a varint of at most ``max_size`` bytes (5: an int32) into ``n``; NULL if there is none before ``end``."""
+    cdef uint32_t z
+    if end - p >= 2:
+        z = p[0]
+        if z < 0x80:
+            n[0] = <int64_t>(z >> 1) ^ -<int64_t>(z & 1)
+            return p + 1
+        if p[1] < 0x80:
+            z = (z & 0x7F) | (<uint32_t>p[1] << 7)
+            n[0] = <int64_t>(z >> 1) ^ -<int64_t>(z & 1)
+            return p + 2
+    return get_long_varint(p, end, max_size, n)
+
+
+cdef inline void copy(uint8_t* to, const uint8_t* data, size_t size) noexcept nogil:
+    """memcpy, without the call where two overlapping moves do."""
+    if size > 32:
+        memcpy(to, data, size)
+    elif size >= 16:
+        memcpy(to, data, 16)
+        memcpy(to + size - 16, data + size - 16, 16)
+    elif size >= 8:
+        memcpy(to, data, 8)
+        memcpy(to + size - 8, data + size - 8, 8)
+    elif size >= 4:
+        memcpy(to, data, 4)
+        memcpy(to + size - 4, data + size - 4, 4)
+    elif size:
+        to[0] = data[0]
+        to[size >> 1] = data[size >> 1]
+        to[size - 1] = data[size - 1]
+
+
+cdef inline int64_t big_endian(const uint8_t* p, int size) noexcept nogil:
+    """A signed integer of ``size`` bytes."""
+    cdef uint64_t n = 0
+    cdef int i
+    for i in range(size):
+        n = (n << 8) | p[i]
+    return <int64_t>(n << (64 - 8 * size)) >> (64 - 8 * size)
+
+
+# -- memory --------------------------------------------------------------------------------------------------
+
+
+cdef class View:
+    """The bytes of any object with a buffer, for as long as this lives; of none, nothing."""
+
+    cdef Py_buffer buffer
+    cdef bint held
+    cdef const uint8_t* data
+    cdef Py_ssize_t size
+
+    def __cinit__(self, source):
+        if source is not None:
+            PyObject_GetBuffer(source, &self.buffer, PyBUF_SIMPLE)
+            self.held = True
+            self.data = <const uint8_t*>self.buffer.buf
+            self.size = self.buffer.len
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.buffer)
+
+
+cdef class Vector:
+    """Output that grows: a bytearray nobody else sees until ``take``; its new bytes are not zeroed."""
+
+    cdef object memory
+    cdef uint8_t* data
+    cdef Py_ssize_t capacity
+
+    def __cinit__(self):
+        self.memory = PyByteArray_FromStringAndSize(NULL, 0)
+
+    cdef int reserve(self, Py_ssize_t size, Py_ssize_t expected) except -1:
+        """Room for ``size`` bytes; if that means to grow, then for those expected at the end too."""
+        if size > self.capacity:
+            self.capacity = max(size, expected, 2 * self.capacity)
+            PyByteArray_Resize(self.memory, self.capacity)
+            self.data = <uint8_t*>PyByteArray_AsString(self.memory)
+        return 0
+
+    cdef object take(self, Py_ssize_t size):
+        PyByteArray_Resize(self.memory, size)
+        return self.memory
+
+
+cdef struct Record:
+    int64_t timestamp_delta
+    int64_t offset_delta
+    int64_t key_size              # -1: null
+    int64_t value_size            # -1: null
+    int64_t header_count
+    const uint8_t* key
+    const uint8_t* value
+    const uint8_t* headers        # decoding: where they start,
+    const uint8_t* end            # and where the record ends
+    int64_t headers_size          # encoding: of the headers, without their count

@@ -1,0 +1,429 @@
+"""The batches of a fetch to rows and Arrow columns."""
+
+cdef struct Batch:
+    Py_ssize_t position
+    int64_t size
+    int64_t base_offset
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t left                  # records not yet decoded,
+    const uint8_t* p              # which start here,
+    const uint8_t* end            # and end here
+    bint log_append_time
+
+
+cdef const char* get_record(const uint8_t* p, const uint8_t* end, Record* r) noexcept nogil:
+    """The record at ``p`` as pointers into the batch; what is wrong with it, or NULL."""
+    cdef int64_t length
+    p = get_varint(p, end, 5, &length)
+    if p == NULL:
+        return "a record's length is no varint"
+    if length < MIN_RECORD_SIZE - 1 or length > end - p:
+        return "a record is longer than what is left of the batch, or too short"
+    end = r.end = p + length
+    p = get_varint(p + 1, end, 10, &r.timestamp_delta)
+    if p == NULL:
+        return "a record's timestamp delta is no varint"
+    p = get_varint(p, end, 5, &r.offset_delta)
+    if p == NULL:
+        return "a record's offset delta is no varint"
+    p = get_varint(p, end, 5, &r.key_size)
+    if p == NULL or r.key_size > end - p:
+        return "a record's key is longer than the record"
+    r.key = p
+    p += max(r.key_size, 0)
+    p = get_varint(p, end, 5, &r.value_size)
+    if p == NULL or r.value_size > end - p:
+        return "a record's value is longer than the record"
+    r.value = p
+    p += max(r.value_size, 0)
+    p = get_varint(p, end, 5, &r.header_count)
+    if p == NULL or r.header_count < 0 or r.header_count > end - p:
+        return "a record's header count is negative or more than its bytes"
+    r.headers = p
+    if r.header_count:
+        return check_headers(r)
+    if p != end:
+        return "a record is shorter than its length"
+    return NULL
+
+
+cdef inline const uint8_t* get_header(const uint8_t* p, const uint8_t* end, Record* h) noexcept nogil:
+    """A header's name and value as ``h``'s key and value; NULL if it is malformed."""
+    p = get_varint(p, end, 5, &h.key_size)
+    if p == NULL or h.key_size < 0 or h.key_size > end - p:
+        return NULL
+    h.key = p
+    p = get_varint(p + h.key_size, end, 5, &h.value_size)
+    if p == NULL or h.value_size > end - p:
+        return NULL
+    h.value = p
+    return p + max(h.value_size, 0)
+
+
+cdef const char* check_headers(Record* r) noexcept nogil:
+    cdef Record header
+    cdef const uint8_t* p = r.headers
+    cdef int64_t i
+    for i in range(r.header_count):
+        p = get_header(p, r.end, &header)
+        if p == NULL:
+            return "a header's name is null, or it is longer than the record"
+    if p != r.end:
+        return "a record is shorter than its length"
+    return NULL
+
+
+cdef class Fetch:
+    """The batches of a buffer, one after the other, each checked, and decompressed where it is compressed."""
+
+    cdef View source
+    cdef View plain               # of the batch if it is compressed; keeps its bytes alive
+    cdef Py_ssize_t next_position
+    cdef int64_t start_offset, end_offset
+    cdef int64_t plain_bytes      # of all batches so far
+    cdef bint check_crc
+    cdef Batch batch
+
+    def __cinit__(self, source, int64_t start_offset, int64_t end_offset, bint check_crc):
+        self.source = View(source)
+        self.start_offset, self.end_offset, self.check_crc = start_offset, end_offset, check_crc
+
+    cdef object corrupt(self, const char* why):
+        return CorruptRecord(f"position {self.batch.position}", why.decode())
+
+    cdef bint next(self) except -1:
+        """Go to the next batch with records for the reader; False at the end, or before a partial batch."""
+        cdef const uint8_t* p
+        cdef Batch* b = &self.batch
+        cdef int64_t left, length, attributes, last_offset
+        while True:
+            b.position = self.next_position
+            p = self.source.data + b.position
+            left = self.source.size - b.position
+            if left < LOG_OVERHEAD:
+                return False
+            length = big_endian(p + 8, 4)
+            if length < 14:
+                raise self.corrupt("its length is under 14")
+            if left < 17:
+                return False
+            if p[16] != 2:
+                raise self.corrupt("its magic is not 2")
+            if length < HEADER_SIZE - LOG_OVERHEAD:
+                raise self.corrupt("its length is under 49")
+            b.size = length + LOG_OVERHEAD
+            if left < b.size:
+                return False
+            b.base_offset = big_endian(p, 8)
+            if b.base_offset >= self.end_offset:
+                return False
+            self.next_position += b.size
+            if self.check_crc and <uint32_t>_crc32c(_view(p + 21, b.size - 21)) != <uint32_t>big_endian(p + 17, 4):
+                raise self.corrupt("its CRC-32C is wrong")
+            attributes = big_endian(p + 21, 2)
+            last_offset = <int64_t>(<uint64_t>b.base_offset + <uint64_t>big_endian(p + 23, 4))
+            if attributes & 0x20 or last_offset < self.start_offset:
+                continue
+            b.base_timestamp, b.max_timestamp = big_endian(p + 27, 8), big_endian(p + 35, 8)
+            b.log_append_time = (attributes & 0x08) != 0
+            b.left = big_endian(p + 57, 4)
+            self.open_records(p, attributes & 0x07)
+            if b.left:
+                return True
+
+    cdef int open_records(self, const uint8_t* p, int codec) except -1:
+        cdef Batch* b = &self.batch
+        b.p, b.end = p + HEADER_SIZE, p + b.size
+        if codec and b.left:
+            self.plain = View(decompress(codec, _view(b.p, b.end - b.p)))
+            b.p, b.end = self.plain.data, self.plain.data + self.plain.size
+        if b.left < 0 or b.left > (b.end - b.p) // MIN_RECORD_SIZE:
+            raise self.corrupt("its bytes cannot hold its count of records")
+        if b.left == 0 and b.p != b.end:
+            raise self.corrupt("bytes are left behind its last record")
+        self.plain_bytes += b.end - b.p
+        if self.plain_bytes > _MAX_PLAIN_BYTES:
+            raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
+        return 0
+
+    cdef int64_t expected(self, int64_t so_far) noexcept:
+        """Of something that there is ``so_far`` of, this batch included: how much if the rest is alike."""
+        return <int64_t>(so_far * (<double>self.source.size / self.next_position) * 1.01)
+
+
+cdef object _view(const uint8_t* data, Py_ssize_t size):
+    return PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ)
+
+
+cdef inline int64_t wrapping_add(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
+
+
+cdef object bytes_or_none(const uint8_t* data, int64_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
+
+
+cdef object named_tuple(type kind, tuple fields):
+    """``kind._make(fields)`` for a NamedTuple, at the cost of a tuple."""
+    cdef Py_ssize_t i, size = PyTuple_Size(fields)
+    made = PyType_GenericAlloc(kind, size)
+    for i in range(size):
+        field = <object>PyTuple_GetItem(fields, i)
+        Py_INCREF(field)
+        PyTuple_SetItem(made, i, field)
+    return made
+
+
+cdef tuple headers_of(Record* r):
+    cdef Record h
+    cdef const uint8_t* p = r.headers
+    cdef int64_t i
+    headers = []
+    for i in range(r.header_count):
+        p = get_header(p, r.end, &h)
+        name = PyUnicode_DecodeUTF8(<const char*>h.key, h.key_size, "replace")
+        headers.append(named_tuple(_HEADER, (name, bytes_or_none(h.value, h.value_size))))
+    return tuple(headers)
+
+
+def decode_rows(buffer, int64_t start_offset, bint check_crc):
+    """The Records of all whole batches with offsets from ``start_offset`` on."""
+    cdef Fetch fetch = Fetch(buffer, start_offset, INT64_MAX, check_crc)
+    cdef Batch* b = &fetch.batch
+    cdef Record r
+    cdef const char* why
+    cdef int64_t offset, timestamp
+    cdef list records = []
+    while fetch.next():
+        while b.left:
+            why = get_record(b.p, b.end, &r)
+            if why != NULL:
+                raise fetch.corrupt(why)
+            b.p, b.left = r.end, b.left - 1
+            offset = wrapping_add(b.base_offset, r.offset_delta)
+            if offset < start_offset:
+                continue
+            timestamp = b.max_timestamp if b.log_append_time else wrapping_add(b.base_timestamp, r.timestamp_delta)
+            records.append(named_tuple(_RECORD, (
+                offset, timestamp, bytes_or_none(r.key, r.key_size), bytes_or_none(r.value, r.value_size),
+                headers_of(&r) if r.header_count else (),
+            )))
+        if b.p != b.end:
+            raise fetch.corrupt("bytes are left behind its last record")
+    return records
+
+
+cdef struct OutText:
+    int32_t* ends
+    uint8_t* data
+    uint8_t* valid
+    int64_t rows
+    int64_t row_room
+    int64_t size
+    int64_t room
+    int64_t nulls
+
+
+cdef struct OutTable:
+    int64_t rows
+    int64_t row_room
+    int64_t* offsets
+    int64_t* timestamps
+    OutText keys
+    OutText values
+    bint with_headers
+    int32_t* header_ends
+    OutText header_names
+    OutText header_values
+
+
+cdef inline void put_text(OutText* t, const uint8_t* data, int64_t size) noexcept nogil:
+    if size < 0:
+        t.valid[t.rows >> 3] &= <uint8_t>~(1 << (t.rows & 7))
+        t.nulls += 1
+    else:
+        copy(t.data + t.size, data, size)
+        t.size += size
+    t.rows += 1
+    t.ends[t.rows] = <int32_t>t.size
+
+
+cdef void put_out_headers(OutTable* t, Record* r) noexcept nogil:
+    cdef Record h
+    cdef const uint8_t* p = r.headers
+    cdef int64_t i
+    for i in range(r.header_count):
+        p = get_header(p, r.end, &h)
+        put_text(&t.header_names, h.key, h.key_size)
+        put_text(&t.header_values, h.value, h.value_size)
+
+
+cdef inline bint has_room(OutTable* t, Record* r) noexcept nogil:
+    if t.rows >= t.row_room or t.keys.size + r.key_size > t.keys.room or t.values.size + r.value_size > t.values.room:
+        return False
+    if not t.with_headers or r.header_count == 0:
+        return True
+    return (
+        t.header_names.rows + r.header_count <= t.header_names.row_room
+        and t.header_names.size + (r.end - r.headers) <= t.header_names.room
+        and t.header_values.size + (r.end - r.headers) <= t.header_values.room
+    )
+
+
+cdef const char* fill(OutTable* table, Batch* batch, int64_t start_offset, int64_t end_offset,
+                      Record* stopped_at) noexcept nogil:
+    """Decode until the batch ends (``batch.left`` is 0), ``stopped_at`` has no room, or one is corrupt (why)."""
+    cdef OutTable t = table[0]    # copies that no write to a column can alias: they stay in registers
+    cdef Batch b = batch[0]
+    cdef Record r
+    cdef int64_t offset
+    cdef const char* why = NULL
+    while b.left:
+        why = get_record(b.p, b.end, &r)
+        if why != NULL:
+            break
+        offset = wrapping_add(b.base_offset, r.offset_delta)
+        if start_offset <= offset < end_offset:
+            if not has_room(&t, &r):
+                stopped_at[0] = r
+                break
+            t.offsets[t.rows] = offset
+            t.timestamps[t.rows] = (
+                b.max_timestamp if b.log_append_time else wrapping_add(b.base_timestamp, r.timestamp_delta)
+            )
+            put_text(&t.keys, r.key, r.key_size)
+            put_text(&t.values, r.value, r.value_size)
+            t.rows += 1
+            if t.with_headers:
+                if r.header_count:
+                    put_out_headers(&t, &r)
+                t.header_ends[t.rows] = <int32_t>t.header_names.rows
+        b.p = r.end
+        b.left -= 1
+    table[0], batch[0] = t, b
+    if why == NULL and b.left == 0 and b.p != b.end:
+        return "bytes are left behind its last record"
+    return why
+
+
+cdef class OutColumn:
+    """A binary column that grows."""
+
+    cdef Vector ends, data, valid
+
+    def __cinit__(self):
+        self.ends, self.data, self.valid = Vector(), Vector(), Vector()
+
+    cdef int reserve_rows(self, OutText* t, int64_t rows, int64_t expected) except -1:
+        cdef Py_ssize_t before = self.valid.capacity
+        self.ends.reserve(4 * (rows + 1), 4 * (expected + 1))
+        self.valid.reserve((rows >> 3) + 1, (expected >> 3) + 1)
+        memset(self.valid.data + before, 0xFF, self.valid.capacity - before)
+        t.ends, t.valid = <int32_t*>self.ends.data, self.valid.data
+        t.ends[0] = 0
+        t.row_room = (self.ends.capacity >> 2) - 1
+        return 0
+
+    cdef int reserve_bytes(self, OutText* t, int64_t size, int64_t expected) except -1:
+        self.data.reserve(size, max(expected, FIRST_CAPACITY))
+        t.data, t.room = self.data.data, self.data.capacity
+        return 0
+
+    cdef tuple take(self, OutText* t):
+        """(ends, data, validity or None)"""
+        valid = self.valid.take((t.rows + 7) >> 3) if t.nulls else None
+        return self.ends.take(4 * (t.rows + 1)), self.data.take(t.size), valid
+
+
+cdef class OutColumns:
+    """The columns of a decoded fetch."""
+
+    cdef OutTable table
+    cdef Vector offsets, timestamps, timestamp_types, header_ends
+    cdef OutColumn keys, values, header_names, header_values
+
+    def __cinit__(self, bint headers):
+        self.offsets, self.timestamps, self.timestamp_types = Vector(), Vector(), Vector()
+        self.keys, self.values = OutColumn(), OutColumn()
+        self.header_ends, self.header_names, self.header_values = Vector(), OutColumn(), OutColumn()
+        self.table.with_headers = headers
+        self.reserve_rows(0, 0)
+        self.header_names.reserve_rows(&self.table.header_names, 0, 0)
+        self.header_values.reserve_rows(&self.table.header_values, 0, 0)
+
+    cdef int reserve_rows(self, int64_t rows, int64_t expected) except -1:
+        cdef OutTable* t = &self.table
+        self.offsets.reserve(8 * rows, 8 * expected)
+        self.timestamps.reserve(8 * rows, 8 * expected)
+        self.timestamp_types.reserve(4 * rows, 4 * expected)
+        self.header_ends.reserve(4 * (rows + 1), 4 * (expected + 1))
+        self.keys.reserve_rows(&t.keys, rows, expected)
+        self.values.reserve_rows(&t.values, rows, expected)
+        t.offsets, t.timestamps = <int64_t*>self.offsets.data, <int64_t*>self.timestamps.data
+        t.header_ends = <int32_t*>self.header_ends.data
+        t.header_ends[0] = 0
+        t.row_room = self.offsets.capacity >> 3
+        return 0
+
+    cdef int reserve_record(self, Record* r) except -1:
+        cdef OutTable* t = &self.table
+        self.keys.reserve_bytes(&t.keys, t.keys.size + max(r.key_size, 0), 0)
+        self.values.reserve_bytes(&t.values, t.values.size + max(r.value_size, 0), 0)
+        if t.with_headers and r.header_count:
+            self.header_names.reserve_rows(&t.header_names, t.header_names.rows + r.header_count, 0)
+            self.header_values.reserve_rows(&t.header_values, t.header_values.rows + r.header_count, 0)
+            self.header_names.reserve_bytes(&t.header_names, t.header_names.size + (r.end - r.headers), 0)
+            self.header_values.reserve_bytes(&t.header_values, t.header_values.size + (r.end - r.headers), 0)
+        return 0
+
+    cdef int decode(self, Fetch fetch) except -1:
+        """All records of the fetch's current batch."""
+        cdef OutTable* t = &self.table
+        cdef Batch* b = &fetch.batch
+        cdef Record stopped_at
+        cdef const char* why = NULL
+        cdef int64_t first_row = t.rows, rows = t.rows + b.left, size = t.values.size + (b.end - b.p)
+        self.reserve_rows(rows, fetch.expected(rows))
+        self.values.reserve_bytes(&t.values, size, fetch.expected(size))
+        while b.left and why == NULL:
+            with nogil:
+                why = fill(t, b, fetch.start_offset, fetch.end_offset, &stopped_at)
+            if b.left and why == NULL:
+                self.reserve_record(&stopped_at)
+        if why != NULL:
+            raise fetch.corrupt(why)
+        self.put_timestamp_type(first_row, b.log_append_time)
+        return 0
+
+    cdef void put_timestamp_type(self, int64_t first_row, int32_t kind) noexcept:
+        cdef int32_t* kinds = <int32_t*>self.timestamp_types.data
+        cdef int64_t row
+        for row in range(first_row, self.table.rows):
+            kinds[row] = kind
+
+    cdef tuple take(self):
+        cdef OutTable* t = &self.table
+        headers = None
+        if t.with_headers:
+            headers = (
+                self.header_ends.take(4 * (t.rows + 1)), t.header_names.rows,
+                self.header_names.take(&t.header_names), self.header_values.take(&t.header_values),
+            )
+        return (
+            t.rows, self.offsets.take(8 * t.rows), self.timestamps.take(8 * t.rows),
+            self.timestamp_types.take(4 * t.rows), self.keys.take(&t.keys), self.values.take(&t.values), headers,
+        )
+
+
+def decode_columns(buffer, int64_t start_offset, int64_t end_offset, bint check_crc, bint headers):
+    """(rows, offsets, timestamps, timestamp types, keys, values, headers) of all whole batches, as Arrow buffers.
+
+    Keys and values are (ends, data, validity or None); headers are (ends, count, names, values), or None
+    if they are not asked for.
+    """
+    cdef Fetch fetch = Fetch(buffer, start_offset, end_offset, check_crc)
+    cdef OutColumns columns = OutColumns(headers)
+    while fetch.next():
+        columns.decode(fetch)
+    return columns.take()

@@ -1,0 +1,340 @@
+"""Rows and Arrow columns to the records of a batch."""
+
+cdef inline int64_t body_size(Record* r) noexcept nogil:
+    return (
+        1 + varint_size(r.timestamp_delta) + varint_size(r.offset_delta)
+        + varint_size(r.key_size) + max(r.key_size, 0)
+        + varint_size(r.value_size) + max(r.value_size, 0)
+        + varint_size(r.header_count) + r.headers_size
+    )
+
+
+cdef inline uint8_t* put_field(uint8_t* to, const uint8_t* data, int64_t size) noexcept nogil:
+    to = put_varint(to, size)
+    if size > 0:
+        copy(to, data, size)
+        to += size
+    return to
+
+
+cdef inline uint8_t* put_record(uint8_t* to, Record* r, int64_t body) noexcept nogil:
+    """Everything up to the headers."""
+    to = put_varint(to, body)
+    to[0] = 0
+    to = put_varint(to + 1, r.timestamp_delta)
+    to = put_varint(to, r.offset_delta)
+    to = put_field(to, r.key, r.key_size)
+    to = put_field(to, r.value, r.value_size)
+    return put_varint(to, r.header_count)
+
+
+cdef int bytes_field(object field, str what, Py_ssize_t row, const uint8_t** data, int64_t* size) except -1:
+    if field is None:
+        size[0] = -1
+    elif PyBytes_Check(field):
+        data[0] = <const uint8_t*>PyBytes_AsString(field)
+        size[0] = PyBytes_Size(field)
+    else:
+        raise InvalidRecord(f"record {row}: its {what} is {type(field).__name__}: encode it to bytes, or None")
+    return 0
+
+
+cdef int text_field(object field, Py_ssize_t row, const uint8_t** data, int64_t* size) except -1:
+    cdef Py_ssize_t length
+    if not PyUnicode_Check(field):
+        raise InvalidRecord(f"record {row}: a header's name is {type(field).__name__}: it must be str")
+    data[0] = <const uint8_t*>PyUnicode_AsUTF8AndSize(field, &length)
+    size[0] = length
+    return 0
+
+
+cdef int64_t headers_size(tuple headers, Py_ssize_t row) except -1:
+    cdef const uint8_t* data = NULL
+    cdef int64_t name_size, value_size, total = 0
+    for name, value in headers:
+        text_field(name, row, &data, &name_size)
+        bytes_field(value, "header's value", row, &data, &value_size)
+        total += varint_size(name_size) + name_size + varint_size(value_size) + max(value_size, 0)
+    return total
+
+
+cdef uint8_t* put_headers(uint8_t* to, tuple headers, Py_ssize_t row) except NULL:
+    cdef const uint8_t* data = NULL
+    cdef int64_t size = 0
+    for name, value in headers:
+        text_field(name, row, &data, &size)
+        to = put_field(to, data, size)
+        bytes_field(value, "header's value", row, &data, &size)
+        to = put_field(to, data, size)
+    return to
+
+
+cdef int64_t integer(object number, str what, Py_ssize_t row) except? -1:
+    if not PyLong_Check(number):
+        raise InvalidRecord(f"record {row}: its {what} is {type(number).__name__}: it must be int")
+    return PyLong_AsLongLong(number)
+
+
+def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
+    """(batch with 61 free bytes, base timestamp, max timestamp, last offset delta) of (timestamp, key, value,
+    headers) tuples. ``base_timestamp`` None: the first row's. ``offsets`` None: they count on from the base."""
+    cdef list items = rows if type(rows) is list else list(rows)
+    cdef Py_ssize_t count = PyList_Size(items), i
+    cdef int64_t timestamp, base = 0, max_timestamp = -1, delta, last = -1, body, size = HEADER_SIZE
+    cdef Record r
+    cdef Vector out = Vector()
+    cdef uint8_t* to
+    cdef tuple headers
+    if base_timestamp is not None:
+        base = base_timestamp
+    for i in range(count):
+        row = <object>PyList_GetItem(items, i)
+        if not PyTuple_Check(row) or PyTuple_Size(row) != 4:
+            raise InvalidRecord(f"record {i} must be a tuple (timestamp, key, value, headers)")
+        timestamp = integer(<object>PyTuple_GetItem(row, 0), "timestamp", i)
+        if timestamp < -1:
+            raise InvalidRecord(f"record {i}: timestamp {timestamp} is negative: use ms since 1970, or -1 for none")
+        if i == 0 and base_timestamp is None:
+            base = timestamp
+        max_timestamp = max(max_timestamp, timestamp)
+        delta = i if offsets is None else <int64_t>integer(offsets[i], "offset", i) - base_offset
+        if not last < delta <= INT32_MAX:
+            raise InvalidRecord(f"record {i}: offset delta {delta} after {last}: offsets must rise, by 2^31 at most")
+        last = delta
+        r.timestamp_delta = timestamp - base
+        r.offset_delta = delta
+        bytes_field(<object>PyTuple_GetItem(row, 1), "key", i, &r.key, &r.key_size)
+        bytes_field(<object>PyTuple_GetItem(row, 2), "value", i, &r.value, &r.value_size)
+        fields = <object>PyTuple_GetItem(row, 3)
+        headers = fields if type(fields) is tuple else tuple(fields)
+        r.header_count = PyTuple_Size(headers)
+        r.headers_size = headers_size(headers, i) if r.header_count else 0
+        body = body_size(&r)
+        if size + body > _MAX_PLAIN_BYTES:
+            raise InvalidRecord(f"record {i}: the batch is over {MAX_PLAIN_BYTES} bytes: put fewer records in it")
+        out.reserve(size + 5 + body, (5 + body) * (count - i) + size if i == 0 else 0)
+        to = put_record(out.data + size, &r, body)
+        if r.header_count:
+            to = put_headers(to, headers, i)
+        size = to - out.data
+    return out.take(size), base, max_timestamp, last
+
+
+cdef struct Text:
+    const int32_t* ends           # one more than rows: value i is data[ends[i]:ends[i + 1]]
+    const uint8_t* data
+    const uint8_t* valid          # a bit per row, or NULL: no nulls
+    int64_t valid_start           # the bit of row 0
+    int64_t rows
+    int64_t data_size
+
+
+cdef inline bint is_null(Text* t, int64_t row) noexcept nogil:
+    cdef int64_t bit = t.valid_start + row
+    return t.valid != NULL and not (t.valid[bit >> 3] >> (bit & 7)) & 1
+
+
+cdef inline bint get_text(Text* t, int64_t row, const uint8_t** data, int64_t* size) noexcept nogil:
+    """Value ``row`` and its size, -1 for null; False if the array points outside of its data."""
+    cdef int64_t start = t.ends[row], end = t.ends[row + 1]
+    if not 0 <= start <= end <= t.data_size:
+        return False
+    data[0] = t.data + start
+    size[0] = -1 if is_null(t, row) else end - start
+    return True
+
+
+cdef class TextColumn:
+    """A binary or string Arrow array by its buffers; keeps them alive."""
+
+    cdef Text text
+    cdef View ends, data, valid
+
+    def __cinit__(self, ends, data, valid, int64_t valid_start, int64_t rows):
+        self.ends, self.data, self.valid = View(ends), View(data), View(valid)
+        if self.ends.size < 4 * (rows + 1) or (self.valid.held and 8 * self.valid.size < valid_start + rows):
+            raise InvalidRecord("an Arrow array's buffers are too small for its rows: validate() it")
+        self.text.ends = <const int32_t*>self.ends.data
+        self.text.data, self.text.data_size = self.data.data, self.data.size
+        self.text.valid, self.text.valid_start, self.text.rows = self.valid.data, valid_start, rows
+
+
+cdef struct Table:
+    int64_t rows
+    const int64_t* timestamps     # or NULL: all are default_timestamp
+    int64_t default_timestamp
+    bint has_keys
+    bint has_headers
+    Text keys
+    Text values
+    Text header_lists             # its ends count headers; it has no data of its own
+    Text header_names
+    Text header_values
+
+
+cdef struct Run:
+    int64_t rows
+    int64_t size
+    int64_t max_timestamp
+    int64_t bad_row
+    const char* why
+
+
+cdef inline int64_t timestamp_of(Table* t, int64_t row) noexcept nogil:
+    return t.timestamps[row] if t.timestamps != NULL else t.default_timestamp
+
+
+cdef const char* measure_headers(Table* t, int64_t row, Record* r) noexcept nogil:
+    cdef int64_t i, size, start = t.header_lists.ends[row], end = t.header_lists.ends[row + 1]
+    cdef const uint8_t* data
+    r.header_count = r.headers_size = 0
+    if is_null(&t.header_lists, row):
+        return NULL
+    if not 0 <= start <= end <= t.header_names.rows or end > t.header_values.rows:
+        return "its headers point outside of their array: validate(full=True) it"
+    for i in range(start, end):
+        if not get_text(&t.header_names, i, &data, &size):
+            return "a header's name points outside of its data: validate(full=True) it"
+        if size < 0:
+            return "a header's name is null: give it one"
+        r.headers_size += varint_size(size) + size
+        if not get_text(&t.header_values, i, &data, &size):
+            return "a header's value points outside of its data: validate(full=True) it"
+        r.headers_size += varint_size(size) + max(size, 0)
+    r.header_count = end - start
+    return NULL
+
+
+cdef uint8_t* put_table_headers(Table* t, int64_t row, uint8_t* to) noexcept nogil:
+    cdef int64_t i, size = 0
+    cdef const uint8_t* data = NULL
+    for i in range(t.header_lists.ends[row], t.header_lists.ends[row + 1]):
+        get_text(&t.header_names, i, &data, &size)
+        to = put_field(to, data, size)
+        get_text(&t.header_values, i, &data, &size)
+        to = put_field(to, data, size)
+    return to
+
+
+cdef inline const char* load_row(Table* t, int64_t row, int64_t timestamp, Record* r) noexcept nogil:
+    if timestamp < -1:
+        return "its timestamp is negative: use ms since 1970, or -1 for none"
+    if t.has_keys and not get_text(&t.keys, row, &r.key, &r.key_size):
+        return "its key points outside of the column's data: validate(full=True) it"
+    if not get_text(&t.values, row, &r.value, &r.value_size):
+        return "its value points outside of the column's data: validate(full=True) it"
+    return measure_headers(t, row, r) if t.has_headers else NULL
+
+
+cdef inline void no_fields(Record* r) noexcept nogil:
+    r.key_size = -1
+    r.key = r.value = NULL
+    r.header_count = r.headers_size = 0
+
+
+cdef void put_rows(const Table* table, int64_t start, int64_t base_timestamp, uint8_t* out, int64_t limit,
+                   Run* run) noexcept nogil:
+    """Write rows from ``start`` on behind the header's place until one would pass ``limit`` bytes."""
+    cdef Table t = table[0]       # a copy that no write through ``out`` can alias: it stays in registers
+    cdef Record r
+    cdef int64_t row, body, timestamp, max_timestamp = -1
+    cdef int64_t stop = t.rows if t.rows - start <= INT32_MAX else start + INT32_MAX
+    cdef uint8_t* to = out + HEADER_SIZE
+    cdef const char* why = NULL
+    no_fields(&r)
+    row = start
+    while row < stop:
+        timestamp = timestamp_of(&t, row)
+        why = load_row(&t, row, timestamp, &r)
+        if why != NULL:
+            break
+        r.timestamp_delta = timestamp - base_timestamp
+        r.offset_delta = row - start
+        body = body_size(&r)
+        if (to - out) + varint_size(body) + body > limit:
+            break
+        to = put_record(to, &r, body)
+        if r.header_count:
+            to = put_table_headers(&t, row, to)
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        row += 1
+    run.rows, run.size, run.max_timestamp = row - start, to - out, max_timestamp
+    run.bad_row, run.why = row, why
+
+
+cdef class TableEncoder:
+    """Arrow columns by their buffers, ready to be cut into batches.
+
+    ``keys``, ``values``, ``header_names`` and ``header_values`` are TextColumns or None; ``header_lists`` is one
+    without data. ``timestamps`` is a buffer of int64, or None.
+    """
+
+    cdef Table table
+    cdef View timestamps
+    cdef object columns           # keeps the TextColumns alive
+
+    def __cinit__(self, int64_t rows, timestamps, int64_t default_timestamp, TextColumn keys,
+                  TextColumn values not None, TextColumn header_lists, TextColumn header_names,
+                  TextColumn header_values):
+        self.columns = (keys, values, header_lists, header_names, header_values)
+        self.timestamps = View(timestamps)
+        if self.timestamps.held and self.timestamps.size < 8 * rows:
+            raise InvalidRecord("the timestamp column's buffer is too small for its rows: validate() it")
+        self.table.rows = rows
+        self.table.timestamps = <const int64_t*>self.timestamps.data
+        self.table.default_timestamp = default_timestamp
+        self.table.values = values.text
+        self.table.has_keys = keys is not None
+        if keys is not None:
+            self.table.keys = keys.text
+        self.table.has_headers = header_lists is not None
+        if header_lists is not None:
+            self.table.header_lists = header_lists.text
+            self.table.header_names, self.table.header_values = header_names.text, header_values.text
+
+    cdef int64_t upper_bound(self, int64_t start) noexcept:
+        """Bytes that the rows from ``start`` on cannot exceed, from the ends of the columns alone."""
+        cdef Table* t = &self.table
+        cdef int64_t first, last, size = HEADER_SIZE + MAX_RECORD_OVERHEAD * (t.rows - start)
+        size += t.values.ends[t.rows] - t.values.ends[start]
+        if t.has_keys:
+            size += t.keys.ends[t.rows] - t.keys.ends[start]
+        if t.has_headers:
+            first, last = t.header_lists.ends[start], t.header_lists.ends[t.rows]
+            if not 0 <= first <= last <= t.header_names.rows or last > t.header_values.rows:
+                return INT64_MAX
+            size += 10 * (last - first) + 5 * (t.rows - start)
+            size += t.header_names.ends[last] - t.header_names.ends[first]
+            size += t.header_values.ends[last] - t.header_values.ends[first]
+        return size
+
+    cdef int64_t size_with_first_row(self, int64_t start, int64_t base_timestamp) except -1:
+        cdef Record r
+        cdef const char* why
+        no_fields(&r)
+        why = load_row(&self.table, start, base_timestamp, &r)
+        if why != NULL:
+            raise InvalidRecord(f"row {start}: {why.decode()}")
+        r.timestamp_delta = r.offset_delta = 0
+        cdef int64_t body = body_size(&r)
+        return HEADER_SIZE + varint_size(body) + body
+
+    def encode(self, int64_t start, int64_t max_bytes):
+        """(batch with 61 free bytes, rows in it, base timestamp, max timestamp) from row ``start`` on: as many
+        rows as fit in ``max_bytes``, and at least one."""
+        if not 0 <= start < self.table.rows:
+            raise IndexError(f"row {start} of {self.table.rows}")
+        cdef Run run
+        cdef int64_t base_timestamp = timestamp_of(&self.table, start)
+        cdef int64_t limit = max(min(max_bytes, self.upper_bound(start)),
+                                 self.size_with_first_row(start, base_timestamp))
+        if limit > _MAX_PLAIN_BYTES:
+            raise InvalidRecord(f"row {start}: a batch of {limit} bytes is over {MAX_PLAIN_BYTES}: lower max_bytes")
+        cdef Vector out = Vector()
+        out.reserve(limit, 0)
+        with nogil:
+            put_rows(&self.table, start, base_timestamp, out.data, limit, &run)
+        if run.why != NULL:
+            raise InvalidRecord(f"row {run.bad_row}: {run.why.decode()}")
+        return out.take(run.size), run.rows, base_timestamp, run.max_timestamp

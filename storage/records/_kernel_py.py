@@ -1,0 +1,400 @@
+"""The kernel in plain Python: the functions, checks and answers of ``_kernel.pyx``, some 30 times slower.
+
+It serves where no compiler was found, and it is the oracle that the compiled kernel is tested against.
+The format is drawn in ``_kernel.pyx``.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from raylog.storage.errors import CorruptRecord, InvalidRecord
+from raylog.storage.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    iter_batches,
+)
+from raylog.storage.records.batch import check_crc as _check_crc
+from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
+from raylog.storage.records.record import Buffer, Header, Record
+
+KERNEL: Final = "pure Python"
+MIN_RECORD_SIZE: Final = 7  # seven fields of one byte each
+INT32_MAX: Final = 2**31 - 1
+
+Text: TypeAlias = tuple[bytearray, bytearray, bytearray | None]  # ends, data, validity
+# rows, offsets, timestamps, timestamp types, keys, values, (ends, count, names, values) of headers
+Columns: TypeAlias = tuple[
+    int, bytearray, bytearray, bytearray, Text, Text, tuple[bytearray, int, Text, Text] | None
+]
+
+
+# -- varints -------------------------------------------------------------------------------------------------
+
+
+def put_varint(out: bytearray, n: int) -> None:
+    z = n << 1 if n >= 0 else (-n << 1) - 1
+    while z >= 0x80:
+        out.append(z & 0x7F | 0x80)
+        z >>= 7
+    out.append(z)
+
+
+def get_varint(data: Buffer, position: int, end: int, max_size: int) -> tuple[int, int]:
+    """(number, position behind it) of a varint of at most ``max_size`` bytes (5: an int32)."""
+    z = 0
+    for i in range(min(max_size, end - position)):
+        byte = data[position + i]
+        z |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            z &= 0xFFFFFFFF if max_size == 5 else 0xFFFFFFFFFFFFFFFF
+            return (z >> 1) ^ -(z & 1), position + i + 1
+    raise _Malformed("a varint is longer than its type, or than what is left")
+
+
+def _wrap(n: int) -> int:
+    """As an int64, as Java adds."""
+    return (n + 2**63) % 2**64 - 2**63
+
+
+# -- encoding ------------------------------------------------------------------------------------------------
+
+
+def encode_rows(
+    rows: Sequence[Any], base_timestamp: int | None, offsets: Sequence[int] | None, base_offset: int
+) -> tuple[bytearray, int, int, int]:
+    out = bytearray(HEADER_SIZE)
+    base, max_timestamp, last = base_timestamp, -1, -1
+    for i, row in enumerate(rows):
+        if not isinstance(row, tuple) or len(row) != 4:
+            raise InvalidRecord(f"record {i} must be a tuple (timestamp, key, value, headers)")
+        timestamp = _integer(row[0], "timestamp", i)
+        if timestamp < -1:
+            raise InvalidRecord(
+                f"record {i}: timestamp {timestamp} is negative: use ms since 1970, or -1 for none"
+            )
+        base = timestamp if base is None else base
+        max_timestamp = max(max_timestamp, timestamp)
+        delta = i if offsets is None else _integer(offsets[i], "offset", i) - base_offset
+        if not last < delta <= INT32_MAX:
+            raise InvalidRecord(
+                f"record {i}: offset delta {delta} after {last}: offsets must rise, by 2^31 at most"
+            )
+        last = delta
+        headers = [(_name(name, i), _bytes(value, "header's value", i)) for name, value in row[3]]
+        _put_record(
+            out, timestamp - base, delta, _bytes(row[1], "key", i), _bytes(row[2], "value", i), headers
+        )
+        if len(out) > MAX_PLAIN_BYTES:
+            raise InvalidRecord(
+                f"record {i}: the batch is over {MAX_PLAIN_BYTES} bytes: put fewer records in it"
+            )
+    return out, base or 0, max_timestamp, last
+
+
+def _put_record(
+    out: bytearray,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[tuple[Buffer | None, Buffer | None]],
+) -> None:
+    body = bytearray(1)
+    put_varint(body, timestamp_delta)
+    put_varint(body, offset_delta)
+    _put_field(body, key)
+    _put_field(body, value)
+    put_varint(body, len(headers))
+    for name, header_value in headers:
+        _put_field(body, name)
+        _put_field(body, header_value)
+    put_varint(out, len(body))
+    out += body
+
+
+def _put_field(out: bytearray, field: Buffer | None) -> None:
+    if field is None:
+        out.append(1)
+    else:
+        put_varint(out, len(field))
+        out += field
+
+
+def _integer(number: Any, what: str, row: int) -> int:
+    if not isinstance(number, int):
+        raise InvalidRecord(f"record {row}: its {what} is {type(number).__name__}: it must be int")
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"record {row}: its {what} does not fit in 64 bits")
+    return number
+
+
+def _bytes(field: Any, what: str, row: int) -> bytes | None:
+    if field is not None and not isinstance(field, bytes):
+        raise InvalidRecord(
+            f"record {row}: its {what} is {type(field).__name__}: encode it to bytes, or None"
+        )
+    return field
+
+
+def _name(field: Any, row: int) -> bytes:
+    if not isinstance(field, str):
+        raise InvalidRecord(f"record {row}: a header's name is {type(field).__name__}: it must be str")
+    return field.encode()
+
+
+class TextColumn:
+    """A binary or string Arrow array by its buffers."""
+
+    def __init__(self, ends: Any, data: Any, valid: Any, valid_start: int, rows: int) -> None:
+        ends_view = memoryview(ends).cast("B")
+        self.valid = None if valid is None else memoryview(valid).cast("B")
+        if len(ends_view) < 4 * (rows + 1) or (
+            self.valid is not None and 8 * len(self.valid) < valid_start + rows
+        ):
+            raise InvalidRecord("an Arrow array's buffers are too small for its rows: validate() it")
+        self.ends = ends_view[: 4 * (rows + 1)].cast("i")
+        self.data = memoryview(b"" if data is None else data).cast("B")
+        self.valid_start, self.rows = valid_start, rows
+
+    def is_null(self, row: int) -> bool:
+        bit = self.valid_start + row
+        return self.valid is not None and not self.valid[bit >> 3] >> (bit & 7) & 1
+
+    def get(self, row: int, what: str) -> memoryview | None:
+        start, end = self.ends[row], self.ends[row + 1]
+        if not 0 <= start <= end <= len(self.data):
+            raise _Malformed(f"{what} points outside of the column's data: validate(full=True) it")
+        return None if self.is_null(row) else self.data[start:end]
+
+
+class TableEncoder:
+    """Arrow columns by their buffers, ready to be cut into batches."""
+
+    def __init__(
+        self,
+        rows: int,
+        timestamps: Any,
+        default_timestamp: int,
+        keys: TextColumn | None,
+        values: TextColumn,
+        header_lists: TextColumn | None,
+        header_names: TextColumn | None,
+        header_values: TextColumn | None,
+    ) -> None:
+        self.rows, self.default_timestamp = rows, default_timestamp
+        self.timestamps = None if timestamps is None else memoryview(timestamps).cast("B").cast("q")
+        if self.timestamps is not None and len(self.timestamps) < rows:
+            raise InvalidRecord("the timestamp column's buffer is too small for its rows: validate() it")
+        self.keys, self.values, self.header_lists = keys, values, header_lists
+        self.header_names, self.header_values = header_names, header_values
+
+    def encode(self, start: int, max_bytes: int) -> tuple[bytearray, int, int, int]:
+        if not 0 <= start < self.rows:
+            raise IndexError(f"row {start} of {self.rows}")
+        out = bytearray(HEADER_SIZE)
+        base, max_timestamp = self._timestamp(start), -1
+        for row in range(start, min(self.rows, start + INT32_MAX)):
+            size_before, timestamp = len(out), self._timestamp(row)
+            try:
+                self._put_row(out, row, timestamp, timestamp - base, row - start)
+            except _Malformed as error:
+                raise InvalidRecord(f"row {row}: {error}") from None
+            if len(out) > max_bytes and row > start:
+                del out[size_before:]
+                return out, row - start, base, max_timestamp
+            if len(out) > MAX_PLAIN_BYTES:
+                raise InvalidRecord(
+                    f"row {start}: a batch of {len(out)} bytes is over {MAX_PLAIN_BYTES}: lower max_bytes"
+                )
+            max_timestamp = max(max_timestamp, timestamp)
+        return out, min(self.rows - start, INT32_MAX), base, max_timestamp
+
+    def _timestamp(self, row: int) -> int:
+        return self.default_timestamp if self.timestamps is None else self.timestamps[row]
+
+    def _put_row(self, out: bytearray, row: int, timestamp: int, delta: int, offset_delta: int) -> None:
+        if timestamp < -1:
+            raise _Malformed("its timestamp is negative: use ms since 1970, or -1 for none")
+        key = None if self.keys is None else self.keys.get(row, "its key")
+        _put_record(out, delta, offset_delta, key, self.values.get(row, "its value"), self._headers(row))
+
+    def _headers(self, row: int) -> list[tuple[Buffer | None, Buffer | None]]:
+        if self.header_lists is None or self.header_lists.is_null(row):
+            return []
+        assert self.header_names is not None
+        assert self.header_values is not None
+        start, end = self.header_lists.ends[row], self.header_lists.ends[row + 1]
+        if not 0 <= start <= end <= min(self.header_names.rows, self.header_values.rows):
+            raise _Malformed("its headers point outside of their array: validate(full=True) it")
+        headers: list[tuple[Buffer | None, Buffer | None]] = []
+        for i in range(start, end):
+            name = self.header_names.get(i, "a header's name")
+            if name is None:
+                raise _Malformed("a header's name is null: give it one")
+            headers.append((name, self.header_values.get(i, "a header's value")))
+        return headers
+
+
+# -- decoding ------------------------------------------------------------------------------------------------
+
+
+class _Malformed(Exception):
+    """What is wrong with a record; whoever knows where it is says so too."""
+
+
+class _Raw(NamedTuple):
+    """A record as it is in the bytes, but its offset and timestamp."""
+
+    offset: int
+    timestamp: int
+    log_append_time: bool
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+def _records(buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool) -> Iterator[_Raw]:
+    view = memoryview(buffer).cast("B")
+    plain_bytes = 0
+    for position, header in iter_batches(view):
+        if header.base_offset >= end_offset:
+            return
+        if check_crc:
+            _check_crc(view, position, header)
+        if header.is_control or _wrap(header.last_offset) < start_offset:
+            continue
+        plain: Buffer = view[position + HEADER_SIZE : position + header.size_bytes]
+        if header.codec and header.count:
+            plain = memoryview(decompress(header.attributes & CODEC_MASK, plain))
+        if not 0 <= header.count <= len(plain) // MIN_RECORD_SIZE:
+            raise CorruptRecord(f"position {position}", "its bytes cannot hold its count of records")
+        plain_bytes += len(plain)
+        if plain_bytes > MAX_PLAIN_BYTES:
+            raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
+        log_append_time = bool(header.attributes & LOG_APPEND_TIME)
+        try:
+            for delta, offset_delta, key, value, headers in _parse(plain, header.count):
+                offset = _wrap(header.base_offset + offset_delta)
+                if start_offset <= offset < end_offset:
+                    timestamp = (
+                        header.max_timestamp if log_append_time else _wrap(header.base_timestamp + delta)
+                    )
+                    yield _Raw(offset, timestamp, log_append_time, key, value, headers)
+        except _Malformed as error:
+            raise CorruptRecord(f"position {position}", str(error)) from None
+
+
+def _parse(plain: Buffer, count: int) -> Iterator[tuple[int, int, bytes | None, bytes | None, list]]:
+    position = 0
+    for _ in range(count):
+        length, position = get_varint(plain, position, len(plain), 5)
+        end = position + length
+        if length < MIN_RECORD_SIZE - 1 or end > len(plain):
+            raise _Malformed("a record is longer than what is left of the batch, or too short")
+        delta, position = get_varint(plain, position + 1, end, 10)
+        offset_delta, position = get_varint(plain, position, end, 5)
+        key, position = _get_field(plain, position, end)
+        value, position = _get_field(plain, position, end)
+        header_count, position = get_varint(plain, position, end, 5)
+        if not 0 <= header_count <= end - position:
+            raise _Malformed("a record's header count is negative or more than its bytes")
+        headers = []
+        for _ in range(header_count):
+            name, position = _get_field(plain, position, end)
+            if name is None:
+                raise _Malformed("a header's name is null")
+            header_value, position = _get_field(plain, position, end)
+            headers.append((name, header_value))
+        if position != end:
+            raise _Malformed("a record is shorter than its length")
+        yield delta, offset_delta, key, value, headers
+    if position != len(plain):
+        raise _Malformed("bytes are left behind its last record")
+
+
+def _get_field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = get_varint(data, position, end, 5)
+    if size < 0:
+        return None, position
+    if size > end - position:
+        raise _Malformed("a field is longer than its record")
+    return bytes(data[position : position + size]), position + size
+
+
+def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool) -> list[Record]:
+    return [
+        Record(
+            raw.offset,
+            raw.timestamp,
+            raw.key,
+            raw.value,
+            tuple(Header(name.decode(errors="replace"), value) for name, value in raw.headers),
+        )
+        for raw in _records(buffer, start_offset, 2**63 - 1, check_crc)
+    ]
+
+
+def decode_columns(
+    buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, headers: bool
+) -> Columns:
+    rows = list(_records(buffer, start_offset, end_offset, check_crc))
+    ends, entries = array("i", [0]), []
+    for row in rows:
+        entries += row.headers
+        ends.append(len(entries))
+    names, values = _text([name for name, _ in entries]), _text([value for _, value in entries])
+    return (
+        len(rows),
+        bytearray(array("q", [row.offset for row in rows])),
+        bytearray(array("q", [row.timestamp for row in rows])),
+        bytearray(array("i", [row.log_append_time for row in rows])),
+        _text([row.key for row in rows]),
+        _text([row.value for row in rows]),
+        (bytearray(ends), len(entries), names, values) if headers else None,
+    )
+
+
+def _text(fields: Sequence[bytes | None]) -> Text:
+    ends, data = array("i", [0]), bytearray()
+    valid = bytearray(b"\xff" * ((len(fields) + 7) >> 3))
+    nulls = 0
+    for row, field in enumerate(fields):
+        if field is None:
+            valid[row >> 3] &= ~(1 << (row & 7))
+            nulls += 1
+        else:
+            data += field
+        ends.append(len(data))
+    return bytearray(ends), data, valid if nulls else None
+
+
+# -- partitioning --------------------------------------------------------------------------------------------
+
+
+def murmur2(key: Buffer) -> int:
+    data = memoryview(key).cast("B")
+    m, mask, size = 0x5BD1E995, 0xFFFFFFFF, len(data)
+    h = 0x9747B28C ^ (size & mask)
+    tail = size & ~3
+    for i in range(0, tail, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = (h * m & mask) ^ k
+    if tail < size:
+        h = (h ^ int.from_bytes(data[tail:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    h ^= h >> 15
+    return h - 2**32 if h >= 2**31 else h
+
+
+def partition_column(keys: TextColumn, partitions: int) -> bytearray:
+    out = array("i")
+    for row in range(keys.rows):
+        try:
+            key = keys.get(row, "its key")
+        except _Malformed as error:
+            raise InvalidRecord(f"row {row}: {error}") from None
+        out.append(-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
+    return bytearray(out)

@@ -1,0 +1,181 @@
+"""The header of a v2 record batch: the unit that is written, checked, stamped and fetched.
+
+Producers encode and compress a batch once. The log then reads and stamps this header and never looks
+at the records behind it. All integers are big-endian::
+
+     0        8         12      16  17     21      23           27          35          43
+    +--------+---------+-------+---+------+-------+------------+-----------+-----------+----
+    | base   | batch   | leader| 2 | crc  | attri-| last offset| base      | max       | ...
+    | offset | length  | epoch |   |      | butes | delta      | timestamp | timestamp |
+    +--------+---------+-------+---+------+-------+------------+-----------+-----------+----
+     43         51        53        57      61
+    +----------+---------+---------+-------+--------------------
+    | producer | producer| base    | count | records, compressed
+    | id       | epoch   | sequence|       | as one stream
+    +----------+---------+---------+-------+--------------------
+
+    attributes   bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 base timestamp is a
+                 delete horizon
+
+The batch length counts the bytes behind itself. The CRC-32C covers byte 21 to the end, so the base
+offset and the leader epoch, which only the leader knows, are stamped without computing it again.
+
+What the records look like is ``encode.py``'s and ``decode.py``'s business; whether a batch may be
+appended is the log's. Source: ``org.apache.kafka.common.record.DefaultRecordBatch``.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from raylog.storage.errors import CorruptRecord
+from raylog.storage.records.record import Buffer
+
+MAGIC: Final = 2
+LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
+HEADER_SIZE: Final = 61
+HEADER_SIZE_UP_TO_MAGIC: Final = 17  # these bytes are alike in every format: enough to tell them apart
+CRC_START: Final = 21
+MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
+MIN_MESSAGE_LENGTH: Final = 14  # of the smallest message of any format
+MAX_SEQUENCE: Final = 2**31 - 1
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_LENGTH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes, field by field, in their order."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence < 0:
+            return -1
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def codec(self) -> int:
+        """The codec's id; ``compression.CODECS`` has the names."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> str:
+        return "LogAppendTime" if self.attributes & LOG_APPEND_TIME else "CreateTime"
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop this batch's tombstones; it then stands in the base timestamp's place."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Sequences count 0 ... 2^31-1 and then 0 again."""
+    return (sequence + by) & MAX_SEQUENCE
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at ``position``. Raises CorruptRecord where no v2 header can be; its CRC is not checked."""
+    view = memoryview(buffer)
+    if position < 0 or len(view) - position < HEADER_SIZE:
+        raise _corrupt(position, f"{max(len(view) - position, 0)} bytes hold no header of {HEADER_SIZE}")
+    header = BatchHeader._make(_HEADER.unpack_from(view, position))
+    if header.magic != MAGIC:
+        raise _corrupt(position, f"magic {header.magic} instead of {MAGIC}")
+    if header.batch_length < MIN_BATCH_LENGTH:
+        raise _corrupt(position, f"batch length {header.batch_length} is under {MIN_BATCH_LENGTH}")
+    return header
+
+
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    """Raises CorruptRecord unless the whole batch is there and is what its CRC-32C says."""
+    end = position + header.size_bytes
+    view = memoryview(buffer)
+    if len(view) < end:
+        raise _corrupt(position, f"{len(view) - position} bytes of a batch of {header.size_bytes}")
+    computed = crc32c(view[position + CRC_START : end])
+    if computed != header.crc:
+        raise _corrupt(position, f"CRC-32C {computed:#010x} instead of {header.crc:#010x}")
+
+
+def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch.
+
+    A partial batch at the end is no error (a fetch cuts where its bytes run out); anything else that is
+    no v2 batch raises CorruptRecord.
+    """
+    view = memoryview(buffer)
+    position = 0
+    while (left := len(view) - position) >= LOG_OVERHEAD:
+        (length,) = _LENGTH.unpack_from(view, position + 8)
+        if length < MIN_MESSAGE_LENGTH:
+            raise _corrupt(position, f"batch length {length} is under {MIN_MESSAGE_LENGTH}")
+        if left < HEADER_SIZE_UP_TO_MAGIC or (left < length + LOG_OVERHEAD and view[position + 16] == MAGIC):
+            return
+        header = read_header(view, position)
+        yield position, header
+        position += header.size_bytes
+
+
+def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:
+    """Write what only the leader knows into an encoded batch. Both fields are outside of the CRC."""
+    struct.pack_into(">q", batch, position, base_offset)
+    struct.pack_into(">i", batch, position + LOG_OVERHEAD, leader_epoch)
+
+
+def seal(batch: bytearray, header: BatchHeader) -> bytearray:
+    """Write ``header`` into the 61 bytes kept free before the records, with their true length and CRC."""
+    _HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0))
+    _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
+    return batch
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """What compaction leaves of a batch without records: its offsets, producer and sequences."""
+    return seal(bytearray(HEADER_SIZE), header._replace(base_timestamp=-1, count=0))
+
+
+def _corrupt(position: int, why: str) -> CorruptRecord:
+    return CorruptRecord(f"position {position}", why)

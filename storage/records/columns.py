@@ -1,0 +1,158 @@
+"""Arrow columns of records as the buffers that the kernel reads, and back.
+
+In, by name (``value`` is required, the others may be missing)::
+
+    value      binary or string; null is a tombstone
+    key        binary or string
+    timestamp  int64 or timestamp[ms]; null is the default
+    headers    list<struct<key: string, value: binary>>
+
+Out, ``DECODED`` and, if asked for, headers. The large variants of binary and string are taken too, as
+long as a column holds under 2 GiB.
+"""
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raylog.storage.errors import InvalidRecord
+from raylog.storage.records import kernel
+
+HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+DECODED: Final = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),  # ms since 1970
+        ("timestampType", pa.int32()),  # 0 CreateTime, 1 LogAppendTime
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+DECODED_WITH_HEADERS: Final = DECODED.append(pa.field("headers", HEADERS))
+
+_NAMES: Final = ("key", "value", "timestamp", "headers")
+_NARROW: Final = (pa.binary(), pa.string())
+_LARGE: Final = (pa.large_binary(), pa.large_string())
+
+
+def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kernel.TableEncoder":
+    """The kernel's encoder over the columns. Raises InvalidRecord for a column that records do not have."""
+    for name in columns.schema.names:
+        if name not in _NAMES:
+            raise InvalidRecord(f"column {name!r} is none of {', '.join(_NAMES)}: rename or drop it")
+    arrays = {name: _one_array(name, columns.column(name)) for name in columns.schema.names}
+    if len(arrays) != columns.num_columns:
+        raise InvalidRecord(f"a column's name repeats in {columns.schema.names}: drop one")
+    if "value" not in arrays:
+        raise InvalidRecord("there is no column 'value': add one, of nulls for tombstones")
+    lists, names, values = _header_columns(arrays["headers"]) if "headers" in arrays else (None, None, None)
+    return kernel.ops.TableEncoder(
+        columns.num_rows,
+        _timestamps(arrays["timestamp"], default_timestamp) if "timestamp" in arrays else None,
+        default_timestamp,
+        text_column("key", arrays["key"]) if "key" in arrays else None,
+        text_column("value", arrays["value"]),
+        lists,
+        names,
+        values,
+    )
+
+
+def text_column(name: str, array: pa.Array) -> "kernel.TextColumn":
+    """A binary or string array for the kernel; nothing is copied (of a large variant, its offsets)."""
+    if array.type in _LARGE:
+        try:
+            array = array.cast(pa.binary() if array.type == pa.large_binary() else pa.string())
+        except pa.ArrowInvalid as error:
+            raise InvalidRecord(f"column {name!r} holds over 2 GiB: encode the table in slices") from error
+    if array.type not in _NARROW:
+        raise InvalidRecord(f"column {name!r} is {array.type}: cast it to binary or string")
+    valid, ends, data = array.buffers()
+    return _text_column(array, valid, ends, data)
+
+
+def _text_column(array: pa.Array, valid: Any, ends: Any, data: Any) -> "kernel.TextColumn":
+    ends = ends.slice(4 * array.offset, 4 * (len(array) + 1)) if len(array) else bytes(4)
+    return kernel.ops.TextColumn(ends, data, valid, array.offset, len(array))
+
+
+def _one_array(name: str, column: Any) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if isinstance(column, pa.ChunkedArray):  # one array could not hold it
+        raise InvalidRecord(f"column {name!r} holds over 2 GiB: encode the table in slices")
+    return column
+
+
+def _timestamps(array: pa.Array, default_timestamp: int) -> pa.Buffer | bytes:
+    if array.type == pa.timestamp("ms", getattr(array.type, "tz", None)):
+        array = array.view(pa.int64())
+    if array.type != pa.int64():
+        raise InvalidRecord(f"column 'timestamp' is {array.type}: cast it to int64 (ms) or timestamp[ms]")
+    if array.null_count:
+        array = pc.fill_null(array, default_timestamp)
+    data = array.buffers()[1]
+    return data.slice(8 * array.offset, 8 * len(array)) if len(array) else b""
+
+
+def _header_columns(array: pa.Array) -> tuple["kernel.TextColumn", ...]:
+    kind = array.type
+    if (
+        not pa.types.is_list(kind)
+        or not pa.types.is_struct(kind.value_type)
+        or kind.value_type.num_fields != 2
+    ):
+        raise InvalidRecord(f"column 'headers' is {kind}: cast it to {HEADERS}")
+    if {field.name for field in kind.value_type.fields} != {"key", "value"}:
+        raise InvalidRecord(f"column 'headers' is {kind}: cast it to {HEADERS}")
+    headers = array.values
+    names, values = headers.flatten()  # with the struct's own nulls: a null header is one without a name
+    if kind.value_type.field(0).name == "value":
+        names, values = values, names
+    if names.type not in (pa.string(), pa.large_string()):
+        raise InvalidRecord(f"the names of column 'headers' are {names.type}: cast them to string")
+    valid, ends = array.buffers()[:2]
+    lists = _text_column(array, valid, ends, None)
+    return lists, text_column("headers.key", names), text_column("headers.value", values)
+
+
+def decoded_batch(columns: "kernel.Columns") -> pa.RecordBatch:
+    """What the kernel decoded, as a RecordBatch over the same memory."""
+    rows, offsets, timestamps, timestamp_types, keys, values, headers = columns
+    arrays = [
+        _fixed(pa.int64(), rows, offsets),
+        _fixed(pa.int64(), rows, timestamps),
+        _fixed(pa.int32(), rows, timestamp_types),
+        _binary(pa.binary(), rows, keys),
+        _binary(pa.binary(), rows, values),
+    ]
+    if headers is None:
+        return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
+    ends, count, names, header_values = headers
+    entries = pa.StructArray.from_arrays(
+        [_names(count, names), _binary(pa.binary(), count, header_values)], fields=list(HEADERS.value_type)
+    )
+    lists = pa.Array.from_buffers(HEADERS, rows, [None, pa.py_buffer(ends)], children=[entries])
+    return pa.RecordBatch.from_arrays([*arrays, lists], schema=DECODED_WITH_HEADERS)
+
+
+def _fixed(kind: pa.DataType, rows: int, data: bytearray) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)], null_count=0)
+
+
+def _binary(kind: pa.DataType, rows: int, column: "kernel.Text") -> pa.Array:
+    ends, data, valid = column
+    bitmap = None if valid is None else pa.py_buffer(valid)
+    return pa.Array.from_buffers(kind, rows, [bitmap, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def _names(count: int, column: "kernel.Text") -> pa.Array:
+    """Header names; what is not UTF-8 in them becomes U+FFFD, as in Kafka."""
+    names = _binary(pa.string(), count, column)
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = _binary(pa.binary(), count, column).to_pylist()
+        return pa.array([name.decode(errors="replace") for name in raw], pa.string())
+    return names

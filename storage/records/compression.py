@@ -1,0 +1,179 @@
+"""The five codecs of a batch's records, as streams that Kafka's clients read and write.
+
+======  ======  ==============================================================================
+id      name    the stream
+======  ======  ==============================================================================
+0       none    the records as they are
+1       gzip    RFC 1952 members
+2       snappy  xerial framing: 16 bytes of header, then [int32 size][snappy block of 32 KiB of
+                plain bytes] again and again. A bare snappy block is read too.
+3       lz4     an LZ4 frame: independent blocks of 64 KiB, no checksums, no content size
+4       zstd    zstd frames
+======  ======  ==============================================================================
+
+``decompress`` has a limit, so that a small batch cannot fill the memory of its reader.
+Source: ``org.apache.kafka.common.compress``.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from raylog.storage.errors import CorruptRecord, UnsupportedCompressionType
+from raylog.storage.records.record import Buffer
+
+CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+MAX_PLAIN_BYTES: Final = 2**30  # of a decompressed batch, and of a fetch: Arrow's offsets are int32
+SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+CHUNK_BYTES: Final = 1024 * 1024  # decompressed at a time where a stream does not say its size
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_LZ4_FAST_LEVEL: Final = 9  # Kafka's default; any other level means lz4's high-compression variant
+_LZ4_LOWEST_HIGH_COMPRESSION: Final = 3  # liblz4's: below, a level means the fast variant
+
+# What the libraries raise for bytes that are no stream of theirs.
+_MALFORMED: Final = (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, EOFError)
+
+
+def codec_id(compression_type: str) -> int:
+    """The id of a codec by its name in Kafka's configs."""
+    try:
+        return CODECS[compression_type]
+    except KeyError:
+        raise UnsupportedCompressionType(compression_type) from None
+
+
+def compress(codec: int, plain: Buffer, level: int | None = None) -> Buffer:
+    """``plain`` as one stream of the codec with this id. ``level`` is Kafka's; snappy has none."""
+    return _COMPRESS[codec](plain, level)
+
+
+def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> Buffer:
+    """The plain bytes. Raises CorruptRecord for a malformed stream or one of over ``max_bytes``."""
+    if codec not in _DECOMPRESS:
+        raise CorruptRecord("its records", f"unknown codec {codec}")
+    try:
+        plain = _DECOMPRESS[codec](stream, max_bytes)
+    except _MALFORMED as error:
+        raise CorruptRecord("its records", f"malformed stream of codec {codec}: {error}") from error
+    if len(memoryview(plain)) > max_bytes:
+        raise _too_large(max_bytes)
+    return plain
+
+
+def _too_large(max_bytes: int) -> CorruptRecord:
+    return CorruptRecord("its records", f"they decompress to more than {max_bytes} bytes")
+
+
+def _identity(buffer: Buffer, _: int | None) -> Buffer:
+    return buffer
+
+
+def _gzip(plain: Buffer, level: int | None) -> Buffer:
+    deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return deflate.compress(plain) + deflate.flush()
+
+
+def _gunzip(stream: Buffer, max_bytes: int) -> Buffer:
+    parts: list[bytes] = []
+    left, size = stream, 0
+    while len(memoryview(left)):
+        inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        parts.append(inflate.decompress(left, max_bytes - size + 1))
+        size += len(parts[-1])
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        if not inflate.eof:
+            raise EOFError("it ends too early")
+        left = inflate.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _snappy(plain: Buffer, _: int | None) -> Buffer:
+    view = memoryview(plain)
+    parts: list[Buffer] = [_XERIAL_HEADER]
+    for start in range(0, len(view), SNAPPY_BLOCK_BYTES):
+        block = cramjam.snappy.compress_raw(view[start : start + SNAPPY_BLOCK_BYTES])
+        parts += (struct.pack(">i", len(block)), block)
+    return b"".join(parts)
+
+
+def _unsnappy(stream: Buffer, max_bytes: int) -> Buffer:
+    view = memoryview(stream)
+    if view[:8] != _XERIAL_MAGIC:
+        return _unsnappy_block(view, max_bytes)
+    parts: list[Buffer] = []
+    position, size = len(_XERIAL_HEADER), 0
+    while position < len(view):
+        if len(view) - position < 4:
+            raise EOFError("it ends within a block's size")
+        (length,) = struct.unpack_from(">i", view, position)
+        position += 4
+        if not 0 <= length <= len(view) - position:
+            raise EOFError(f"a block of {length} bytes does not fit")
+        parts.append(_unsnappy_block(view[position : position + length], max_bytes - size))
+        size += len(memoryview(parts[-1]))
+        position += length
+    return b"".join(parts)
+
+
+def _unsnappy_block(block: Buffer, max_bytes: int) -> Buffer:
+    if cramjam.snappy.decompress_raw_len(block) > max_bytes:
+        raise _too_large(max_bytes)
+    return cramjam.snappy.decompress_raw(block)
+
+
+def _lz4(plain: Buffer, level: int | None) -> Buffer:
+    fast = level is None or level == _LZ4_FAST_LEVEL
+    return lz4.frame.compress(
+        plain,
+        compression_level=0 if fast else max(level or 0, _LZ4_LOWEST_HIGH_COMPRESSION),
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+
+
+def _unlz4(stream: Buffer, max_bytes: int) -> Buffer:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    chunks = [frame.decompress(stream, CHUNK_BYTES)]
+    size = len(chunks[0])
+    while not frame.eof:
+        if frame.needs_input:
+            raise EOFError("it ends too early")
+        chunks.append(frame.decompress(b"", CHUNK_BYTES))
+        size += len(chunks[-1])
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _zstd(plain: Buffer, level: int | None) -> Buffer:
+    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(plain)
+
+
+def _unzstd(stream: Buffer, max_bytes: int) -> Buffer:
+    chunks: list[bytes] = []
+    size = 0
+    with zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True) as reader:
+        while chunk := reader.read(CHUNK_BYTES):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+_COMPRESS: Final[dict[int, Callable[[Buffer, int | None], Buffer]]] = {
+    0: _identity, 1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd,
+}  # fmt: skip
+_DECOMPRESS: Final[dict[int, Callable[[Buffer, int], Buffer]]] = {
+    0: _identity, 1: _gunzip, 2: _unsnappy, 3: _unlz4, 4: _unzstd,
+}  # fmt: skip

@@ -1,0 +1,36 @@
+"""The batches of a fetch to records: as Arrow columns, or as objects one by one.
+
+Both check every CRC-32C and every length, stop before a partial batch at the end (a fetch cuts where its
+bytes run out), and leave out control batches and offsets that were not asked for. Anything malformed
+raises CorruptRecord. Whether a batch's transaction was aborted is not known here.
+"""
+
+import pyarrow as pa
+
+from raylog.storage.records import columns as arrow
+from raylog.storage.records import kernel
+from raylog.storage.records.record import Buffer, Record
+
+_NO_END = 2**63 - 1
+
+
+def decode_records(buffer: Buffer, *, start_offset: int = 0, check_crc: bool = True) -> list[Record]:
+    """All records of the whole batches in ``buffer`` with offsets from ``start_offset`` on."""
+    return kernel.ops.decode_rows(buffer, start_offset, check_crc)
+
+
+def decode_table(
+    buffer: Buffer,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    check_crc: bool = True,
+    headers: bool = True,
+) -> pa.RecordBatch:
+    """The records with ``start_offset <= offset < end_offset`` of the whole batches, as columns:
+    offset, timestamp (ms), timestampType (0 CreateTime, 1 LogAppendTime), key, value and, unless
+    ``headers`` is False, headers (a list, empty where there are none). One call for a whole fetch is the
+    fast way. Raises InvalidRecord for over 1 GiB.
+    """
+    end = _NO_END if end_offset is None else end_offset
+    return arrow.decoded_batch(kernel.ops.decode_columns(buffer, start_offset, end, check_crc, headers))

@@ -1,0 +1,32 @@
+"""Which partition a key goes to: Kafka's murmur2, so that every client agrees.
+
+A record without a key has no such partition; the producer then chooses one (``partitions_for_column``
+says -1). Source: ``org.apache.kafka.common.utils.Utils.murmur2`` and ``BuiltInPartitioner``.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from raylog.storage.records import kernel
+from raylog.storage.records.columns import text_column
+from raylog.storage.records.record import Buffer
+
+_POSITIVE = 0x7FFFFFFF
+
+
+def murmur2(key: Buffer) -> int:
+    """The hash of the key's bytes, an int32."""
+    return kernel.ops.murmur2(key)
+
+
+def partition_for_key(key: Buffer, partitions: int) -> int:
+    """The partition of ``key``, over all partitions, whether they are available or not."""
+    return (kernel.ops.murmur2(key) & _POSITIVE) % partitions
+
+
+def partitions_for_column(array: pa.Array, partitions: int) -> npt.NDArray[np.int32]:
+    """The partition of every key of a binary or string array; -1 for null."""
+    if partitions < 1:
+        raise ValueError(f"{partitions} partitions: there must be at least one")
+    return np.frombuffer(kernel.ops.partition_column(text_column("key", array), partitions), np.int32)

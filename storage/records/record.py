@@ -1,0 +1,28 @@
+"""A record as a value: what a reader gets, one at a time.
+
+A record has no bytes of its own on disk; it is a part of a batch (``batch.py``), with its offset and
+timestamp written as differences to the batch's. Large reads and writes go through Arrow columns instead
+(``encode_table``, ``decode_table``), which make no object per record.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+# What functions here read; pyarrow's and numpy's buffers serve as well, and a memoryview costs no copy.
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Header(NamedTuple):
+    """A name and a value beside the record's own. Names may repeat; their order is kept."""
+
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """One record of a partition. A null ``value`` is a tombstone: compaction deletes its key."""
+
+    offset: int
+    timestamp: int  # ms since 1970; the append time where the batch says LogAppendTime; -1 is none
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
