@@ -46,8 +46,6 @@ def schema(columns: Sequence[str]) -> pa.Schema:
 def to_spark(records: pa.RecordBatch, topic: str, partition: int, columns: Sequence[str]) -> pa.RecordBatch:
     """Decoded records as the given columns, in the given order."""
     arrays = [_column(records, name, topic, partition) for name in columns]
-    if not arrays:  # Spark counts rows of a schema without columns
-        return pa.RecordBatch.from_struct_array(pa.nulls(records.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema(columns))
 
 

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from raylog.cluster.spark import columns, resolve
+from raylog.cluster.spark.errors import SparkUnavailable
 from raylog.cluster.spark.options import Options, parse
 from raylog.cluster.spark.plan import Range, split_ranges
 from raylog.cluster.spark.reading import read, report
+from raylog.cluster.spark.session import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,9 +56,13 @@ def frame(
     Offsets as in the options startingOffsets and endingOffsets: a word, or ``{topic: {partition: offset}}``
     with -2 for earliest and -1 for latest. ``spark`` must be a session of ``raylog.spark.session``.
     """
+    require_spark()
     import ray
     from raydp.spark.dataset import ray_dataset_to_spark_dataframe
 
+    if not spark.sparkContext.master.startswith("ray"):
+        how = "raylog.spark.session() makes one; this Spark reads the same records with format('raylog')"
+        raise SparkUnavailable("a session on Ray for frames", how)
     topics = [topic_or_topics] if isinstance(topic_or_topics, str) else topic_or_topics
     options = parse(
         {

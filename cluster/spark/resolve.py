@@ -1,6 +1,6 @@
 """From what the options say to partitions and offsets that a broker has now.
 
-It asks a broker three things only (``Catalog``), so tests give it a dictionary.
+It asks a broker a few things only (``Catalog``), so tests give it a dictionary.
 
 Rules, as in Spark's Kafka source: JSON offsets or times name every partition that is read and no other; for a
 start time with no record at or after it ``startingOffsetsByTimestampStrategy`` decides, an end time with none
@@ -8,9 +8,11 @@ is the end of the log.
 """
 
 import re
+import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import EARLIEST, LATEST, Bound, Options, Selection, TopicPartition
 from raylog.cluster.spark.plan import Edge, Lost, Offsets, Range, clip_ranges
@@ -25,6 +27,12 @@ class Catalog(Protocol):
 
     def list_offsets(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
 
+    def forget(self, topic: str, partition: int) -> None: ...
+
+
+PATIENCE_S = 30.0  # how long planning waits for a partition whose actor restarts
+RETRY_S = 0.1
+
 
 def partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
     """The selected partitions that exist now, in order. A topic that does not exist has none."""
@@ -33,8 +41,15 @@ def partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
         topics = {topic for topic in existing if re.fullmatch(selection.pattern, topic)}
     else:
         topics = existing & {*selection.topics, *(topic for topic, _ in selection.partitions)}
-    found = {(topic, p.partition) for topic in topics for p in catalog.describe_topic(topic).partitions}
+    found = {tp for topic in topics for tp in _partitions_of(catalog, topic)}
     return sorted(found & set(selection.partitions) if selection.partitions else found)
+
+
+def _partitions_of(catalog: Catalog, topic: str) -> list[TopicPartition]:
+    try:
+        return [(topic, p.partition) for p in catalog.describe_topic(topic).partitions]
+    except UnknownTopicOrPartition:  # deleted since the topics were listed
+        return []
 
 
 def required_partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
@@ -52,12 +67,32 @@ def required_partitions(catalog: Catalog, selection: Selection) -> list[TopicPar
 def edges(catalog: Catalog, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Edge]:
     """Earliest and latest offset of each partition."""
     wanted = list(wanted)
-    if not wanted:
-        return {}
-    # Latest first: retention moves the start in between, and a range must not come out backwards for that.
-    latest = catalog.list_offsets(dict.fromkeys(wanted, LATEST))
-    earliest = catalog.list_offsets(dict.fromkeys(wanted, EARLIEST))
-    return {tp: Edge(earliest[tp] or 0, latest[tp] or 0) for tp in wanted}
+    # Earliest first: a range that ends at what is latest then never ends before it starts.
+    earliest = list_offsets(catalog, dict.fromkeys(wanted, EARLIEST))
+    latest = list_offsets(catalog, dict.fromkeys(earliest, LATEST))
+    return {tp: Edge(earliest[tp] or 0, at or 0) for tp, at in latest.items()}
+
+
+def list_offsets(catalog: Catalog, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    """``Broker.list_offsets`` for a query that outlives restarts; partitions that are gone are left out.
+
+    A LogActor that restarts is back within seconds, and a handle from before a topic was made anew is looked
+    up again.
+    """
+    wanted = dict(wanted)
+    deadline = time.monotonic() + PATIENCE_S
+    while wanted:
+        try:
+            return catalog.list_offsets(wanted)
+        except UnknownTopicOrPartition as gone:
+            wanted = {tp: at for tp, at in wanted.items() if tp[0] != gone.args[0]}
+        except NotLeader:
+            if time.monotonic() > deadline:
+                raise
+            for tp in wanted:
+                catalog.forget(*tp)
+            time.sleep(RETRY_S)
+    return {}
 
 
 def starts(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) -> Offsets:
@@ -65,8 +100,8 @@ def starts(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) 
     bound = options.starting
     if bound.kind == "offset":
         return _offsets(bound, now)
-    found = catalog.list_offsets(_values(bound, now))
-    unmatched = sorted(tp for tp in now if found[tp] is None)
+    found = list_offsets(catalog, _values(bound, now))
+    unmatched = sorted(tp for tp in now if found.get(tp) is None)
     if unmatched and not options.latest_if_no_match:
         topic, partition = unmatched[0]
         time = _values(bound, now)[topic, partition]
@@ -75,15 +110,15 @@ def starts(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) 
             "startingOffsetsByTimestampStrategy=latest"
         )
         raise InvalidSparkOption(bound.option, str(time), why)
-    return {tp: _or_latest(found[tp], edge) for tp, edge in now.items()}
+    return {tp: _or_latest(found.get(tp), edge) for tp, edge in now.items()}
 
 
 def ends(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) -> Offsets:
     """The offset at which each partition of a batch ends."""
     if options.ending.kind == "offset":
         return _offsets(options.ending, now)
-    found = catalog.list_offsets(_values(options.ending, now))
-    return {tp: _or_latest(found[tp], edge) for tp, edge in now.items()}
+    found = list_offsets(catalog, _values(options.ending, now))
+    return {tp: _or_latest(found.get(tp), edge) for tp, edge in now.items()}
 
 
 def batch_ranges(catalog: Catalog, options: Options) -> tuple[list[Range], list[Lost]]:
@@ -97,8 +132,8 @@ def start_at_time(catalog: Catalog, ranges: list[Range], time: int | None) -> li
     """Ranges without the records that come before the first one of ``time`` (ms) or later."""
     if time is None or not ranges:
         return ranges
-    found = catalog.list_offsets({(r.topic, r.partition): max(time, 0) for r in ranges})
-    first = [(r, found[r.topic, r.partition]) for r in ranges]
+    found = list_offsets(catalog, {(r.topic, r.partition): max(time, 0) for r in ranges})
+    first = [(r, found.get((r.topic, r.partition))) for r in ranges]
     moved = [r._replace(start=max(r.start, at)) for r, at in first if at is not None]
     return [r for r in moved if r.start < r.end]
 

@@ -65,7 +65,7 @@ def test_a_spark_without_the_setting_reads_and_says_what_to_set(spark: Any, topi
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
         assert load(subscribe=topic).filter("offset > 0").count() == 1
-        with pytest.raises(Exception, match="spark.sql.python.filterPushdown.enabled"):
+        with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
             load(subscribe=topic, pushFilters=True).filter("offset > 0").count()
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -67,7 +67,7 @@ def test_the_blocks_live_as_long_as_a_frame_made_from_the_frame(spark: Any, brok
 def test_a_topic_that_does_not_exist_is_named(spark: Any, broker: Any) -> None:
     from raylog.cluster.spark.errors import InvalidSparkOption
 
-    with pytest.raises(InvalidSparkOption, match="no-such-topic.*does not exist"):
+    with pytest.raises(InvalidSparkOption, match=r"no-such-topic.*does not exist"):
         raylog.spark.frame(spark, broker, "no-such-topic")
 
 

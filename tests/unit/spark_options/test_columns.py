@@ -58,10 +58,6 @@ def test_only_the_columns_asked_for_come_back_in_their_order() -> None:
     }
 
 
-def test_a_read_without_columns_still_counts_rows() -> None:
-    assert to_spark(records([[], []]), "t", 0, []).num_rows == 2
-
-
 @pytest.mark.parametrize(
     "given",
     [[[], []], [[("a", b"1")], []], [[("a", b"1")], [("b", None), ("a", b"")]], [None, [("a", b"1")]]],

@@ -5,10 +5,18 @@ from typing import Any
 
 import pytest
 
+from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import parse
-from raylog.cluster.spark.plan import Range
-from raylog.cluster.spark.resolve import batch_ranges, partitions, required_partitions, start_at_time
+from raylog.cluster.spark.plan import Edge, Range
+from raylog.cluster.spark.resolve import (
+    batch_ranges,
+    edges,
+    list_offsets,
+    partitions,
+    required_partitions,
+    start_at_time,
+)
 
 Topic = namedtuple("Topic", "partitions")
 Partition = namedtuple("Partition", "partition")
@@ -26,6 +34,9 @@ class Catalog:
     def describe_topic(self, topic: Any) -> Any:
         return Topic(tuple(Partition(p) for p in range(len(self.topics[topic]))))
 
+    def forget(self, topic: str, partition: int) -> None:
+        raise AssertionError("not after an answer")
+
     def list_offsets(self, wanted: Any) -> Any:
         return {tp: self._offset(tp[0], tp[1], at) for tp, at in wanted.items()}
 
@@ -36,6 +47,23 @@ class Catalog:
         if at == -1:
             return first + len(times)
         return next((first + i for i, time in enumerate(times) if time >= at), None)
+
+
+class Unsteady(Catalog):
+    """Raises the errors given, one a call, then answers."""
+
+    def __init__(self, errors: list[Exception], **topics: Any) -> None:
+        super().__init__(**topics)
+        self.errors = errors
+        self.forgotten: list[Any] = []
+
+    def list_offsets(self, wanted: Any) -> Any:
+        if self.errors:
+            raise self.errors.pop(0)
+        return super().list_offsets(wanted)
+
+    def forget(self, topic: str, partition: int) -> None:
+        self.forgotten.append((topic, partition))
 
 
 CATALOG = Catalog(
@@ -124,3 +152,22 @@ def test_a_time_filter_skips_what_comes_before_it() -> None:
     assert start_at_time(CATALOG, all_of_it, -7) == all_of_it
     assert start_at_time(CATALOG, all_of_it, 25) == [Range("flights", 0, 2, 4)]
     assert start_at_time(CATALOG, [Range("flights", 0, 3, 4)], 15) == [Range("flights", 0, 3, 4)]
+
+
+def test_planning_outlives_the_restart_of_a_partition() -> None:
+    unsteady = Unsteady([NotLeader("t-0", "restarting")] * 2, t=[(0, [10])])
+    assert list_offsets(unsteady, {("t", 0): -1}) == {("t", 0): 1}
+    assert unsteady.forgotten == [("t", 0)] * 2
+
+
+def test_planning_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raylog.cluster.spark.resolve.PATIENCE_S", -1)
+    with pytest.raises(NotLeader):
+        list_offsets(Unsteady([NotLeader("t-0", "its node is away")], t=[(0, [])]), {("t", 0): -1})
+
+
+def test_a_topic_deleted_while_it_is_planned_is_left_out() -> None:
+    gone = UnknownTopicOrPartition("gone", 0, "there is no such topic")
+    unsteady = Unsteady([gone], t=[(0, [10])])
+    assert edges(unsteady, [("gone", 0), ("t", 0)]) == {("t", 0): Edge(0, 1)}
+    assert list_offsets(Unsteady([gone]), {("gone", 0): -1}) == {}
