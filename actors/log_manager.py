@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import ray
@@ -64,29 +65,42 @@ class LogManagerImpl:
     """The methods that the Controller calls."""
 
     def __init__(self, namespace: str, cluster_id: str, node_number: int, config: BrokerConfig) -> None:
-        self._namespace, self._config = namespace, config
+        self._namespace, self._cluster_id, self._node_number, self._config = namespace, cluster_id, node_number, config
         self._fs = RealFileSystem()
         self._node_id = own_node_id()
-        paths = os.environ.get(LOG_DIRS_VARIABLE, "").split(",") if LOG_DIRS_VARIABLE in os.environ else config.log_dirs
-        if not paths:
-            raise NoLogDirs("none is configured: set log.dirs")
-        self._dirs: list[LogDir] = []
-        try:
-            for path in paths:
-                self._dirs.append(lock_patiently(lambda path=path: LogDir(self._fs, path, cluster_id, node_number)))  # type: ignore[misc]
-        except RaylogError:
-            for log_dir in self._dirs:
-                log_dir.close(clean=log_dir.was_clean)
-            raise
-        self._is_restart = bool(ray.get_runtime_context().was_current_actor_reconstructed)
         self._lock = threading.RLock()
+        self._dirs: list[LogDir] = []
         self._specs: dict[TopicPartition, LogSpec] = {}
         self._last_offsets: dict[TopicPartition, Checkpointed] = {}
-        for log_dir in self._dirs:
-            self._last_offsets.update(log_dir.offsets())
-            log_dir.purge()
         self._stopped = threading.Event()
-        threading.Thread(target=self._tick, name="upkeep", daemon=True).start()
+
+    def start(self) -> dict[str, str]:
+        """Lock the log dirs and begin upkeep; fine if it has begun. Returns directory id -> path.
+
+        Raises InvalidLogDir, LogLocked, InconsistentClusterId or CorruptCheckpoint, with no dir locked.
+        """
+        with self._lock:
+            if not self._dirs:
+                self._dirs = self._lock_dirs()
+                threading.Thread(target=self._tick, name="upkeep", daemon=True).start()
+            return {log_dir.directory_id: log_dir.path for log_dir in self._dirs}
+
+    def _lock_dirs(self) -> list[LogDir]:
+        override = os.environ.get(LOG_DIRS_VARIABLE)
+        paths = override.split(",") if override else self._config.log_dirs
+        if not paths:
+            raise NoLogDirs("none is configured: set log.dirs")
+        dirs: list[LogDir] = []
+        try:
+            for path in paths:
+                dirs.append(lock_patiently(partial(LogDir, self._fs, path, self._cluster_id, self._node_number)))
+                self._last_offsets.update(dirs[-1].offsets())
+                dirs[-1].purge()
+        except RaylogError:
+            for log_dir in dirs:
+                log_dir.close(clean=log_dir.was_clean)
+            raise
+        return dirs
 
     # -- partitions ----------------------------------------------------------------------------------------
 
@@ -97,10 +111,6 @@ class LogManagerImpl:
             for log_dir in self._dirs
             for partition in log_dir.partitions()
         ]
-
-    def directories(self) -> dict[str, str]:
-        """Directory id -> path."""
-        return {log_dir.directory_id: log_dir.path for log_dir in self._dirs}
 
     def create_partition(self, partition: TopicPartition, topic_id: str) -> Placed:
         """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that fails."""
@@ -120,14 +130,11 @@ class LogManagerImpl:
         """Start the partition's LogActor, or find it running; returns when it serves. Raises why it cannot."""
         with self._lock:
             log_dir = self._dir_of(partition)
-            is_clean = log_dir.was_clean and not self._is_restart
+                        folder = log_dir.folder(partition)
+            # A log that has been opened since the start is no longer as the orderly stop left it.
+            is_clean = log_dir.was_clean and partition not in self._specs
             expiration = self._config.producer_id_expiration_ms
-            folder = log_dir.folder(partition)
-            spec = self._specs.get(partition) or LogSpec(partition, topic_id, folder, config, is_clean, expiration)
-            known = partition in self._specs
-            # A log that has been opened once since the start is no longer as the orderly stop left it.
-            spec = spec._replace(is_clean=False) if known else spec
-            self._specs[partition] = spec
+            spec = self._specs[partition] = LogSpec(partition, topic_id, folder, config, is_clean, expiration)
         handle = create(LogActor, log_actor_name(partition), self._namespace, self._node_id, spec)
         wait_for(handle.offsets.remote(), f"opening {partition}", OPEN_TIMEOUT_S)
         return Placed(self._node_id, log_dir.directory_id, folder)

@@ -12,6 +12,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
+from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raylog.actors.messages import NotLeader, RequestTimedOut
@@ -40,6 +41,11 @@ def find(name: str, namespace: str) -> Any | None:
         return ray.get_actor(name, namespace=namespace)
     except ValueError:
         return None
+
+
+def running(namespace: str) -> set[str]:
+    """The names of all actors of a namespace that live or are being restarted."""
+    return {entry["name"] for entry in list_named_actors(all_namespaces=True) if entry["namespace"] == namespace}
 
 
 def create(actor: Any, name: str, namespace: str, node_id: str, *args: Any, **options: Any) -> Any:
@@ -77,12 +83,14 @@ def named_error(error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT
     if isinstance(error, GetTimeoutError):
         return RequestTimedOut(what, int(timeout_s * 1000))
     if isinstance(error, ActorDiedError | ActorUnavailableError | RayActorError):
-        return NotLeader(what, _first_line(error))
+        return NotLeader(what, _summary(error))
     return error
 
 
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _summary(error: BaseException) -> str:
+    """The line of Ray's story that tells: the last of a failed start (the error raised there), else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1] if "creation task" in lines[0] else lines[0]
 
 
 def own_node_id() -> str:

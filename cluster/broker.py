@@ -1,0 +1,284 @@
+"""The object that users hold: start a broker on a Ray cluster, or connect to one; topics, and doors to the rest.
+
+A broker is a set of detached actors in one namespace of a Ray cluster: it outlives the process that started it
+(unless that process started Ray too). ``Broker`` is a light handle: make as many as you like, in drivers, tasks
+and actors, and pass it between them.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import ray
+
+from raylog.actors.messages import (
+    BrokerNotFound,
+    BrokerRunning,
+    InvalidRequest,
+    NotLeader,
+    PartitionStatus,
+)
+from raylog.actors.runtime import (
+    CONTROLLER,
+    NAMESPACE,
+    OPEN_TIMEOUT_S,
+    create,
+    find,
+    kill,
+    log_actor_name,
+    own_node_id,
+    wait_for,
+)
+from raylog.cluster.controller import Controller, TopicDescription
+from raylog.storage.config import BrokerConfig
+from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.names import TopicPartition
+
+if TYPE_CHECKING:
+    from raylog.cluster.client.consumer import Consumer
+    from raylog.cluster.client.producer import Producer
+
+# How long a lookup waits for a partition whose actor is being started again.
+LOOKUP_TIMEOUT_S = 30.0
+# Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
+MIN_DECLARED_CPUS = 8
+
+
+def start(
+    log_dirs: Sequence[str] | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    address: str | None = None,
+    namespace: str = NAMESPACE,
+    ray_options: Mapping[str, Any] | None = None,
+) -> "Broker":
+    """Start a broker and return when it serves.
+
+    Joins the Ray cluster that this process is connected to, or the one at ``address``; without either it starts
+    Ray on this machine (``ray_options`` go to ``ray.init``) and :meth:`Broker.stop` ends it again.
+
+    ``log_dirs``: folders for partitions, on every node alike, made if missing (their parents must exist); a
+    node can have its own in the environment variable RAYLOG_LOG_DIRS. ``config``: Kafka's broker keys, see
+    docs/CONFIG.md. ``namespace``: one broker a namespace.
+
+    Raises InvalidConfig, InvalidLogDir, LogLocked, InconsistentClusterId, BrokerRunning; nothing is left running.
+    """
+    settings = dict(config or {})
+    if log_dirs is not None:
+        settings["log.dirs"] = [log_dirs] if isinstance(log_dirs, str) else list(log_dirs)
+    elif "log.dirs" not in settings and os.environ.get("RAYLOG_LOG_DIRS"):
+        settings["log.dirs"] = os.environ["RAYLOG_LOG_DIRS"]
+    if "log.dirs" not in settings:
+        raise InvalidConfig("log.dirs", None, "name at least one folder for partitions")
+    settings["log.dirs"] = [os.path.abspath(path) for path in BrokerConfig.parse(settings).log_dirs]
+    parsed = BrokerConfig.parse(settings)
+    owns_ray = _ensure_ray(address, ray_options)
+    try:
+        if find(CONTROLLER, namespace) is not None:
+            raise BrokerRunning(namespace)
+        controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, parsed)
+        try:
+            wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
+        except RaylogError:
+            kill(CONTROLLER, namespace)
+            raise
+    except RaylogError:
+        if owns_ray:
+            ray.shutdown()
+        raise
+    return Broker(namespace, owns_ray=owns_ray)
+
+
+def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
+    """The broker that runs in ``namespace``; from any driver, task or actor. Raises BrokerNotFound."""
+    owns_ray = False
+    if not ray.is_initialized():
+        try:
+            ray.init(address or "auto", log_to_driver=False, logging_level="ERROR")
+            owns_ray = True
+        except ConnectionError as error:
+            raise BrokerNotFound(namespace) from error
+    if find(CONTROLLER, namespace) is None:
+        if owns_ray:
+            ray.shutdown()
+        raise BrokerNotFound(namespace)
+    return Broker(namespace)
+
+
+def _ensure_ray(address: str | None, options: Mapping[str, Any] | None) -> bool:
+    """Connect to Ray; True if that started it on this machine."""
+    if ray.is_initialized():
+        return False
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", **(options or {})}
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address:
+        ray.init(address, **settings)
+        return False
+    settings.setdefault("num_cpus", max(MIN_DECLARED_CPUS, os.cpu_count() or 1))
+    settings.setdefault("include_dashboard", False)
+    ray.init("local", **settings)
+    return True
+
+
+class Broker:
+    """A broker, seen from one process. Picklable: its copy works in any task or actor of the cluster."""
+
+    def __init__(self, namespace: str = NAMESPACE, *, owns_ray: bool = False) -> None:
+        self.namespace = namespace
+        self._owns_ray = owns_ray
+        self._handles: dict[TopicPartition, Any] = {}
+        self._topics: dict[str, TopicDescription] = {}
+
+    def __reduce__(self) -> Any:
+        return (Broker, (self.namespace,))
+
+    def __repr__(self) -> str:
+        return f"Broker(namespace={self.namespace!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        """The address of the Ray cluster, for ``connect`` in another process."""
+        return str(ray.get_runtime_context().gcs_address)
+
+    def _controller(self) -> Any:
+        handle = find(CONTROLLER, self.namespace)
+        if handle is None:
+            raise BrokerNotFound(self.namespace)
+        return handle
+
+    # -- topics --------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self, topic: str, partitions: int | None = None, config: Mapping[str, Any] | None = None
+    ) -> TopicDescription:
+        """Create a topic; when this returns its partitions serve.
+
+        ``partitions``: default ``num.partitions``. ``config``: Kafka's topic keys, see docs/CONFIG.md. Raises
+        InvalidTopic, TopicExists, InvalidPartitions, InvalidConfig, NoLogDirs; then nothing of it is left.
+        """
+        if config is not None and not isinstance(config, Mapping):
+            raise InvalidRequest("config", config, "must be a map of Kafka's topic keys to values")
+        call = self._controller().create_topic.remote(topic, partitions, dict(config or {}))
+        created: TopicDescription = wait_for(call, f"creating {topic}", OPEN_TIMEOUT_S)
+        return created
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and its records. Raises UnknownTopicOrPartition."""
+        wait_for(self._controller().delete_topic.remote(topic), f"deleting {topic}", OPEN_TIMEOUT_S)
+        self._topics.pop(topic, None)
+        self._handles = {key: handle for key, handle in self._handles.items() if key.topic != topic}
+
+    def list_topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        names: list[str] = wait_for(self._controller().list_topics.remote(), "listing topics")
+        return names
+
+    def describe_topic(self, topic: str) -> TopicDescription:
+        """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
+        described: TopicDescription = wait_for(
+            self._controller().describe_topic.remote(topic), f"describing {topic}"
+        )
+        self._topics[topic] = described
+        return described
+
+    def topic(self, topic: str) -> TopicDescription:
+        """As ``describe_topic``, from what this process knows already. Call :meth:`forget` when it proves wrong."""
+        return self._topics.get(topic) or self.describe_topic(topic)
+
+    # -- partitions ----------------------------------------------------------------------------------------
+
+    def partition(self, topic: str, partition: int) -> Any:
+        """The handle of the partition's LogActor: ``append``, ``fetch``, ``poll``, ``offsets`` and more.
+
+        Raises UnknownTopicOrPartition, NotLeader (its node is away) or LogMissing (its data is).
+        """
+        wanted = TopicPartition(topic, partition)
+        handle = self._handles.get(wanted)
+        if handle is None:
+            handle = self._handles[wanted] = self._look_up(wanted)
+        return handle
+
+    def _look_up(self, wanted: TopicPartition) -> Any:
+        deadline = time.monotonic() + LOOKUP_TIMEOUT_S
+        while True:
+            why = wait_for(self._controller().explain.remote(*wanted), f"looking for {wanted}")
+            if why is not None:
+                raise why
+            handle = find(log_actor_name(wanted), self.namespace)
+            if handle is not None:
+                return handle
+            if time.monotonic() > deadline:
+                raise NotLeader(str(wanted), "it is being started")
+            time.sleep(0.05)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Look a partition up afresh next time: its actor did not answer."""
+        self._handles.pop(TopicPartition(topic, partition), None)
+        self._topics.pop(topic, None)
+
+    def list_offsets(self, wanted: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int | None]:
+        """The offset at a time, for many partitions at once.
+
+        ``wanted``: (topic, partition) -> -1 for the log end offset, -2 for the log start offset, else ms since the
+        epoch for the first record at or after it (None if there is none).
+        """
+        calls = {key: self.partition(*key).offset_for_timestamp.remote(when) for key, when in wanted.items()}
+        found = {key: wait_for(call, f"{key[0]}-{key[1]}") for key, call in calls.items()}
+        return {key: None if answer is None else answer.offset for key, answer in found.items()}
+
+    # -- clients -------------------------------------------------------------------------------------------
+
+    def producer(self, **config: Any) -> "Producer":
+        """A producer; see :class:`raylog.cluster.client.producer.Producer` for ``config``."""
+        from raylog.cluster.client.producer import Producer
+
+        return Producer(self, **config)
+
+    def consumer(self, *topics: str, **config: Any) -> "Consumer":
+        """A consumer of all partitions of ``topics``; see :class:`raylog.cluster.client.consumer.Consumer`."""
+        from raylog.cluster.client.consumer import Consumer
+
+        return Consumer(self, *topics, **config)
+
+    def allocate_producer_id(self) -> int:
+        """A producer id that nobody has had."""
+        allocated: int = wait_for(self._controller().allocate_producer_id.remote(), "a producer id")
+        return allocated
+
+    # -- the broker ----------------------------------------------------------------------------------------
+
+    def cluster_id(self) -> str:
+        """The id that the log dirs carry in ``meta.properties``."""
+        return str(wait_for(self._controller().cluster_id.remote(), "the cluster id"))
+
+    def nodes(self) -> dict[str, str | None]:
+        """Ray node id -> None where a LogManager runs, else why it does not."""
+        found: dict[str, str | None] = wait_for(self._controller().nodes.remote(), "the nodes")
+        return found
+
+    def status(self) -> list[PartitionStatus]:
+        """What every partition that answers says of itself."""
+        found: list[PartitionStatus] = wait_for(self._controller().status.remote(), "the status")
+        return found
+
+    def stop(self) -> bool:
+        """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers written.
+
+        Returns whether all of it was clean. Also ends Ray, if ``start`` started it.
+        """
+        controller = find(CONTROLLER, self.namespace)
+        clean = True
+        if controller is not None:
+            clean = bool(wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S))
+            kill(CONTROLLER, self.namespace)
+        if self._owns_ray:
+            self._owns_ray = False
+            ray.shutdown()
+        return clean

@@ -1,0 +1,58 @@
+"""Arrow tables on the client's side: which rows go to which partition, and what a consumer's table looks like."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from raylog.storage.records.murmur2 import partitions_for_column
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+# What poll_arrow gives, and with it what Spark's Kafka source calls these columns.
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS),
+    ]
+)
+
+
+def split_by_key(table: Any, partitions: int) -> Iterator[tuple[int | None, Any]]:
+    """(partition, rows) of a table by the murmur2 of its keys; None for rows that any partition may take."""
+    if "key" not in table.schema.names or not table.num_rows:
+        yield None, table
+        return
+    if partitions == 1:
+        yield 0, table
+        return
+    column = table.column("key")
+    key = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    wanted = partitions_for_column(key, partitions)
+    order = np.argsort(wanted, kind="stable")
+    counts = np.bincount(wanted + 1, minlength=partitions + 1)
+    start = 0
+    for number, count in enumerate(counts.tolist(), start=-1):
+        if count:
+            yield None if number < 0 else number, table.take(pa.array(order[start : start + count]))
+        start += count
+
+
+def to_table(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
+    """Decoded records with the columns of ``SCHEMA``."""
+    rows = records.num_rows
+    values = {
+        "topic": pa.repeat(pa.scalar(topic, pa.string()), rows),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
+    }
+    columns = [
+        (values[field.name] if field.name in values else records.column(field.name)).cast(field.type)
+        for field in SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -1,0 +1,234 @@
+"""A plain consumer: assigned partitions, a position in each, records or Arrow tables out. No groups yet.
+
+Every assigned partition has one long poll on its way; a ``poll`` takes the answers that have come, decodes each
+once, and asks on. Nothing is committed: the position is the consumer's own, to read (``position``) and to set
+(``seek``).
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import pyarrow as pa
+import ray
+
+from raylog.actors.messages import InvalidRequest, NotLeader, UnknownTopicOrPartition
+from raylog.actors.runtime import wait_for
+from raylog.cluster.client.columns import SCHEMA, to_table
+from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps, next_offset
+from raylog.storage.errors import StorageError
+from raylog.storage.files import Buffer
+from raylog.storage.log import EARLIEST, LATEST
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.batch import LOG_APPEND_TIME, read_header
+from raylog.storage.records.decode import decode_records, decode_table
+
+if TYPE_CHECKING:
+    from raylog.cluster.broker import Broker
+
+# How long an actor holds a fetch that finds nothing.
+FETCH_MAX_WAIT_MS = 500
+POLL_TIMEOUT_MS = 1000
+RETRY_BACKOFF_S = 0.1
+
+
+class ConsumerRecord(NamedTuple):
+    """One record, and where it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int  # ms since the epoch, -1 if it has none
+    timestamp_type: int  # 0 CreateTime, 1 LogAppendTime
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class _Assigned:
+    """One partition: where we are in it, and the fetch that is on its way."""
+
+    __slots__ = ("end", "offset", "pending", "reader", "retry_at")
+
+    def __init__(self, reader: PartitionReader, offset: int, end: int | None) -> None:
+        self.reader, self.offset, self.end = reader, offset, end
+        self.pending: Any = None
+        self.retry_at = 0.0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.end is not None and self.offset >= self.end
+
+
+class Consumer:
+    """Reads topics, or assigned partitions of them.
+
+    ``from_``: "earliest", "latest", or ms since the epoch, where each partition begins. ``to``: None to read
+    for ever, "latest" to stop at what is there now, or ms since the epoch. ``partitions``: only these.
+    ``fetch_max_bytes``: of one fetch of one partition. One thread at a time.
+    """
+
+    def __init__(
+        self,
+        broker: "Broker",
+        *topics: str,
+        from_: str | int = "latest",
+        to: str | int | None = None,
+        partitions: Iterable[int] | None = None,
+        fetch_max_bytes: int = FETCH_BYTES,
+    ) -> None:
+        self._broker, self._maps, self._fetch_bytes = broker, SegmentMaps(), fetch_max_bytes
+        self._assigned: dict[TopicPartition, _Assigned] = {}
+        wanted = None if partitions is None else list(partitions)
+        found = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in (range(len(broker.topic(topic).partitions)) if wanted is None else wanted)
+        ]
+        self.assign(found, from_=from_, to=to)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- positions -----------------------------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return list(self._assigned)
+
+    def assign(
+        self, partitions: Iterable[tuple[str, int]], *, from_: str | int = "latest", to: str | int | None = None
+    ) -> None:
+        """Read these partitions, in the place of those before."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        starts = self._offsets(wanted, from_)
+        ends: dict[TopicPartition, int] = {} if to is None else self._offsets(wanted, to)
+        self._assigned = {
+            partition: _Assigned(
+                PartitionReader(self._broker, *partition, self._maps), starts[partition], ends.get(partition)
+            )
+            for partition in wanted
+        }
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on at ``offset``; the next poll raises OffsetOutOfRange if the log does not have it."""
+        assigned = self._of(topic, partition)
+        assigned.offset, assigned.pending = offset, None
+
+    def seek_to_time(self, timestamp: int) -> None:
+        """Go on, in every partition, at the first record at or after ``timestamp`` (ms); at the end without one."""
+        for partition, offset in self._offsets(self.assignment, timestamp).items():
+            self.seek(*partition, offset)
+
+    def position(self, topic: str, partition: int) -> int:
+        """The offset of the next record."""
+        return self._of(topic, partition).offset
+
+    def _of(self, topic: str, partition: int) -> _Assigned:
+        try:
+            return self._assigned[TopicPartition(topic, partition)]
+        except KeyError:
+            raise UnknownTopicOrPartition(topic, partition, "it is not assigned to this consumer") from None
+
+    def _offsets(self, partitions: list[TopicPartition], when: str | int) -> dict[TopicPartition, int]:
+        special: dict[str | int, int] = {"earliest": EARLIEST, "latest": LATEST}
+        if when not in special and (isinstance(when, str) or not isinstance(when, int) or when < 0):
+            raise InvalidRequest("from_ or to", when, "must be 'earliest', 'latest', or ms since the epoch")
+        found = self._broker.list_offsets({partition: special.get(when, when) for partition in partitions})  # type: ignore[misc]
+        missing = [partition for partition in partitions if found[partition] is None]
+        ends = self._broker.list_offsets(dict.fromkeys(missing, LATEST))
+        merged = {**found, **ends}
+        return {partition: merged[partition] or 0 for partition in partitions}
+
+    # -- records -------------------------------------------------------------------------------------------
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything up to ``to`` has been read."""
+        return all(assigned.is_at_end for assigned in self._assigned.values())
+
+    def poll(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
+        """The records that have come, of one or more partitions; none if none comes in time."""
+        return [record for assigned, records in self._fetched(timeout_ms) for record in _rows(assigned, records)]
+
+    def poll_arrow(self, timeout_ms: int = POLL_TIMEOUT_MS) -> pa.Table:
+        """As ``poll``, as a table: key, value, topic, partition, offset, timestamp, timestampType, headers."""
+        batches = [
+            to_table(
+                decode_table(records, start_offset=assigned.offset, end_offset=assigned.end),
+                assigned.reader.topic,
+                assigned.reader.partition,
+            )
+            for assigned, records in self._fetched(timeout_ms)
+        ]
+        return pa.Table.from_batches(batches, schema=SCHEMA)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        while not self.is_at_end:
+            yield from self.poll()
+
+    def close(self) -> None:
+        """Forget the assignment and unmap the segments."""
+        self._assigned, self._maps = {}, SegmentMaps()
+
+    def _fetched(self, timeout_ms: int) -> Iterator[tuple[_Assigned, Buffer]]:
+        """(partition, batches) of every answer that is there, after waiting for the first; then positions move."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        got_one = False
+        while not got_one and not self.is_at_end:
+            pending = self._ask()
+            left = max(deadline - time.monotonic(), 0)
+            done, _ = ray.wait(list(pending), num_returns=1, timeout=left) if pending else ([], [])
+            if done:
+                done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=0)
+            elif not pending:
+                time.sleep(min(left, RETRY_BACKOFF_S))
+            for reference in done:
+                assigned = pending[reference]
+                records = self._take(assigned)
+                if records is not None:
+                    got_one = True
+                    yield assigned, records
+                    assigned.offset = next_offset(records)
+            if time.monotonic() >= deadline:
+                return
+
+    def _ask(self) -> dict[Any, _Assigned]:
+        """One fetch on its way for every partition that has not ended; the fetches by their reference."""
+        now = time.monotonic()
+        for assigned in self._assigned.values():
+            if assigned.pending is None and not assigned.is_at_end and assigned.retry_at <= now:
+                try:
+                    assigned.pending = assigned.reader.request(assigned.offset, self._fetch_bytes, FETCH_MAX_WAIT_MS)
+                except (NotLeader, StorageError):
+                    self._lost(assigned)
+        return {assigned.pending: assigned for assigned in self._assigned.values() if assigned.pending is not None}
+
+    def _take(self, assigned: _Assigned) -> Buffer | None:
+        reference, assigned.pending = assigned.pending, None
+        try:
+            answer = wait_for(reference, str(assigned.reader))
+            return assigned.reader.records(answer, assigned.offset, self._fetch_bytes)
+        except (NotLeader, StorageError):
+            self._lost(assigned)
+            return None
+
+    @staticmethod
+    def _lost(assigned: _Assigned) -> None:
+        """The actor is being restarted: look it up and ask again in a moment."""
+        assigned.reader.lost()
+        assigned.retry_at = time.monotonic() + RETRY_BACKOFF_S
+
+
+def _rows(assigned: _Assigned, records: Buffer) -> Iterator[ConsumerRecord]:
+    topic, partition, end = assigned.reader.topic, assigned.reader.partition, assigned.end
+    kind = 1 if read_header(records).attributes & LOG_APPEND_TIME else 0
+    for record in decode_records(records, start_offset=assigned.offset):
+        if end is not None and record.offset >= end:
+            return
+        yield ConsumerRecord(
+            topic, partition, record.offset, record.timestamp, kind, record.key, record.value, record.headers
+        )

@@ -1,0 +1,157 @@
+"""Reading a partition: through its LogActor, or, on the node that has its disk, straight from the segment.
+
+On the same node the actor answers with where the batches lie; the reader maps the file and decodes from the
+page cache, with nothing copied before. It checks the inode, since the name may have gone to another file;
+where that does not agree, or the file is gone, it asks for the bytes.
+"""
+
+import mmap
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from raylog.actors.messages import FetchResult, NotLeader
+from raylog.actors.runtime import own_node_id, wait_for
+from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.files import Buffer
+from raylog.storage.log import Slice
+from raylog.storage.records.decode import decode_table
+
+if TYPE_CHECKING:
+    from raylog.cluster.broker import Broker
+
+# Segments that a reader keeps mapped: address space, no memory.
+MAPPED_SEGMENTS = 16
+# Decoding costs a call of a compiled kernel once per fetch: several MB make it vanish.
+FETCH_BYTES = 8 << 20
+# A partition whose actor is being restarted answers after about two seconds.
+ATTEMPTS = 100
+RETRY_INTERVAL_S = 0.1
+
+
+class SegmentMaps:
+    """Memory maps of the segments that were read last."""
+
+    def __init__(self) -> None:
+        self._maps: OrderedDict[int, memoryview] = OrderedDict()
+
+    def view(self, location: Slice) -> memoryview | None:
+        """The bytes at ``location``, in the map itself; None if that file is not there any more."""
+        end = location.position + location.size_bytes
+        known = self._maps.get(location.inode)
+        if known is None or len(known) < end:
+            known = _map(location)
+            if known is None or len(known) < end:
+                return None
+            self._maps[location.inode] = known
+            if len(self._maps) > MAPPED_SEGMENTS:
+                self._maps.popitem(last=False)
+        self._maps.move_to_end(location.inode)
+        return known[location.position : end]
+
+
+def _map(location: Slice) -> memoryview | None:
+    try:
+        descriptor = os.open(location.path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        stat = os.fstat(descriptor)
+        if stat.st_ino != location.inode or not stat.st_size:
+            return None
+        return memoryview(mmap.mmap(descriptor, stat.st_size, prot=mmap.PROT_READ))
+    finally:
+        os.close(descriptor)
+
+
+class PartitionReader:
+    """Fetches of one partition, by the way that is open here."""
+
+    def __init__(self, broker: "Broker", topic: str, partition: int, maps: SegmentMaps | None = None) -> None:
+        self.topic, self.partition = topic, partition
+        self._broker = broker
+        self._maps = maps or SegmentMaps()
+        self._is_local: bool | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the partition's disk is on this node."""
+        if self._is_local is None:
+            self._is_local = self._describe().node_id == own_node_id()
+        return self._is_local
+
+    def _describe(self) -> Any:
+        partitions = self._broker.topic(self.topic).partitions
+        return partitions[self.partition]
+
+    def request(self, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
+        """Ask for batches from ``offset`` on; the answer is for :meth:`records`."""
+        handle = self._broker.partition(self.topic, self.partition)
+        if max_wait_ms:
+            return handle.poll.remote(offset, max_bytes, 1, max_wait_ms, locate=self.is_local)
+        return handle.fetch.remote(offset, max_bytes, locate=self.is_local)
+
+    def records(self, answer: FetchResult, offset: int, max_bytes: int) -> Buffer | None:
+        """The bytes of an answer; None at the log's end."""
+        if answer.location is not None:
+            view = self._maps.view(answer.location)
+            if view is not None:
+                return view
+            handle = self._broker.partition(self.topic, self.partition)
+            answer = wait_for(handle.fetch.remote(offset, max_bytes), str(self))
+        return None if answer.records is None else memoryview(answer.records)  # type: ignore[arg-type]
+
+    def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
+        """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being restarted."""
+        import time
+
+        for attempt in range(ATTEMPTS):
+            try:
+                return self.records(wait_for(self.request(offset, max_bytes), str(self)), offset, max_bytes)
+            except (NotLeader, StorageError):
+                self.lost()
+                if attempt == ATTEMPTS - 1:
+                    raise
+                time.sleep(RETRY_INTERVAL_S)
+        raise AssertionError("unreachable")
+
+    def lost(self) -> None:
+        """The actor did not answer: look it up again, and where it is."""
+        self._is_local = None
+        self._broker.forget(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def read_range(
+    broker: "Broker", topic: str, partition: int, start: int, end: int, *, fetch_bytes: int = FETCH_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The records with ``start`` <= offset < ``end``, in batches of about ``fetch_bytes``, as ``decode_table`` gives.
+
+    Raises OffsetOutOfRange if ``start`` is below the log start offset, and RaylogErrors of the partition.
+    """
+    reader = PartitionReader(broker, topic, partition)
+    while start < end:
+        records = reader.fetch(start, fetch_bytes)
+        if records is None:
+            return
+        batch = decode_table(records, start_offset=start, end_offset=end)
+        start = next_offset(records)
+        if batch.num_rows:
+            yield batch
+
+
+def next_offset(records: Buffer) -> int:
+    """The offset behind the last batch of a fetch."""
+    from raylog.storage.records.batch import iter_batches
+
+    found = -1
+    for _, header in iter_batches(records):
+        found = header.next_offset
+    if found < 0:
+        raise RaylogError("a fetch without a whole batch")
+    return found

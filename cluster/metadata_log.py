@@ -1,0 +1,68 @@
+"""The Controller's log on its disk: open or create it, replay it, append to it. An append is fsynced.
+
+It lives beside the partitions, in the first log dir of the Controller's node.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from raylog.actors.log_actor import lock_patiently
+from raylog.cluster.metadata import ClusterState, cluster_record, decode, encode
+from raylog.storage.clock import Clock
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import InvalidLogDir
+from raylog.storage.files import FileSystem
+from raylog.storage.loader import create_log, open_log
+from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.records.decode import decode_records
+from raylog.storage.records.encode import encode_records
+from raylog.storage.state.properties import random_id, read_meta
+
+# One read of the replay.
+REPLAY_BYTES = 1 << 20
+
+
+class MetadataLog:
+    """``__cluster_metadata-0`` and the state that it holds."""
+
+    def __init__(self, fs: FileSystem, clock: Clock, log_dir: str) -> None:
+        """Open the log in ``log_dir``, or begin one there: a new cluster, or the one whose dir it is."""
+        self._fs, self._clock = fs, clock
+        folder = os.path.join(log_dir, str(METADATA_PARTITION))
+        if not fs.is_dir(folder):
+            if not fs.is_dir(os.path.dirname(log_dir)):
+                raise InvalidLogDir(log_dir, "neither it nor its parent folder exists: make it, or mount its disk")
+            fs.make_dir(log_dir)
+            if not fs.can_write(log_dir):
+                raise InvalidLogDir(log_dir, "is read-only: give a folder that this user may write to")
+            create_log(fs, folder, random_id())
+        self._lock = lock_patiently(lambda: fs.lock(folder))
+        # Every append is flushed, so all of it may be checked at each start: it is small.
+        self._log = open_log(fs, clock, folder, METADATA_PARTITION, LogConfig(retention_ms=-1))
+        self._log.epochs.assign(self._log.epochs.latest + 1, self._log.log_end_offset)
+        self.state = ClusterState()
+        self._replay()
+        if not self.state.cluster_id:
+            meta = read_meta(fs, log_dir)
+            self.append(cluster_record(meta.cluster_id if meta else random_id()))
+
+    def _replay(self) -> None:
+        offset = 0
+        while found := self._log.read(offset, REPLAY_BYTES):
+            for record in decode_records(self._log.read_bytes(found), start_offset=offset):
+                self.state.apply(decode(record.value or b""))
+                offset = record.offset + 1
+
+    def append(self, *records: Mapping[str, Any]) -> None:
+        """Write the records, all or none, and then take them into the state."""
+        now_ms = self._clock.now_ms()
+        rows: Sequence[Any] = [(now_ms, None, encode(record), ()) for record in records]
+        self._log.append(encode_records(rows))
+        self._log.flush()
+        for record in records:
+            self.state.apply(record)
+
+    def close(self) -> None:
+        self._log.close()
+        self._lock.release()
