@@ -79,6 +79,16 @@ cdef inline void copy(uint8_t* to, const uint8_t* data, size_t size) noexcept no
         to[size - 1] = data[size - 1]
 
 
+cdef inline int64_t add(int64_t a, int64_t b) noexcept nogil:
+    """a + b, wrapping."""
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
+
+
+cdef inline int64_t subtract(int64_t a, int64_t b) noexcept nogil:
+    """a - b, wrapping."""
+    return <int64_t>(<uint64_t>a - <uint64_t>b)
+
+
 cdef inline int64_t big_endian(const uint8_t* p, int size) noexcept nogil:
     """A signed integer of ``size`` bytes."""
     cdef uint64_t n = 0

@@ -82,12 +82,13 @@ cdef class Fetch:
     cdef Py_ssize_t next_position
     cdef int64_t start_offset, end_offset
     cdef int64_t plain_bytes      # of all batches so far
-    cdef bint check_crc
+    cdef bint check_crc, control
     cdef Batch batch
 
-    def __cinit__(self, source, int64_t start_offset, int64_t end_offset, bint check_crc):
+    def __cinit__(self, source, int64_t start_offset, int64_t end_offset, bint check_crc, bint control):
         self.source = View(source)
-        self.start_offset, self.end_offset, self.check_crc = start_offset, end_offset, check_crc
+        self.start_offset, self.end_offset = start_offset, end_offset
+        self.check_crc, self.control = check_crc, control
 
     cdef object corrupt(self, const char* why):
         return CorruptRecord(f"position {self.batch.position}", why.decode())
@@ -122,8 +123,8 @@ cdef class Fetch:
             if self.check_crc and <uint32_t>_crc32c(_view(p + 21, b.size - 21)) != <uint32_t>big_endian(p + 17, 4):
                 raise self.corrupt("its CRC-32C is wrong")
             attributes = big_endian(p + 21, 2)
-            last_offset = <int64_t>(<uint64_t>b.base_offset + <uint64_t>big_endian(p + 23, 4))
-            if attributes & 0x20 or last_offset < self.start_offset:
+            last_offset = add(b.base_offset, big_endian(p + 23, 4))
+            if (attributes & 0x20 and not self.control) or last_offset < self.start_offset:
                 continue
             b.base_timestamp, b.max_timestamp = big_endian(p + 27, 8), big_endian(p + 35, 8)
             b.log_append_time = (attributes & 0x08) != 0
@@ -156,10 +157,6 @@ cdef object _view(const uint8_t* data, Py_ssize_t size):
     return PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ)
 
 
-cdef inline int64_t wrapping_add(int64_t a, int64_t b) noexcept nogil:
-    return <int64_t>(<uint64_t>a + <uint64_t>b)
-
-
 cdef object bytes_or_none(const uint8_t* data, int64_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
 
@@ -187,9 +184,9 @@ cdef tuple headers_of(Record* r):
     return tuple(headers)
 
 
-def decode_rows(buffer, int64_t start_offset, bint check_crc):
+def decode_rows(buffer, int64_t start_offset, bint check_crc, bint control):
     """The Records of all whole batches with offsets from ``start_offset`` on."""
-    cdef Fetch fetch = Fetch(buffer, start_offset, INT64_MAX, check_crc)
+    cdef Fetch fetch = Fetch(buffer, start_offset, INT64_MAX, check_crc, control)
     cdef Batch* b = &fetch.batch
     cdef Record r
     cdef const char* why
@@ -201,10 +198,10 @@ def decode_rows(buffer, int64_t start_offset, bint check_crc):
             if why != NULL:
                 raise fetch.corrupt(why)
             b.p, b.left = r.end, b.left - 1
-            offset = wrapping_add(b.base_offset, r.offset_delta)
+            offset = add(b.base_offset, r.offset_delta)
             if offset < start_offset:
                 continue
-            timestamp = b.max_timestamp if b.log_append_time else wrapping_add(b.base_timestamp, r.timestamp_delta)
+            timestamp = b.max_timestamp if b.log_append_time else add(b.base_timestamp, r.timestamp_delta)
             records.append(named_tuple(_RECORD, (
                 offset, timestamp, bytes_or_none(r.key, r.key_size), bytes_or_none(r.value, r.value_size),
                 headers_of(&r) if r.header_count else (),
@@ -283,14 +280,14 @@ cdef const char* fill(OutTable* table, Batch* batch, int64_t start_offset, int64
         why = get_record(b.p, b.end, &r)
         if why != NULL:
             break
-        offset = wrapping_add(b.base_offset, r.offset_delta)
+        offset = add(b.base_offset, r.offset_delta)
         if start_offset <= offset < end_offset:
             if not has_room(&t, &r):
                 stopped_at[0] = r
                 break
             t.offsets[t.rows] = offset
             t.timestamps[t.rows] = (
-                b.max_timestamp if b.log_append_time else wrapping_add(b.base_timestamp, r.timestamp_delta)
+                b.max_timestamp if b.log_append_time else add(b.base_timestamp, r.timestamp_delta)
             )
             put_text(&t.keys, r.key, r.key_size)
             put_text(&t.values, r.value, r.value_size)
@@ -422,7 +419,7 @@ def decode_columns(buffer, int64_t start_offset, int64_t end_offset, bint check_
     Keys and values are (ends, data, validity or None); headers are (ends, count, names, values), or None
     if they are not asked for.
     """
-    cdef Fetch fetch = Fetch(buffer, start_offset, end_offset, check_crc)
+    cdef Fetch fetch = Fetch(buffer, start_offset, end_offset, check_crc, False)
     cdef OutColumns columns = OutColumns(headers)
     while fetch.next():
         columns.decode(fetch)

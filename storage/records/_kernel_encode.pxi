@@ -97,11 +97,11 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
         if i == 0 and base_timestamp is None:
             base = timestamp
         max_timestamp = max(max_timestamp, timestamp)
-        delta = i if offsets is None else <int64_t>integer(offsets[i], "offset", i) - base_offset
+        delta = i if offsets is None else subtract(integer(offsets[i], "offset", i), base_offset)
         if not last < delta <= INT32_MAX:
             raise InvalidRecord(f"record {i}: offset delta {delta} after {last}: offsets must rise, by 2^31 at most")
         last = delta
-        r.timestamp_delta = timestamp - base
+        r.timestamp_delta = subtract(timestamp, base)
         r.offset_delta = delta
         bytes_field(<object>PyTuple_GetItem(row, 1), "key", i, &r.key, &r.key_size)
         bytes_field(<object>PyTuple_GetItem(row, 2), "value", i, &r.value, &r.value_size)
@@ -248,7 +248,7 @@ cdef void put_rows(const Table* table, int64_t start, int64_t base_timestamp, ui
         why = load_row(&t, row, timestamp, &r)
         if why != NULL:
             break
-        r.timestamp_delta = timestamp - base_timestamp
+        r.timestamp_delta = subtract(timestamp, base_timestamp)
         r.offset_delta = row - start
         body = body_size(&r)
         if (to - out) + varint_size(body) + body > limit:

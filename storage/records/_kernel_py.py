@@ -84,7 +84,7 @@ def encode_rows(
         last = delta
         headers = [(_name(name, i), _bytes(value, "header's value", i)) for name, value in row[3]]
         _put_record(
-            out, timestamp - base, delta, _bytes(row[1], "key", i), _bytes(row[2], "value", i), headers
+            out, _wrap(timestamp - base), delta, _bytes(row[1], "key", i), _bytes(row[2], "value", i), headers
         )
         if len(out) > MAX_PLAIN_BYTES:
             raise InvalidRecord(
@@ -198,7 +198,7 @@ class TableEncoder:
         for row in range(start, min(self.rows, start + INT32_MAX)):
             size_before, timestamp = len(out), self._timestamp(row)
             try:
-                self._put_row(out, row, timestamp, timestamp - base, row - start)
+                self._put_row(out, row, timestamp, _wrap(timestamp - base), row - start)
             except _Malformed as error:
                 raise InvalidRecord(f"row {row}: {error}") from None
             if len(out) > max_bytes and row > start:
@@ -255,7 +255,9 @@ class _Raw(NamedTuple):
     headers: list[tuple[bytes, bytes | None]]
 
 
-def _records(buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool) -> Iterator[_Raw]:
+def _records(
+    buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, control: bool = False
+) -> Iterator[_Raw]:
     view = memoryview(buffer).cast("B")
     plain_bytes = 0
     for position, header in iter_batches(view):
@@ -263,7 +265,7 @@ def _records(buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool
             return
         if check_crc:
             _check_crc(view, position, header)
-        if header.is_control or _wrap(header.last_offset) < start_offset:
+        if (header.is_control and not control) or _wrap(header.last_offset) < start_offset:
             continue
         plain: Buffer = view[position + HEADER_SIZE : position + header.size_bytes]
         if header.codec and header.count:
@@ -323,7 +325,7 @@ def _get_field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int
     return bytes(data[position : position + size]), position + size
 
 
-def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool) -> list[Record]:
+def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool, control: bool) -> list[Record]:
     return [
         Record(
             raw.offset,
@@ -332,7 +334,7 @@ def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool) -> list[Reco
             raw.value,
             tuple(Header(name.decode(errors="replace"), value) for name, value in raw.headers),
         )
-        for raw in _records(buffer, start_offset, 2**63 - 1, check_crc)
+        for raw in _records(buffer, start_offset, 2**63 - 1, check_crc, control)
     ]
 
 

@@ -68,7 +68,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
 
     @property
     def size_bytes(self) -> int:

@@ -63,7 +63,7 @@ def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> 
         plain = _DECOMPRESS[codec](stream, max_bytes)
     except _MALFORMED as error:
         raise CorruptRecord("its records", f"malformed stream of codec {codec}: {error}") from error
-    if len(memoryview(plain)) > max_bytes:
+    if len(plain) > max_bytes:
         raise _too_large(max_bytes)
     return plain
 
@@ -84,7 +84,7 @@ def _gzip(plain: Buffer, level: int | None) -> Buffer:
 def _gunzip(stream: Buffer, max_bytes: int) -> Buffer:
     parts: list[bytes] = []
     left, size = stream, 0
-    while len(memoryview(left)):
+    while len(left):
         inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
         parts.append(inflate.decompress(left, max_bytes - size + 1))
         size += len(parts[-1])
@@ -101,13 +101,13 @@ def _snappy(plain: Buffer, _: int | None) -> Buffer:
     parts: list[Buffer] = [_XERIAL_HEADER]
     for start in range(0, len(view), SNAPPY_BLOCK_BYTES):
         block = cramjam.snappy.compress_raw(view[start : start + SNAPPY_BLOCK_BYTES])
-        parts += (struct.pack(">i", len(block)), block)
+        parts += [struct.pack(">i", len(block)), memoryview(block)]
     return b"".join(parts)
 
 
 def _unsnappy(stream: Buffer, max_bytes: int) -> Buffer:
     view = memoryview(stream)
-    if view[:8] != _XERIAL_MAGIC:
+    if bytes(view[:8]) != _XERIAL_MAGIC:
         return _unsnappy_block(view, max_bytes)
     parts: list[Buffer] = []
     position, size = len(_XERIAL_HEADER), 0
@@ -119,15 +119,15 @@ def _unsnappy(stream: Buffer, max_bytes: int) -> Buffer:
         if not 0 <= length <= len(view) - position:
             raise EOFError(f"a block of {length} bytes does not fit")
         parts.append(_unsnappy_block(view[position : position + length], max_bytes - size))
-        size += len(memoryview(parts[-1]))
+        size += len(parts[-1])
         position += length
     return b"".join(parts)
 
 
-def _unsnappy_block(block: Buffer, max_bytes: int) -> Buffer:
+def _unsnappy_block(block: memoryview, max_bytes: int) -> memoryview:
     if cramjam.snappy.decompress_raw_len(block) > max_bytes:
         raise _too_large(max_bytes)
-    return cramjam.snappy.decompress_raw(block)
+    return memoryview(cramjam.snappy.decompress_raw(block))
 
 
 def _lz4(plain: Buffer, level: int | None) -> Buffer:

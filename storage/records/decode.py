@@ -14,9 +14,14 @@ from raylog.storage.records.record import Buffer, Record
 _NO_END = 2**63 - 1
 
 
-def decode_records(buffer: Buffer, *, start_offset: int = 0, check_crc: bool = True) -> list[Record]:
-    """All records of the whole batches in ``buffer`` with offsets from ``start_offset`` on."""
-    return kernel.ops.decode_rows(buffer, start_offset, check_crc)
+def decode_records(
+    buffer: Buffer, *, start_offset: int = 0, check_crc: bool = True, control: bool = False
+) -> list[Record]:
+    """All records of the whole batches in ``buffer`` with offsets from ``start_offset`` on.
+
+    ``control``: the records of control batches too, which only the log itself has a use for.
+    """
+    return kernel.ops.decode_rows(buffer, start_offset, check_crc, control)
 
 
 def decode_table(
