@@ -130,7 +130,7 @@ class LogManagerImpl:
         """Start the partition's LogActor, or find it running; returns when it serves. Raises why it cannot."""
         with self._lock:
             log_dir = self._dir_of(partition)
-                        folder = log_dir.folder(partition)
+            folder = log_dir.folder(partition)
             # A log that has been opened since the start is no longer as the orderly stop left it.
             is_clean = log_dir.was_clean and partition not in self._specs
             expiration = self._config.producer_id_expiration_ms
