@@ -1,0 +1,43 @@
+"""One Ray, started once, for all tests here; each module runs its own broker in a namespace of its own."""
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+import raylog
+from raylog.cluster.broker import Broker
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    folder = tempfile.mkdtemp(prefix="rl-", dir="/tmp")  # short: Ray puts Unix sockets below it
+    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False, _temp_dir=folder)
+    yield
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def broker(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    log_dirs = [str(tmp_path_factory.mktemp("log") / name) for name in "ab"]
+    running = raylog.start(log_dirs, namespace=f"test-{uuid.uuid4().hex[:8]}")
+    yield running
+    assert running.stop(), "the broker stops in order"
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    """A new topic with two partitions."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, partitions=2)
+    return name
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> str:
+    return str(tmp_path / "log")
