@@ -1,0 +1,266 @@
+"""Producer and consumer against live partitions."""
+
+import mmap
+import time
+from concurrent.futures import Future
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import ray
+
+from raylog.actors.messages import (
+    AppendResult,
+    InvalidRequest,
+    NotLeader,
+    ProduceFailed,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+from raylog.cluster.broker import Broker
+from raylog.cluster.client.fetch import PartitionReader, SegmentMaps, read_range
+from raylog.cluster.client.transport import RayTransport
+from raylog.storage.errors import (
+    InvalidConfig,
+    InvalidRecord,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    UnsupportedCompressionType,
+)
+from raylog.storage.files import Buffer
+from raylog.storage.records.murmur2 import partition_for_key
+
+T0 = 1_700_000_000_000
+
+
+def read_all(broker: Broker, topic: str) -> list[tuple[int, int, bytes | None]]:
+    return [(r.partition, r.offset, r.value) for r in broker.consumer(topic, from_="earliest", to="latest")]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_sent_is_read_with_key_time_and_headers(broker: Broker, topic: str, codec: str) -> None:
+    with broker.producer(compression_type=codec) as producer:
+        sent = [
+            producer.send(topic, b"v%d" % n, key=b"k%d" % n, timestamp=T0 + n, headers=[("n", b"%d" % n), ("x", None)])
+            for n in range(100)
+        ]
+        producer.send(topic, None, key=b"tombstone")
+        metadata = sent[42].result()
+    assert metadata.partition == partition_for_key(b"k42", 2)
+    records = list(broker.consumer(topic, from_="earliest", to="latest"))
+    assert len(records) == 101
+    one = next(record for record in records if record.key == b"k42")
+    assert (one.partition, one.offset) == (metadata.partition, metadata.offset)
+    assert (one.timestamp, one.value, one.headers) == (T0 + 42, b"v42", (("n", b"42"), ("x", None)))
+    assert next(record for record in records if record.key == b"tombstone").value is None
+
+
+def test_order_within_a_partition_is_the_order_of_sends(broker: Broker, topic: str) -> None:
+    with broker.producer(linger_ms=0) as producer:
+        for n in range(20_000):
+            producer.send(topic, b"%d" % n, partition=n % 2)
+    found = read_all(broker, topic)
+    for partition in (0, 1):
+        values = [int(value or b"") for number, _, value in found if number == partition]
+        assert values == list(range(partition, 20_000, 2))
+
+
+def test_arrow_tables_go_in_and_come_out(broker: Broker, topic: str) -> None:
+    rows = 50_000
+    table = pa.table(
+        {
+            "key": pa.array([None if n % 5 == 0 else b"key-%d" % (n % 100) for n in range(rows)], pa.binary()),
+            "value": pa.array([f"value {n}" for n in range(rows)], pa.string()),
+            "timestamp": pa.array(range(T0, T0 + rows), pa.int64()),
+        }
+    )
+    with broker.producer() as producer:
+        assert producer.send_arrow(topic, table) == rows
+        assert producer.send_arrow(topic, table.slice(7, 3).to_batches()[0], partition=1) == 3
+    consumer = broker.consumer(topic, from_="earliest", to="latest")
+    tables = []
+    while not consumer.is_at_end:
+        tables.append(consumer.poll_arrow())
+    found = pa.concat_tables(tables)
+    assert found.num_rows == rows + 3
+    assert found.schema.names == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+    ]  # fmt: skip
+    first = found.filter(pa.compute.equal(found["value"], b"value 4321")).to_pylist()[0]
+    assert first["key"] == b"key-21"
+    assert first["partition"] == partition_for_key(b"key-21", 2)
+    assert first["timestamp"].timestamp() * 1000 == T0 + 4321
+    assert first["timestampType"] == 0
+
+
+def test_a_local_fetch_is_decoded_in_the_map_itself(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        producer.send(topic, b"x" * 1000, partition=0)
+    maps = SegmentMaps()
+    reader = PartitionReader(broker, topic, 0, maps)
+    assert reader.is_local
+    answer = ray.get(reader.request(0, 1 << 20))
+    assert answer.records is None, "no byte of a record crosses the call"
+    view = reader.records(answer, 0, 1 << 20)
+    assert isinstance(view, memoryview)
+    mapped = maps.view(answer.location)
+    assert mapped is not None
+    assert isinstance(mapped.obj, mmap.mmap)
+    assert np.frombuffer(view, np.uint8).ctypes.data == np.frombuffer(mapped, np.uint8).ctypes.data
+
+
+def test_a_location_whose_file_is_another_is_read_through_the_actor(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        producer.send(topic, b"here", partition=0)
+    reader = PartitionReader(broker, topic, 0)
+    answer = ray.get(reader.request(0, 1 << 20))
+    for stale in (answer.location._replace(inode=1), answer.location._replace(path="/no/such/file", inode=2)):
+        records = reader.records(answer._replace(location=stale), 0, 1 << 20)
+        assert records is not None
+        assert bytes(records) == bytes(reader.records(answer, 0, 1 << 20) or b"")
+
+
+def test_a_range_is_exactly_the_range(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        for n in range(5000):
+            producer.send(topic, b"%d" % n, partition=0)
+    offsets = [o for batch in read_range(broker, topic, 0, 1234, 4321, fetch_bytes=2000) for o in batch["offset"].to_pylist()]
+    assert offsets == list(range(1234, 4321))
+
+
+def test_positions_times_and_ends(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        for n in range(1000):
+            producer.send(topic, b"%d" % n, partition=0, timestamp=T0 + n * 10)
+    consumer = broker.consumer(topic, from_=T0 + 5000, to=T0 + 5100, partitions=[0])
+    assert [int(r.value or b"") for r in consumer] == list(range(500, 510))
+    consumer = broker.consumer(topic, from_="earliest", partitions=[0])
+    consumer.seek(topic, 0, 998)
+    assert [r.offset for r in consumer.poll(5000)] == [998, 999]
+    assert consumer.position(topic, 0) == 1000
+    consumer.seek_to_time(T0 + 9990)
+    assert consumer.position(topic, 0) == 999
+    consumer.seek(topic, 0, 5000)
+    with pytest.raises(OffsetOutOfRange):
+        consumer.poll(5000)
+    with pytest.raises(UnknownTopicOrPartition):
+        consumer.seek(topic, 1, 0)
+    with pytest.raises(InvalidRequest):
+        broker.consumer(topic, from_="yesterday")
+
+
+def test_a_consumer_waits_for_what_comes(broker: Broker, topic: str) -> None:
+    consumer = broker.consumer(topic, from_="latest")
+    assert consumer.poll(timeout_ms=50) == []
+    with broker.producer() as producer:
+        producer.send(topic, b"new")
+    assert [record.value for record in consumer.poll(timeout_ms=20_000)] == [b"new"]
+
+
+def test_what_a_producer_refuses(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        with pytest.raises(InvalidRecord, match="encode it to bytes"):
+            producer.send(topic, "text")  # type: ignore[arg-type]
+        with pytest.raises(InvalidRecord, match="header name"):
+            producer.send(topic, b"", headers=[(b"name", b"")])  # type: ignore[list-item]
+        with pytest.raises(InvalidRecord, match="timestamp"):
+            producer.send(topic, b"", timestamp=1.5)  # type: ignore[arg-type]
+        with pytest.raises(RecordTooLarge):
+            producer.send(topic, b"x" * 1_100_000)
+        with pytest.raises(UnknownTopicOrPartition):
+            producer.send("nowhere", b"")
+        with pytest.raises(UnknownTopicOrPartition):
+            producer.send(topic, b"", partition=9)
+        with pytest.raises(InvalidRecord):
+            producer.send_arrow(topic, pa.table({"value": [1, 2]}))
+        with pytest.raises(InvalidRecord):
+            producer.send_arrow(topic, pa.table({"text": [b"x"]}))
+        producer.send(topic, b"good")
+    with pytest.raises(InvalidRequest, match="closed"):
+        producer.send(topic, b"late")
+    with pytest.raises(InvalidConfig, match="ack"):
+        broker.producer(ack="all")
+    with pytest.raises(UnsupportedCompressionType, match="brotli"):
+        broker.producer(compression_type="brotli")
+    assert [value for _, _, value in read_all(broker, topic)] == [b"good"]
+
+
+class Unreliable(RayTransport):
+    """Loses answers, or requests, or refuses, as told."""
+
+    def __init__(self, broker: Broker, faults: list[str]) -> None:
+        super().__init__(broker)
+        self.faults = faults
+
+    def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
+        fault = self.faults.pop(0) if self.faults else "none"
+        if fault == "refused":
+            raise RecordTooLarge(len(batch), 1)
+        if fault == "request lost":
+            raise NotLeader(topic, "gone")
+        answer = super().append(topic, partition, batch)
+        if fault == "answer lost":
+            answer.result(timeout=30)
+            raise NotLeader(topic, "gone after writing")
+        return answer
+
+
+def test_a_lost_answer_is_retried_and_nothing_is_there_twice(broker: Broker, topic: str) -> None:
+    faults = ["answer lost", "request lost", "none", "answer lost", "answer lost"]
+    with broker.producer(transport=Unreliable(broker, faults), linger_ms=0) as producer:
+        results = []
+        for n in range(10):
+            results.append(producer.send(topic, b"%d" % n, partition=0))
+            producer.flush()
+    assert [int(value or b"") for _, _, value in read_all(broker, topic)] == list(range(10))
+    assert [sent.result().offset for sent in results] == list(range(10))
+
+
+def test_a_refused_batch_is_reported_and_the_next_ones_are_written(broker: Broker, topic: str) -> None:
+    producer = broker.producer(transport=Unreliable(broker, ["none", "refused"]), linger_ms=0)
+    producer.send(topic, b"first", partition=0).result()
+    lost = producer.send(topic, b"refused", partition=0)
+    with pytest.raises(ProduceFailed, match="1 records"):
+        producer.flush()
+    with pytest.raises(ProduceFailed):
+        lost.result()
+    assert producer.send(topic, b"second", partition=0).result().offset == 1
+    producer.close()
+    assert [value for _, _, value in read_all(broker, topic)] == [b"first", b"second"]
+
+
+def test_a_producer_gives_up_when_its_time_is_up_and_goes_on_under_a_new_epoch(broker: Broker, topic: str) -> None:
+    transport = Unreliable(broker, ["none"] + ["request lost"] * 1000)
+    producer = broker.producer(transport=transport, delivery_timeout_ms=200, linger_ms=0)
+    producer.send(topic, b"first", partition=0).result()
+    with pytest.raises(ProduceFailed, match="cannot be reached"):
+        producer.send(topic, b"lost", partition=0).result()
+    transport.faults.clear()
+    assert producer.send(topic, b"after", partition=0).result().offset == 1
+    with pytest.raises(ProduceFailed):
+        producer.close()
+
+
+def test_send_waits_for_room_and_says_so_when_there_is_none(broker: Broker, topic: str) -> None:
+    producer = broker.producer(
+        transport=Unreliable(broker, ["request lost"] * 100_000),
+        buffer_memory=10_000,
+        max_block_ms=100,
+        delivery_timeout_ms=2000,
+    )
+    with pytest.raises(RequestTimedOut, match=r"buffer\.memory"):
+        for _ in range(100):
+            producer.send(topic, b"x" * 1000)
+    with pytest.raises(ProduceFailed):
+        producer.close()
+
+
+def test_log_append_time_is_the_topics_word(broker: Broker) -> None:
+    broker.create_topic("stamped", config={"message.timestamp.type": "LogAppendTime"})
+    before = int(time.time() * 1000)
+    with broker.producer() as producer:
+        metadata = producer.send("stamped", b"x", timestamp=T0).result()
+    record = next(iter(broker.consumer("stamped", from_="earliest", to="latest")))
+    assert before <= record.timestamp <= int(time.time() * 1000)
+    assert record.timestamp == metadata.log_append_time
+    assert record.timestamp_type == 1
