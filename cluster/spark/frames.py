@@ -18,6 +18,7 @@ keep the frame itself in a variable until the last action.
 import copy
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -96,7 +97,7 @@ def pack(batches: Iterator[pa.RecordBatch], schema: pa.Schema, block_bytes: int)
     """Batches in IPC streams of about ``block_bytes``."""
     held: list[pa.RecordBatch] = []
     size = 0
-    for batch in batches:
+    for batch in chain.from_iterable(columns.bounded(whole, block_bytes) for whole in batches):
         if held and size + batch.nbytes > block_bytes:
             yield ipc_block(schema, held)
             held, size = [], 0
@@ -106,9 +107,9 @@ def pack(batches: Iterator[pa.RecordBatch], schema: pa.Schema, block_bytes: int)
         yield ipc_block(schema, held)
 
 
-def _decode(options: Options, wanted: Range, schema: pa.Schema) -> Iterator[bytes]:
+def _decode(options: Options, wanted: Range, schema: pa.Schema, block_bytes: int) -> Iterator[bytes]:
     """The body of a Ray task: a range as blocks."""
-    yield from pack(read(options, wanted, schema.names), schema, BLOCK_BYTES)
+    yield from pack(read(options, wanted, schema.names), schema, block_bytes)
 
 
 def _blocks(broker: "Broker", options: Options, ranges: list[Range], schema: pa.Schema) -> list[Any]:
@@ -126,14 +127,16 @@ def _blocks(broker: "Broker", options: Options, ranges: list[Range], schema: pa.
     return [block for r in ranges for block in found[r]]
 
 
-def _start(options: Options, wanted: Range, schema: pa.Schema, nodes: dict[tuple[str, int], str]) -> Any:
+def _start(
+    options: Options, wanted: Range, schema: pa.Schema, nodes: dict[tuple[str, int], str | None]
+) -> Any:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     node = nodes.get((wanted.topic, wanted.partition))
     place = NodeAffinitySchedulingStrategy(node, soft=True) if node else "DEFAULT"
     task = ray.remote(num_cpus=0, num_returns="streaming", scheduling_strategy=place)(_decode)
-    return task.remote(options, wanted, schema)
+    return task.remote(options, wanted, schema, BLOCK_BYTES)
 
 
 def _finish_one(running: dict[Any, Range]) -> None:
@@ -144,7 +147,7 @@ def _finish_one(running: dict[Any, Range]) -> None:
     ray.get(done[0])  # raises what the task raised
 
 
-def _nodes(broker: "Broker", topics: set[str]) -> dict[tuple[str, int], str]:
+def _nodes(broker: "Broker", topics: set[str]) -> dict[tuple[str, int], str | None]:
     described = [(topic, broker.describe_topic(topic)) for topic in sorted(topics)]
     return {(topic, p.partition): p.node_id for topic, about in described for p in about.partitions}
 

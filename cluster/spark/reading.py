@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from raylog.actors.messages import UnknownTopicOrPartition
 from raylog.cluster.spark.columns import bounded, to_spark
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import Options
@@ -86,6 +87,9 @@ def read_what_is_left(fetch: ReadRange, wanted: Range, fail_on_data_loss: bool) 
             if log_start <= at:
                 return
             at = log_start
+        except UnknownTopicOrPartition:
+            report([Lost((wanted.topic, wanted.partition), at, wanted.end, "it is gone")], fail_on_data_loss)
+            return
 
 
 def report(lost: Sequence[Lost], fail_on_data_loss: bool) -> None:

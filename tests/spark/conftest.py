@@ -51,14 +51,16 @@ class Topics:
         ray.get(self.broker.partition(topic, partition).append.remote(batch), timeout=TIMEOUT_S)
         self.ends[topic, partition] = first + count
 
-    def delete_all_but_the_last_segment(self, topic: str, partition: int = 0) -> None:
-        """Let retention take every record appended so far: they are older than ``retention.ms``."""
+    def let_retention_delete_all(self, topic: str, partition: int = 0) -> None:
+        """The records so far are older than the topic's ``retention.ms``, which need not be waited for."""
         import ray
 
-        actor = self.broker.partition(topic, partition)
-        ray.get(actor.roll.remote(), timeout=TIMEOUT_S)
-        self.append(topic, partition, 1)
-        ray.get(actor.delete_old_segments.remote(), timeout=TIMEOUT_S)
+        ray.get(self.broker.partition(topic, partition).delete_old_segments.remote(), timeout=TIMEOUT_S)
+
+    def delete(self) -> None:
+        """Delete this test's topics: each partition is a process."""
+        for topic in {topic for topic in self.broker.list_topics() if topic.startswith(f"{self.prefix}-")}:
+            self.broker.delete_topic(topic)
 
 
 @pytest.fixture(scope="session")
@@ -76,11 +78,12 @@ def broker() -> "Iterator[Broker]":
         object_store_memory=OBJECT_STORE_BYTES,
         logging_level="ERROR",
     )
-    started = raylog.start([f"{temp}/log"])
-    yield started
-    started.stop()
-    ray.shutdown()
-    shutil.rmtree(temp, ignore_errors=True)
+    try:
+        with raylog.start([f"{temp}/log"]) as started:
+            yield started
+    finally:
+        ray.shutdown()
+        shutil.rmtree(temp, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -93,9 +96,11 @@ def spark(broker: "Broker") -> "Iterator[SparkSession]":
 
 
 @pytest.fixture
-def topics(broker: "Broker", request: pytest.FixtureRequest) -> Topics:
+def topics(broker: "Broker", request: pytest.FixtureRequest) -> Iterator[Topics]:
     name = "".join(c if c.isalnum() else "_" for c in request.node.name)
-    return Topics(broker, name[:100])
+    made = Topics(broker, name[:100])
+    yield made
+    made.delete()
 
 
 @pytest.fixture

@@ -13,11 +13,14 @@ pytestmark = pytest.mark.timeout(300)
 DOCS = Path(__file__).parents[2] / "docs" / "SPARK.md"
 
 
-def test_the_examples_run(spark: Any, broker: Any, tmp_path: Path) -> None:
+def test_the_examples_run(spark: Any, broker: Any, topics: Any, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     # The fixtures have started, and will stop, what the first and last block do.
     assert "raylog.start(" in blocks[0]
     assert "broker.stop()" in blocks[-1]
+    broker.create_topic("flights", 2)
+    for partition in (0, 1):
+        topics.append("flights", partition, 10)
     names = {"raylog": raylog, "spark": spark, "broker": broker, "checkpoint": str(tmp_path / "checkpoint")}
     for block in blocks[1:-1]:
         exec(compile(block, str(DOCS), "exec"), names)

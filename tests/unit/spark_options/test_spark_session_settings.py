@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_without_java_the_error_says_what_to_install(monkeypatch: Any, tmp_path:
 def test_without_pyspark_the_error_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setattr(sys.modules[require_spark.__module__], "find_spec", lambda name: None)
     with pytest.raises(SparkUnavailable, match=r"pyspark.*pip install 'raylog\[spark\]'"):
-        session_function(None)
+        session_function(cast("Any", None))
 
 
 def test_importing_the_package_imports_neither_spark_nor_ray() -> None:

@@ -49,11 +49,13 @@ def test_large_topics_are_cut_into_blocks(
     spark: Any, broker: Any, topics: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = topics.create()
-    for _ in range(5):
-        topics.append(topic, 0, 20_000)
+    for _ in range(10):
+        topics.append(topic, 0, 5_000)
+    monkeypatch.setattr("raylog.cluster.spark.frames.BLOCK_BYTES", 1 << 20)
     frame = raylog.spark.frame(spark, broker, topic)
     (row,) = frame.selectExpr("count(*)", "count(distinct offset)", "max(offset)").collect()
-    assert tuple(row) == (100_000, 100_000, 99_999)
+    assert tuple(row) == (50_000, 50_000, 49_999)
+    assert frame.rdd.getNumPartitions() >= 5
 
 
 def test_the_blocks_live_as_long_as_a_frame_made_from_the_frame(spark: Any, broker: Any, topics: Any) -> None:

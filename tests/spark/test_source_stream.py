@@ -1,6 +1,8 @@
 """Streams through Spark: ``spark.readStream.format("raylog")``, their limits, restarts and losses."""
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -119,19 +121,15 @@ def test_a_stream_follows_a_producer_and_sees_each_record_once(
     topic = topics.create(partitions=2)
     sink = Sink()
     query = start(sink, available_now=False, subscribe=topic, startingOffsets="earliest")
-
-    def produce() -> None:
-        for i in range(40):
-            topics.append(topic, i % 2, 25)
-
-    producer = threading.Thread(target=produce)
+    topics.append(topic, 0, 25)
+    wait_for(lambda: query.exception() or sink.places)
+    producer = threading.Thread(target=lambda: [topics.append(topic, i % 2, 25) for i in range(1, 40)])
     producer.start()
-    everything = span(topic, 0, 0, 500) + span(topic, 1, 0, 500)
-    wait_for(lambda: query.exception() is not None or len(sink.places) >= 1000)
+    wait_for(lambda: query.exception() or len(sink.places) >= 1000)
     producer.join()
     assert query.exception() is None
-    assert sink.places == everything
-    assert len(sink.sizes) > 1, "it did not wait for the end"
+    assert sink.places == span(topic, 0, 0, 500) + span(topic, 1, 0, 500)
+    assert len(sink.sizes) > 1
 
 
 def test_a_stream_starts_at_the_end_by_default(topics: Any, start: Any, wait_for: Any) -> None:
@@ -139,9 +137,9 @@ def test_a_stream_starts_at_the_end_by_default(topics: Any, start: Any, wait_for
     topics.append(topic, 0, 5)
     sink = Sink()
     query = start(sink, available_now=False, subscribe=topic)
-    wait_for(lambda: query.exception() is not None or query.status["message"].startswith("Waiting for"))
+    wait_for(lambda: query.exception() or query.status["message"].startswith("Waiting for"))
     topics.append(topic, 0, 2)
-    wait_for(lambda: query.exception() is not None or sink.places)
+    wait_for(lambda: query.exception() or sink.places)
     assert sink.places == span(topic, 0, 5, 7)
 
 
@@ -182,7 +180,8 @@ def test_records_lost_to_retention_stop_a_stream_unless_loss_is_allowed(topics: 
     sink = Sink()
     drain(sink, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=100)
     topics.append(topic, 0, 5)
-    topics.delete_all_but_the_last_segment(topic)
+    topics.let_retention_delete_all(topic)
+    topics.append(topic, 0, 1)
     with pytest.raises(Exception, match=r"(?s)DataLoss: .*-0: offsets \[5, 10\) cannot all be read"):
         drain(sink, subscribe=topic)
     drain(sink, subscribe=topic, failOnDataLoss=False)
@@ -217,3 +216,21 @@ def test_mistakes_are_named_in_the_querys_error(
 ) -> None:
     with pytest.raises(Exception, match=f"(?s){said}"):
         drain(Sink(), subscribe=topics.create(), **options)
+
+
+def test_a_stream_outlives_the_crash_of_its_partitions_actor(
+    topics: Any, start: Any, wait_for: Any, broker: Any
+) -> None:
+    topic = topics.create()
+    topics.append(topic, 0, 10)
+    sink = Sink()
+    query = start(sink, available_now=False, subscribe=topic, startingOffsets="earliest")
+    wait_for(lambda: query.exception() or sink.places)
+    crashed = next(status for status in broker.status() if status.partition == f"{topic}-0")
+    os.kill(crashed.pid, signal.SIGKILL)
+    with broker.producer() as producer:
+        for i in range(10):
+            producer.send(topic, value=str(i).encode(), partition=0)
+    wait_for(lambda: query.exception() or len(sink.places) >= 20)
+    assert query.exception() is None
+    assert sink.places == span(topic, 0, 0, 20)

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from raylog.actors.messages import UnknownTopicOrPartition
 from raylog.cluster.spark.columns import ALL, bounded, names, schema, to_spark
 from raylog.cluster.spark.errors import DataLoss
 from raylog.cluster.spark.frames import pack
@@ -123,3 +124,13 @@ def test_a_read_fails_with_the_offsets_that_are_gone_if_it_is_not() -> None:
         DataLoss, match=r"t-0: offsets \[2, 9\) cannot all be read: the log holds \[5, 100\) now"
     ):
         offsets(Fading(0, 5), Range("t", 0, 0, 9), True)
+
+
+def test_a_partition_that_is_deleted_while_it_is_read_is_a_loss() -> None:
+    def fetch(topic: str, partition: int, start: int, end: int) -> Any:
+        yield records([[]] * 2, first=start)
+        raise UnknownTopicOrPartition(topic, partition, "there is no such topic")
+
+    assert offsets(fetch, Range("t", 0, 0, 9), False) == [0, 1]
+    with pytest.raises(DataLoss, match=r"t-0: offsets \[2, 9\) cannot all be read: it is gone"):
+        offsets(fetch, Range("t", 0, 0, 9), True)
