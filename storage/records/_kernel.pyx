@@ -107,7 +107,7 @@ def partition_column(TextColumn keys not None, int32_t partitions):
     cdef const uint8_t* data = NULL
     cdef int64_t row, size = 0
     cdef bint valid = True
-    out.reserve(4 * t.rows, 0)
+    out.reserve(4 * t.rows)
     to = <int32_t*>out.data
     with nogil:
         for row in range(t.rows):

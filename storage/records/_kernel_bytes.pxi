@@ -131,15 +131,16 @@ cdef class Vector:
     def __cinit__(self):
         self.memory = PyByteArray_FromStringAndSize(NULL, 0)
 
-    cdef int reserve(self, Py_ssize_t size, Py_ssize_t expected) except -1:
-        """Room for ``size`` bytes; if that means to grow, then for those expected at the end too."""
-        if size > self.capacity:
-            self.capacity = max(size, expected, 2 * self.capacity)
-            PyByteArray_Resize(self.memory, self.capacity)
+    cdef int reserve(self, Py_ssize_t capacity) except -1:
+        if capacity > self.capacity:
+            PyByteArray_Resize(self.memory, capacity)
             self.data = <uint8_t*>PyByteArray_AsString(self.memory)
+            self.capacity = capacity
         return 0
 
     cdef object take(self, Py_ssize_t size):
+        """The first ``size`` bytes."""
+        assert 0 <= size <= self.capacity
         PyByteArray_Resize(self.memory, size)
         return self.memory
 

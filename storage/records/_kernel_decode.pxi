@@ -148,9 +148,9 @@ cdef class Fetch:
             raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
         return 0
 
-    cdef int64_t expected(self, int64_t so_far) noexcept:
-        """Of something that there is ``so_far`` of, this batch included: how much if the rest is alike."""
-        return <int64_t>(so_far * (<double>self.source.size / self.next_position) * 1.01)
+    cdef int64_t extrapolate(self, int64_t so_far) noexcept:
+        """How much there will be of what there is ``so_far`` of, this batch included, if the rest is like it."""
+        return so_far + <int64_t>(so_far * (<double>(self.source.size - self.next_position) / self.next_position))
 
 
 cdef object _view(const uint8_t* data, Py_ssize_t size):
@@ -224,7 +224,6 @@ cdef struct OutText:
 
 cdef struct OutTable:
     int64_t rows
-    int64_t row_room
     int64_t* offsets
     int64_t* timestamps
     OutText keys
@@ -257,7 +256,8 @@ cdef void put_out_headers(OutTable* t, Record* r) noexcept nogil:
 
 
 cdef inline bint has_room(OutTable* t, Record* r) noexcept nogil:
-    if t.rows >= t.row_room or t.keys.size + r.key_size > t.keys.room or t.values.size + r.value_size > t.values.room:
+    """For the record's key and headers; rows and values were reserved for the whole batch."""
+    if t.keys.size + r.key_size > t.keys.room:
         return False
     if not t.with_headers or r.header_count == 0:
         return True
@@ -312,19 +312,27 @@ cdef class OutColumn:
     def __cinit__(self):
         self.ends, self.data, self.valid = Vector(), Vector(), Vector()
 
-    cdef int reserve_rows(self, OutText* t, int64_t rows, int64_t expected) except -1:
+    cdef int reserve_rows(self, OutText* t, int64_t rows) except -1:
+        """Room for exactly as many rows, all of them valid until one is said to be null."""
         cdef Py_ssize_t before = self.valid.capacity
-        self.ends.reserve(4 * (rows + 1), 4 * (expected + 1))
-        self.valid.reserve((rows >> 3) + 1, (expected >> 3) + 1)
+        self.ends.reserve(4 * (rows + 1))
+        self.valid.reserve((rows + 7) >> 3)
         memset(self.valid.data + before, 0xFF, self.valid.capacity - before)
         t.ends, t.valid = <int32_t*>self.ends.data, self.valid.data
         t.ends[0] = 0
-        t.row_room = (self.ends.capacity >> 2) - 1
+        t.row_room = max(t.row_room, rows)
         return 0
 
-    cdef int reserve_bytes(self, OutText* t, int64_t size, int64_t expected) except -1:
-        self.data.reserve(size, max(expected, FIRST_CAPACITY))
+    cdef int reserve_bytes(self, OutText* t, int64_t size) except -1:
+        self.data.reserve(size)
         t.data, t.room = self.data.data, self.data.capacity
+        return 0
+
+    cdef int grow(self, OutText* t, int64_t more_rows, int64_t more_bytes) except -1:
+        if t.rows + more_rows > t.row_room:
+            self.reserve_rows(t, max(t.rows + more_rows, 2 * t.row_room))
+        if t.size + more_bytes > t.room:
+            self.reserve_bytes(t, max(t.size + more_bytes, 2 * t.room, FIRST_CAPACITY))
         return 0
 
     cdef tuple take(self, OutText* t):
@@ -345,33 +353,40 @@ cdef class OutColumns:
         self.keys, self.values = OutColumn(), OutColumn()
         self.header_ends, self.header_names, self.header_values = Vector(), OutColumn(), OutColumn()
         self.table.with_headers = headers
-        self.reserve_rows(0, 0)
-        self.header_names.reserve_rows(&self.table.header_names, 0, 0)
-        self.header_values.reserve_rows(&self.table.header_values, 0, 0)
+        self.reserve_rows(0)
+        self.header_names.reserve_rows(&self.table.header_names, 0)
+        self.header_values.reserve_rows(&self.table.header_values, 0)
 
-    cdef int reserve_rows(self, int64_t rows, int64_t expected) except -1:
+    cdef int reserve_rows(self, int64_t rows) except -1:
         cdef OutTable* t = &self.table
-        self.offsets.reserve(8 * rows, 8 * expected)
-        self.timestamps.reserve(8 * rows, 8 * expected)
-        self.timestamp_types.reserve(4 * rows, 4 * expected)
-        self.header_ends.reserve(4 * (rows + 1), 4 * (expected + 1))
-        self.keys.reserve_rows(&t.keys, rows, expected)
-        self.values.reserve_rows(&t.values, rows, expected)
+        self.offsets.reserve(8 * rows)
+        self.timestamps.reserve(8 * rows)
+        self.timestamp_types.reserve(4 * rows)
+        self.header_ends.reserve(4 * (rows + 1))
+        self.keys.reserve_rows(&t.keys, rows)
+        self.values.reserve_rows(&t.values, rows)
         t.offsets, t.timestamps = <int64_t*>self.offsets.data, <int64_t*>self.timestamps.data
         t.header_ends = <int32_t*>self.header_ends.data
         t.header_ends[0] = 0
-        t.row_room = self.offsets.capacity >> 3
+        return 0
+
+    cdef int reserve_batch(self, Fetch fetch) except -1:
+        """Room for every row and value of the batch, and on the way for the rest of a fetch that is like it."""
+        cdef OutTable* t = &self.table
+        cdef Batch* b = &fetch.batch
+        cdef int64_t rows = t.rows + b.left, size = t.values.size + (b.end - b.p)
+        if rows > t.keys.row_room:
+            self.reserve_rows(fetch.extrapolate(rows))
+        if size > t.values.room:
+            self.values.reserve_bytes(&t.values, fetch.extrapolate(size))
         return 0
 
     cdef int reserve_record(self, Record* r) except -1:
         cdef OutTable* t = &self.table
-        self.keys.reserve_bytes(&t.keys, t.keys.size + max(r.key_size, 0), 0)
-        self.values.reserve_bytes(&t.values, t.values.size + max(r.value_size, 0), 0)
+        self.keys.grow(&t.keys, 1, max(r.key_size, 0))
         if t.with_headers and r.header_count:
-            self.header_names.reserve_rows(&t.header_names, t.header_names.rows + r.header_count, 0)
-            self.header_values.reserve_rows(&t.header_values, t.header_values.rows + r.header_count, 0)
-            self.header_names.reserve_bytes(&t.header_names, t.header_names.size + (r.end - r.headers), 0)
-            self.header_values.reserve_bytes(&t.header_values, t.header_values.size + (r.end - r.headers), 0)
+            self.header_names.grow(&t.header_names, r.header_count, r.end - r.headers)
+            self.header_values.grow(&t.header_values, r.header_count, r.end - r.headers)
         return 0
 
     cdef int decode(self, Fetch fetch) except -1:
@@ -380,9 +395,8 @@ cdef class OutColumns:
         cdef Batch* b = &fetch.batch
         cdef Record stopped_at
         cdef const char* why = NULL
-        cdef int64_t first_row = t.rows, rows = t.rows + b.left, size = t.values.size + (b.end - b.p)
-        self.reserve_rows(rows, fetch.expected(rows))
-        self.values.reserve_bytes(&t.values, size, fetch.expected(size))
+        cdef int64_t first_row = t.rows
+        self.reserve_batch(fetch)
         while b.left and why == NULL:
             with nogil:
                 why = fill(t, b, fetch.start_offset, fetch.end_offset, &stopped_at)

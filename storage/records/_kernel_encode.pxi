@@ -112,7 +112,8 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
         body = body_size(&r)
         if size + body > _MAX_PLAIN_BYTES:
             raise InvalidRecord(f"record {i}: the batch is over {MAX_PLAIN_BYTES} bytes: put fewer records in it")
-        out.reserve(size + 5 + body, (5 + body) * (count - i) + size if i == 0 else 0)
+        if size + 5 + body > out.capacity:
+            out.reserve(size + (5 + body) * (count - i))  # as if the others were like this one
         to = put_record(out.data + size, &r, body)
         if r.header_count:
             to = put_headers(to, headers, i)
@@ -332,7 +333,7 @@ cdef class TableEncoder:
         if limit > _MAX_PLAIN_BYTES:
             raise InvalidRecord(f"row {start}: a batch of {limit} bytes is over {MAX_PLAIN_BYTES}: lower max_bytes")
         cdef Vector out = Vector()
-        out.reserve(limit, 0)
+        out.reserve(limit)
         with nogil:
             put_rows(&self.table, start, base_timestamp, out.data, limit, &run)
         if run.why != NULL:

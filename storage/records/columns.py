@@ -38,12 +38,13 @@ _LARGE: Final = (pa.large_binary(), pa.large_string())
 
 def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kernel.TableEncoder":
     """The kernel's encoder over the columns. Raises InvalidRecord for a column that records do not have."""
-    for name in columns.schema.names:
+    found = columns.schema.names
+    for name in found:
         if name not in _NAMES:
             raise InvalidRecord(f"column {name!r} is none of {', '.join(_NAMES)}: rename or drop it")
-    arrays = {name: _one_array(name, columns.column(name)) for name in columns.schema.names}
-    if len(arrays) != columns.num_columns:
-        raise InvalidRecord(f"a column's name repeats in {columns.schema.names}: drop one")
+        if found.count(name) > 1:
+            raise InvalidRecord(f"column {name!r} repeats: drop all but one")
+    arrays = {name: _one_array(name, columns.column(name)) for name in found}
     if "value" not in arrays:
         raise InvalidRecord("there is no column 'value': add one, of nulls for tombstones")
     lists, names, values = _header_columns(arrays["headers"]) if "headers" in arrays else (None, None, None)

@@ -17,7 +17,7 @@ Source: ``org.apache.kafka.common.compress``.
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import cramjam
@@ -57,23 +57,24 @@ def compress(codec: int, plain: Buffer, level: int | None = None) -> Buffer:
 
 def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> Buffer:
     """The plain bytes. Raises CorruptRecord for a malformed stream or one of over ``max_bytes``."""
-    if codec not in _DECOMPRESS:
+    if codec == CODECS["none"]:
+        return stream
+    if codec not in _CHUNKS:
         raise CorruptRecord("its records", f"unknown codec {codec}")
+    chunks, size = [], 0
     try:
-        plain = _DECOMPRESS[codec](stream, max_bytes)
+        for chunk in _CHUNKS[codec](memoryview(stream)):
+            size += len(chunk)
+            if size > max_bytes:
+                raise CorruptRecord("its records", f"they decompress to more than {max_bytes} bytes")
+            chunks.append(chunk)
     except _MALFORMED as error:
         raise CorruptRecord("its records", f"malformed stream of codec {codec}: {error}") from error
-    if len(plain) > max_bytes:
-        raise _too_large(max_bytes)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _identity(plain: Buffer, _: int | None) -> Buffer:
     return plain
-
-
-def _too_large(max_bytes: int) -> CorruptRecord:
-    return CorruptRecord("its records", f"they decompress to more than {max_bytes} bytes")
-
-
-def _identity(buffer: Buffer, _: int | None) -> Buffer:
-    return buffer
 
 
 def _gzip(plain: Buffer, level: int | None) -> Buffer:
@@ -81,19 +82,17 @@ def _gzip(plain: Buffer, level: int | None) -> Buffer:
     return deflate.compress(plain) + deflate.flush()
 
 
-def _gunzip(stream: Buffer, max_bytes: int) -> Buffer:
-    parts: list[bytes] = []
-    left, size = stream, 0
+def _gunzip(stream: memoryview) -> Iterator[bytes]:
+    left: Buffer = stream
     while len(left):
-        inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        parts.append(inflate.decompress(left, max_bytes - size + 1))
-        size += len(parts[-1])
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        if not inflate.eof:
-            raise EOFError("it ends too early")
-        left = inflate.unused_data
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        while not member.eof:
+            chunk = member.decompress(left, CHUNK_BYTES)
+            left = member.unconsumed_tail
+            if not chunk and not left and not member.eof:
+                raise EOFError("it ends too early")
+            yield chunk
+        left = member.unused_data
 
 
 def _snappy(plain: Buffer, _: int | None) -> Buffer:
@@ -105,29 +104,25 @@ def _snappy(plain: Buffer, _: int | None) -> Buffer:
     return b"".join(parts)
 
 
-def _unsnappy(stream: Buffer, max_bytes: int) -> Buffer:
-    view = memoryview(stream)
-    if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _unsnappy_block(view, max_bytes)
-    parts: list[Buffer] = []
-    position, size = len(_XERIAL_HEADER), 0
-    while position < len(view):
-        if len(view) - position < 4:
+def _unsnappy(stream: memoryview) -> Iterator[Buffer]:
+    framed = bytes(stream[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+    for block in _xerial_blocks(stream) if framed else (stream,):
+        if cramjam.snappy.decompress_raw_len(block) > MAX_PLAIN_BYTES:
+            raise EOFError("a block says that it is too large to be one")
+        yield memoryview(cramjam.snappy.decompress_raw(block))
+
+
+def _xerial_blocks(stream: memoryview) -> Iterator[memoryview]:
+    position = len(_XERIAL_HEADER)
+    while position < len(stream):
+        if len(stream) - position < 4:
             raise EOFError("it ends within a block's size")
-        (length,) = struct.unpack_from(">i", view, position)
+        (size,) = struct.unpack_from(">i", stream, position)
         position += 4
-        if not 0 <= length <= len(view) - position:
-            raise EOFError(f"a block of {length} bytes does not fit")
-        parts.append(_unsnappy_block(view[position : position + length], max_bytes - size))
-        size += len(parts[-1])
-        position += length
-    return b"".join(parts)
-
-
-def _unsnappy_block(block: memoryview, max_bytes: int) -> memoryview:
-    if cramjam.snappy.decompress_raw_len(block) > max_bytes:
-        raise _too_large(max_bytes)
-    return memoryview(cramjam.snappy.decompress_raw(block))
+        if not 0 <= size <= len(stream) - position:
+            raise EOFError(f"a block of {size} bytes does not fit")
+        yield stream[position : position + size]
+        position += size
 
 
 def _lz4(plain: Buffer, level: int | None) -> Buffer:
@@ -141,39 +136,28 @@ def _lz4(plain: Buffer, level: int | None) -> Buffer:
     )
 
 
-def _unlz4(stream: Buffer, max_bytes: int) -> Buffer:
+def _unlz4(stream: memoryview) -> Iterator[bytes]:
     frame = lz4.frame.LZ4FrameDecompressor()
-    chunks = [frame.decompress(stream, CHUNK_BYTES)]
-    size = len(chunks[0])
+    yield frame.decompress(stream, CHUNK_BYTES)
     while not frame.eof:
         if frame.needs_input:
             raise EOFError("it ends too early")
-        chunks.append(frame.decompress(b"", CHUNK_BYTES))
-        size += len(chunks[-1])
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        yield frame.decompress(b"", CHUNK_BYTES)
 
 
 def _zstd(plain: Buffer, level: int | None) -> Buffer:
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(plain)
 
 
-def _unzstd(stream: Buffer, max_bytes: int) -> Buffer:
-    chunks: list[bytes] = []
-    size = 0
+def _unzstd(stream: memoryview) -> Iterator[bytes]:
     with zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True) as reader:
         while chunk := reader.read(CHUNK_BYTES):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > max_bytes:
-                raise _too_large(max_bytes)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            yield chunk
 
 
 _COMPRESS: Final[dict[int, Callable[[Buffer, int | None], Buffer]]] = {
     0: _identity, 1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd,
 }  # fmt: skip
-_DECOMPRESS: Final[dict[int, Callable[[Buffer, int], Buffer]]] = {
-    0: _identity, 1: _gunzip, 2: _unsnappy, 3: _unlz4, 4: _unzstd,
+_CHUNKS: Final[dict[int, Callable[[memoryview], Iterator[Buffer]]]] = {
+    1: _gunzip, 2: _unsnappy, 3: _unlz4, 4: _unzstd,
 }  # fmt: skip

@@ -1,0 +1,87 @@
+"""The compiled kernel and its twin give the same answers, to good bytes and to bad ones."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raylog.storage.errors import CorruptRecord
+from raylog.storage.records import _kernel_py, kernel
+from raylog.storage.records.batch import HEADER_SIZE, read_header, seal
+from raylog.storage.records.encode import encode_records
+
+_kernel = pytest.importorskip("raylog.storage.records._kernel")
+BOTH = (_kernel, _kernel_py)
+T0 = 1_700_000_000_000
+
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
+rows = st.tuples(
+    st.integers(-1, 2**63 - 1),
+    st.none() | st.binary(max_size=40),
+    st.none() | st.binary(max_size=200),
+    headers,
+)
+int64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def answer(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except CorruptRecord as error:
+        return error.where  # type: ignore[attr-defined]
+
+
+@given(st.lists(rows, min_size=1, max_size=8), st.none() | int64)
+def test_rows_encode_to_the_same_bytes(batch_rows: list, base_timestamp: int | None) -> None:
+    ours, twins = (ops.encode_rows(batch_rows, base_timestamp, None, 0) for ops in BOTH)
+    assert ours[0][HEADER_SIZE:] == twins[0][HEADER_SIZE:]
+    assert ours[1:] == twins[1:]
+
+
+@given(st.lists(rows, min_size=1, max_size=8), int64, int64, st.booleans())
+def test_batches_decode_to_the_same_records(
+    batch_rows: list, start: int, end: int, with_headers: bool
+) -> None:
+    fetch = bytes(encode_records(batch_rows, base_offset=5) + encode_records(batch_rows, base_offset=2**62))
+    assert _kernel.decode_rows(fetch, start, True, False) == _kernel_py.decode_rows(fetch, start, True, False)
+    ours, twins = (ops.decode_columns(fetch, start, end, True, with_headers) for ops in BOTH)
+    assert ours == twins
+
+
+@given(st.lists(rows, min_size=1, max_size=4), st.data())
+def test_damaged_batches_get_the_same_answer(batch_rows: list, data: st.DataObject) -> None:
+    batch = encode_records(batch_rows)
+    for _ in range(data.draw(st.integers(1, 3))):
+        # the records mostly, but also lengths, offsets and timestamps of the header
+        position = data.draw(st.integers(21, len(batch) - 1) | st.integers(HEADER_SIZE, len(batch) - 1))
+        batch[position] = data.draw(st.integers(0, 255))
+    fetch = bytes(encode_records(batch_rows) + seal(batch, read_header(batch)))
+    ours, twins = (answer(ops.decode_columns, fetch, -(2**63), 2**63 - 1, True, True) for ops in BOTH)
+    assert ours == twins
+    ours, twins = (answer(ops.decode_rows, fetch, -(2**63), True, True) for ops in BOTH)
+    assert ours == twins
+
+
+def test_they_have_the_same_functions() -> None:
+    for name in ("encode_rows", "decode_rows", "decode_columns", "murmur2", "partition_column"):
+        assert callable(getattr(_kernel, name))
+        assert inspect.isfunction(getattr(_kernel_py, name))
+    assert kernel.ops in BOTH
+
+
+def test_a_process_can_ask_for_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYLOG_PURE_PYTHON", "1")
+    assert kernel._choose() is _kernel_py
+    monkeypatch.delenv("RAYLOG_PURE_PYTHON")
+    assert kernel._choose() is _kernel
+
+
+def test_a_missing_extension_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAYLOG_PURE_PYTHON", raising=False)
+    monkeypatch.setitem(__import__("sys").modules, "raylog.storage.records._kernel", None)
+    monkeypatch.delattr("raylog.storage.records._kernel")
+    with pytest.warns(RuntimeWarning, match="compiled kernel is missing"):
+        assert kernel._choose() is _kernel_py
