@@ -70,9 +70,12 @@ class LogManagerImpl:
         self._node_id = own_node_id()
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
-        self._specs: dict[TopicPartition, LogSpec] = {}
+        self._opened: set[TopicPartition] = set()
         self._last_offsets: dict[TopicPartition, Checkpointed] = {}
         self._stopped = threading.Event()
+        if ray.get_runtime_context().was_current_actor_reconstructed:
+            self.start()
+            self._opened = {entry.partition for entry in self.found()}
 
     def start(self) -> dict[str, str]:
         """Lock the log dirs and begin upkeep; fine if it has begun. Returns directory id -> path.
@@ -132,9 +135,10 @@ class LogManagerImpl:
             log_dir = self._dir_of(partition)
             folder = log_dir.folder(partition)
             # A log that has been opened since the start is no longer as the orderly stop left it.
-            is_clean = log_dir.was_clean and partition not in self._specs
+            is_clean = log_dir.was_clean and partition not in self._opened
+            self._opened.add(partition)
             expiration = self._config.producer_id_expiration_ms
-            spec = self._specs[partition] = LogSpec(partition, topic_id, folder, config, is_clean, expiration)
+            spec = LogSpec(partition, topic_id, folder, config, is_clean, expiration)
         handle = create(LogActor, log_actor_name(partition), self._namespace, self._node_id, spec)
         wait_for(handle.offsets.remote(), f"opening {partition}", OPEN_TIMEOUT_S)
         return Placed(self._node_id, log_dir.directory_id, folder)
@@ -143,7 +147,7 @@ class LogManagerImpl:
         """End the partition's LogActor and remove its folder; fine if it is gone."""
         self._end_actor(partition)
         with self._lock:
-            self._specs.pop(partition, None)
+            self._opened.discard(partition)
             self._last_offsets.pop(partition, None)
             for log_dir in self._dirs:
                 if self._fs.is_dir(log_dir.folder(partition)):
@@ -211,7 +215,7 @@ class LogManagerImpl:
 
     def _ask_all(self, call: Callable[[Any], Any]) -> Mapping[TopicPartition, Any]:
         with self._lock:
-            names = {partition: log_actor_name(partition) for partition in self._specs}
+            names = {partition: log_actor_name(partition) for partition in self._opened}
         handles = {partition: find(name, self._namespace) for partition, name in names.items()}
         pending = {partition: call(handle) for partition, handle in handles.items() if handle is not None}
         answers = {}
@@ -235,12 +239,12 @@ class LogManagerImpl:
             for partition, offsets in closed.items():
                 self._last_offsets[partition] = _checkpointed(offsets)
             self._write_offsets()
-            unclean = set(self._specs) - set(closed)
-            for partition in self._specs:
+            unclean = {entry.partition for entry in self.found()} - set(closed)
+            for partition in self._opened:
                 kill(log_actor_name(partition), self._namespace)
             for log_dir in self._dirs:
                 log_dir.close(clean=not unclean & set(log_dir.partitions()))
-            self._specs.clear()
+            self._opened.clear()
         return not unclean
 
 

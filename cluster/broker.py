@@ -7,7 +7,7 @@ and actors, and pass it between them.
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import ray
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
+RETRY_INTERVAL_S = 0.1
 # Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
 MIN_DECLARED_CPUS = 8
 
@@ -229,9 +230,30 @@ class Broker:
         ``wanted``: (topic, partition) -> -1 for the log end offset, -2 for the log start offset, else ms since the
         epoch for the first record at or after it (None if there is none).
         """
-        calls = {key: self.partition(*key).offset_for_timestamp.remote(when) for key, when in wanted.items()}
-        found = {key: wait_for(call, f"{key[0]}-{key[1]}") for key, call in calls.items()}
+        found = self.ask(wanted, lambda key, handle: handle.offset_for_timestamp.remote(wanted[key]))
         return {key: None if answer is None else answer.offset for key, answer in found.items()}
+
+    def ask(
+        self, partitions: Iterable[tuple[str, int]], call: Callable[[tuple[str, int], Any], Any]
+    ) -> dict[tuple[str, int], Any]:
+        """The answers of many partitions to a call that may be repeated: an actor that is being restarted is asked
+        again. ``call`` gets (topic, partition) and the handle, and returns the call's reference."""
+        deadline = time.monotonic() + LOOKUP_TIMEOUT_S
+        answers: dict[tuple[str, int], Any] = {}
+        left = list(partitions)
+        while left:
+            pending = {key: call(key, self.partition(*key)) for key in left}
+            for key, reference in pending.items():
+                try:
+                    answers[key] = wait_for(reference, f"{key[0]}-{key[1]}")
+                except NotLeader:
+                    self.forget(*key)
+                    if time.monotonic() > deadline:
+                        raise
+            left = [key for key in left if key not in answers]
+            if left:
+                time.sleep(RETRY_INTERVAL_S)
+        return answers
 
     # -- clients -------------------------------------------------------------------------------------------
 

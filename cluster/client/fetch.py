@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from raylog.actors.messages import FetchResult, NotLeader
-from raylog.actors.runtime import own_node_id, wait_for
-from raylog.storage.errors import RaylogError, StorageError
+from raylog.actors.messages import FetchResult
+from raylog.actors.runtime import own_node_id
+from raylog.storage.errors import CorruptRecord
 from raylog.storage.files import Buffer
 from raylog.storage.log import Slice
+from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.decode import decode_table
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 MAPPED_SEGMENTS = 16
 # Decoding costs a call of a compiled kernel once per fetch: several MB make it vanish.
 FETCH_BYTES = 8 << 20
-# A partition whose actor is being restarted answers after about two seconds.
-ATTEMPTS = 100
-RETRY_INTERVAL_S = 0.1
 
 
 class SegmentMaps:
@@ -100,23 +98,15 @@ class PartitionReader:
             view = self._maps.view(answer.location)
             if view is not None:
                 return view
-            handle = self._broker.partition(self.topic, self.partition)
-            answer = wait_for(handle.fetch.remote(offset, max_bytes), str(self))
+            key = (self.topic, self.partition)
+            answer = self._broker.ask([key], lambda _, handle: handle.fetch.remote(offset, max_bytes))[key]
         return None if answer.records is None else memoryview(answer.records)  # type: ignore[arg-type]
 
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
         """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being restarted."""
-        import time
-
-        for attempt in range(ATTEMPTS):
-            try:
-                return self.records(wait_for(self.request(offset, max_bytes), str(self)), offset, max_bytes)
-            except (NotLeader, StorageError):
-                self.lost()
-                if attempt == ATTEMPTS - 1:
-                    raise
-                time.sleep(RETRY_INTERVAL_S)
-        raise AssertionError("unreachable")
+        key = (self.topic, self.partition)
+        answer = self._broker.ask([key], lambda _, handle: handle.fetch.remote(offset, max_bytes, locate=self.is_local))
+        return self.records(answer[key], offset, max_bytes)
 
     def lost(self) -> None:
         """The actor did not answer: look it up again, and where it is."""
@@ -147,11 +137,9 @@ def read_range(
 
 def next_offset(records: Buffer) -> int:
     """The offset behind the last batch of a fetch."""
-    from raylog.storage.records.batch import iter_batches
-
-    found = -1
-    for _, header in iter_batches(records):
-        found = header.next_offset
-    if found < 0:
-        raise RaylogError("a fetch without a whole batch")
-    return found
+    last = None
+    for _, last in iter_batches(records):
+        pass
+    if last is None:
+        raise CorruptRecord("a fetch", "it holds no whole batch")
+    return last.next_offset

@@ -1,0 +1,143 @@
+"""Processes are killed with SIGKILL while they work; nothing acknowledged is lost, nothing is there twice."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import ray
+
+import raylog
+from raylog.actors.runtime import CONTROLLER, find, log_actor_name, log_manager_name
+from raylog.cluster.broker import Broker
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what}"
+        time.sleep(0.05)
+
+
+def pid_of(broker: Broker, topic: str, partition: int) -> int:
+    return int(ray.get(broker.partition(topic, partition).status.remote(), timeout=30).pid)
+
+
+def values(broker: Broker, topic: str) -> list[int]:
+    return [int(record.value or b"") for record in broker.consumer(topic, from_="earliest", to="latest")]
+
+
+def test_a_log_actor_killed_while_producing_loses_nothing_and_repeats_nothing(broker: Broker, topic: str) -> None:
+    acknowledged: list[int] = []
+    stop = threading.Event()
+
+    def produce() -> None:
+        with broker.producer(linger_ms=1) as producer:
+            number = 0
+            while not stop.is_set():
+                sent = [(n, producer.send(topic, b"%d" % n, partition=0)) for n in range(number, number + 500)]
+                number += 500
+                for n, one in sent:
+                    one.result()
+                    acknowledged.append(n)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        for _ in range(3):
+            reached = len(acknowledged) + 2000
+            wait_for(lambda reached=reached: len(acknowledged) >= reached, "more acknowledgements")  # type: ignore[misc]
+            os.kill(pid_of(broker, topic, 0), signal.SIGKILL)
+    finally:
+        stop.set()
+        thread.join(timeout=60)
+    assert not thread.is_alive()
+    found = values(broker, topic)
+    assert found == sorted(found), "in order"
+    assert len(found) == len(set(found)), "nothing twice"
+    assert set(acknowledged) <= set(found), "nothing acknowledged is missing"
+
+
+def test_each_life_of_a_log_has_its_own_leader_epoch(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        first = producer.send(topic, b"1", partition=0).result()
+        epoch = ray.get(broker.partition(topic, 0).status.remote()).leader_epoch
+        os.kill(pid_of(broker, topic, 0), signal.SIGKILL)
+        second = producer.send(topic, b"2", partition=0).result()
+    assert (first.offset, second.offset) == (0, 1)
+    assert ray.get(broker.partition(topic, 0).status.remote()).leader_epoch == epoch + 1
+
+
+def test_a_consumer_reads_on_across_a_restart(broker: Broker, topic: str) -> None:
+    consumer = broker.consumer(topic, from_="earliest", partitions=[0])
+    with broker.producer() as producer:
+        producer.send(topic, b"1", partition=0).result()
+        seen = [record.value for record in consumer.poll(20_000)]
+        os.kill(pid_of(broker, topic, 0), signal.SIGKILL)
+        producer.send(topic, b"2", partition=0).result()
+    deadline = time.monotonic() + 60
+    while len(seen) < 2 and time.monotonic() < deadline:
+        seen += [record.value for record in consumer.poll(1000)]
+    assert seen == [b"1", b"2"]
+
+
+def test_a_second_writer_cannot_open_the_folder(broker: Broker, topic: str) -> None:
+    from raylog.actors.log_actor import LogActor, LogSpec
+    from raylog.storage.config import LogConfig
+
+    described = broker.describe_topic(topic)
+    folder = described.partitions[0].folder or ""
+    spec = LogSpec(TopicPartition(topic, 0), described.topic_id, folder, LogConfig(), False, 1000)
+    intruder = LogActor.remote(spec)
+    with pytest.raises(ray.exceptions.RayActorError, match="LogLocked"):
+        ray.get(intruder.offsets.remote(), timeout=60)
+
+
+def test_an_actor_killed_for_good_is_started_again(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        producer.send(topic, b"1", partition=0).result()
+    ray.kill(find(log_actor_name(TopicPartition(topic, 0)), broker.namespace), no_restart=True)
+    with broker.producer() as producer:
+        assert producer.send(topic, b"2", partition=0).result().offset == 1
+
+
+def test_log_manager_and_controller_come_back_and_go_on(broker: Broker, topic: str) -> None:
+    before = broker.list_topics()
+    for name in (log_manager_name(ray.get_runtime_context().get_node_id()), CONTROLLER):
+        ray.kill(find(name, broker.namespace), no_restart=False)
+        again = f"after-{name[:3].lower()}"
+
+        def created(again: str = again) -> bool:
+            try:
+                return again in broker.list_topics() or bool(broker.create_topic(again))
+            except RaylogError:
+                return False
+
+        wait_for(created, f"a topic can be created after {name} was killed")
+    assert set(before) < set(broker.list_topics())
+    with broker.producer() as producer:
+        producer.send(topic, b"1", partition=0).result()
+
+
+def test_a_broker_whose_processes_were_all_killed_finds_everything_again(local_ray: None, tmp_path: Path) -> None:
+    first = raylog.start([str(tmp_path / "a")], namespace="crash-1")
+    first.create_topic("survivor")
+    with first.producer() as producer:
+        for n in range(1000):
+            producer.send("survivor", b"%d" % n)
+    for name in (
+        CONTROLLER,
+        log_manager_name(ray.get_runtime_context().get_node_id()),
+        log_actor_name(TopicPartition("survivor", 0)),
+    ):
+        ray.kill(find(name, "crash-1"), no_restart=True)
+    second = raylog.start([str(tmp_path / "a")], namespace="crash-2")
+    try:
+        assert values(second, "survivor") == list(range(1000))
+    finally:
+        second.stop()
