@@ -127,7 +127,7 @@ def from_json(position: Mapping[str, Mapping[str, Any]]) -> Offsets:
 
 
 def next_offsets(
-    start: Offsets, edges: Mapping[TopicPartition, Edge], target: Offsets | None = None
+    start: Offsets, latest: Offsets, target: Offsets | None = None
 ) -> tuple[Offsets, list[Lost]]:
     """How far a stream at ``start`` can read, and what it lost on the way.
 
@@ -136,18 +136,18 @@ def next_offsets(
     must stop: nothing that came after it counts.
     """
     end: Offsets = {}
-    lost = [Lost(tp, start[tp], start[tp], "the partition is gone") for tp in sorted(set(start) - set(edges))]
-    for tp, edge in sorted(edges.items()):
+    lost = [
+        Lost(tp, start[tp], start[tp], "the partition is gone") for tp in sorted(set(start) - set(latest))
+    ]
+    for tp, ends in sorted(latest.items()):
         if target is not None and tp not in target and tp not in start:
             continue
         at = start.get(tp, 0)
-        if at > edge.latest:
-            lost.append(
-                Lost(tp, edge.latest, at, f"the log ends at {edge.latest}: it was truncated or made anew")
-            )
-            end[tp] = edge.latest
+        if at > ends:
+            lost.append(Lost(tp, ends, at, f"the log ends at {ends}: it was truncated or made anew"))
+            end[tp] = ends
             continue
-        end[tp] = edge.latest if target is None else max(at, min(edge.latest, target.get(tp, at)))
+        end[tp] = ends if target is None else max(at, min(ends, target.get(tp, at)))
     return end, lost
 
 

@@ -36,11 +36,10 @@ RETRY_S = 0.1
 
 def partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
     """The selected partitions that exist now, in order. A topic that does not exist has none."""
-    existing = set(catalog.list_topics())
     if selection.pattern is not None:
-        topics = {topic for topic in existing if re.fullmatch(selection.pattern, topic)}
+        topics = {topic for topic in catalog.list_topics() if re.fullmatch(selection.pattern, topic)}
     else:
-        topics = existing & {*selection.topics, *(topic for topic, _ in selection.partitions)}
+        topics = {*selection.topics, *(topic for topic, _ in selection.partitions)}
     found = {tp for topic in topics for tp in _partitions_of(catalog, topic)}
     return sorted(found & set(selection.partitions) if selection.partitions else found)
 
@@ -48,7 +47,7 @@ def partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
 def _partitions_of(catalog: Catalog, topic: str) -> list[TopicPartition]:
     try:
         return [(topic, p.partition) for p in catalog.describe_topic(topic).partitions]
-    except UnknownTopicOrPartition:  # deleted since the topics were listed
+    except UnknownTopicOrPartition:
         return []
 
 
@@ -69,8 +68,12 @@ def edges(catalog: Catalog, wanted: Iterable[TopicPartition]) -> dict[TopicParti
     wanted = list(wanted)
     # Earliest first: a range that ends at what is latest then never ends before it starts.
     earliest = list_offsets(catalog, dict.fromkeys(wanted, EARLIEST))
-    latest = list_offsets(catalog, dict.fromkeys(earliest, LATEST))
-    return {tp: Edge(earliest[tp] or 0, at or 0) for tp, at in latest.items()}
+    return {tp: Edge(earliest[tp] or 0, at) for tp, at in latest(catalog, earliest).items()}
+
+
+def latest(catalog: Catalog, wanted: Iterable[TopicPartition]) -> Offsets:
+    """The end of each partition."""
+    return {tp: at or 0 for tp, at in list_offsets(catalog, dict.fromkeys(wanted, LATEST)).items()}
 
 
 def list_offsets(catalog: Catalog, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -85,7 +88,9 @@ def list_offsets(catalog: Catalog, wanted: dict[TopicPartition, int]) -> dict[To
         try:
             return catalog.list_offsets(wanted)
         except UnknownTopicOrPartition as gone:
-            wanted = {tp: at for tp, at in wanted.items() if tp[0] != gone.args[0]}
+            topic, partition, _ = gone.args
+            if wanted.pop((topic, partition), None) is None:
+                raise
         except NotLeader:
             if time.monotonic() > deadline:
                 raise

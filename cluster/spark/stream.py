@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from raylog.cluster.spark import plan, resolve
 from raylog.cluster.spark.batch import RangePartition
-from raylog.cluster.spark.options import Options, TopicPartition
+from raylog.cluster.spark.options import Options
 from raylog.cluster.spark.reading import broker_of, read, report
 
 
@@ -41,22 +41,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.target = {tp: edge.latest for tp, edge in self._edges().items()}
+        self.target = self._latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         at = plan.from_json(start)
-        end, lost = plan.next_offsets(at, self._edges(), self.target)
+        end, lost = plan.next_offsets(at, self._latest(), self.target)
         report(lost, self.options.fail_on_data_loss)
         if isinstance(limit, ReadMaxRows):
             end = plan.limit_offsets(at, end, limit.max_rows)
         return plan.to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return plan.to_json({tp: edge.latest for tp, edge in self._edges().items()})
+        return plan.to_json(self._latest())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         until = plan.from_json(end)
-        edges = resolve.edges(broker_of(self.options), self._existing(until))
+        edges = resolve.edges(broker_of(self.options), until)
         ranges, lost = plan.stream_ranges(plan.from_json(start), until, edges)
         report(lost, self.options.fail_on_data_loss)
         return [RangePartition(task) for task in plan.split_ranges(ranges, self.options.min_partitions)]
@@ -64,10 +64,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(self.options, partition.value, self.columns)
 
-    def _edges(self) -> dict[TopicPartition, plan.Edge]:
+    def _latest(self) -> plan.Offsets:
         broker = broker_of(self.options)
-        return resolve.edges(broker, resolve.partitions(broker, self.options.selection))
-
-    def _existing(self, wanted: plan.Offsets) -> list[TopicPartition]:
-        found = resolve.partitions(broker_of(self.options), self.options.selection)
-        return [tp for tp in found if tp in wanted]
+        return resolve.latest(broker, resolve.partitions(broker, self.options.selection))

@@ -109,7 +109,7 @@ def test_a_position_is_written_as_sparks_kafka_source_writes_it() -> None:
 
 
 def test_a_stream_goes_to_the_end_of_each_partition_and_takes_new_ones_up() -> None:
-    end, lost = next_offsets({A0: 3}, {A0: Edge(0, 9), A1: Edge(0, 4)})
+    end, lost = next_offsets({A0: 3}, {A0: 9, A1: 4})
     assert end == {A0: 9, A1: 4}
     assert lost == []
     assert stream_ranges({A0: 3}, end, {A0: Edge(0, 9), A1: Edge(0, 4)}) == (
@@ -120,12 +120,12 @@ def test_a_stream_goes_to_the_end_of_each_partition_and_takes_new_ones_up() -> N
 
 def test_available_now_stops_at_its_target_and_leaves_later_partitions_alone() -> None:
     target = {A0: 5}
-    assert next_offsets({A0: 3}, {A0: Edge(0, 9), A1: Edge(0, 4)}, target) == ({A0: 5}, [])
-    assert next_offsets({A0: 7}, {A0: Edge(0, 9)}, target) == ({A0: 7}, []), "never backwards"
+    assert next_offsets({A0: 3}, {A0: 9, A1: 4}, target) == ({A0: 5}, [])
+    assert next_offsets({A0: 7}, {A0: 9}, target) == ({A0: 7}, []), "never backwards"
 
 
 def test_a_partition_that_is_gone_or_made_anew_is_lost_and_set_back() -> None:
-    end, lost = next_offsets({A0: 9, B0: 4}, {A0: Edge(0, 2)})
+    end, lost = next_offsets({A0: 9, B0: 4}, {A0: 2})
     assert end == {A0: 2}
     assert [(each.partition, each.why[:20]) for each in lost] == [
         (B0, "the partition is gone"[:20]),

@@ -32,6 +32,8 @@ class Catalog:
         return sorted(self.topics)
 
     def describe_topic(self, topic: Any) -> Any:
+        if topic not in self.topics:
+            raise UnknownTopicOrPartition(topic, 0, "no such topic")
         return Topic(tuple(Partition(p) for p in range(len(self.topics[topic]))))
 
     def forget(self, topic: str, partition: int) -> None:
@@ -171,3 +173,7 @@ def test_a_topic_deleted_while_it_is_planned_is_left_out() -> None:
     unsteady = Unsteady([gone], t=[(0, [10])])
     assert edges(unsteady, [("gone", 0), ("t", 0)]) == {("t", 0): Edge(0, 1)}
     assert list_offsets(Unsteady([gone]), {("gone", 0): -1}) == {}
+    fewer = Unsteady([UnknownTopicOrPartition("t", 1, "it has one partition")], t=[(0, [10])])
+    assert list_offsets(fewer, {("t", 0): -1, ("t", 1): -1}) == {("t", 0): 1}
+    with pytest.raises(UnknownTopicOrPartition):
+        list_offsets(Unsteady([gone]), {("t", 0): -1})
