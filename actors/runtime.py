@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -82,8 +82,8 @@ def named_error(error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT
         return error.cause
     if isinstance(error, GetTimeoutError):
         return RequestTimedOut(what, int(timeout_s * 1000))
-    if isinstance(error, ActorDiedError | ActorUnavailableError | RayActorError):
-        return NotLeader(what, _summary(error))
+    if isinstance(error, RayError) and not isinstance(error, RayTaskError):
+        return NotLeader(what, _summary(error))  # the actor, its node or its owner died, or cannot be placed
     return error
 
 

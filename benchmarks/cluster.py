@@ -1,0 +1,115 @@
+"""What crosses a process: fetch by location, send, send_arrow, beside a Ray call that does nothing and Ray's queue."""
+
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.util.queue import Queue
+
+import raylog
+from benchmarks.measure import alternate, rate, seconds
+from raylog.cluster.broker import Broker
+from raylog.cluster.client.fetch import PartitionReader
+
+RECORD_BYTES = 100
+MB = 1 << 20
+
+
+class NothingImpl:
+    """The least that a Ray actor with threads can do."""
+
+    def nothing(self) -> None:
+        return None
+
+
+Nothing = ray.remote(num_cpus=0, max_concurrency=4)(NothingImpl)
+
+
+def run(quick: bool = False) -> list[dict[str, Any]]:
+    folder = tempfile.mkdtemp(prefix="rl-", dir="/tmp")
+    broker = raylog.start([f"{folder}/log"], ray_options={"_temp_dir": f"{folder}/ray"})
+    try:
+        return [*_fetch(broker, quick), *_send(broker, quick)]
+    finally:
+        broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
+    broker.create_topic("fetched")
+    with broker.producer() as producer:
+        producer.send_arrow("fetched", pa.table({"value": pa.array([b"x" * 1000] * 8000, pa.binary())}))
+    reader = PartitionReader(broker, "fetched", 0)
+    nothing = Nothing.remote()
+    calls = 200 if quick else 1000
+
+    def fetch() -> None:
+        found = reader.fetch(0, MB)
+        assert found is not None
+        assert len(found) > 900_000
+
+    ours, least = alternate(5, lambda: _median_ms(fetch, calls), lambda: _median_ms(lambda: _call(nothing), calls))
+    target = "at most 1.3"
+    return [rate("fetch of 1 MB by location", ours, "ms", "a Ray call that does nothing", least, target)]
+
+
+def _call(actor: Any) -> None:
+    ray.get(actor.nothing.remote())
+
+
+def _median_ms(work: Callable[[], object], calls: int) -> float:
+    return statistics.median(seconds(work) for _ in range(calls)) * 1000
+
+
+def _send(broker: Broker, quick: bool) -> list[dict[str, Any]]:
+    rows = 200_000 if quick else 600_000
+    arrow_rows = rows * 5
+    values = [b"%0100d" % n for n in range(rows)]
+    table = pa.table({"value": pa.array(values * (arrow_rows // rows), pa.binary())})
+    broker.create_topic("sent", partitions=4)
+    rounds = 3 if quick else 5
+    send, columns, queue = alternate(
+        rounds,
+        lambda: rows / _send_rows(broker, values),
+        lambda: arrow_rows / _send_table(broker, table),
+        lambda: _through_queue(values[: rows // 50]),
+    )
+    peer = "ray.util.queue.Queue, put_nowait_batch of 100"
+    return [
+        rate("send, 100-byte records", send, "records/s", peer, queue, "300,000/s"),
+        rate("send_arrow, 100-byte records", columns, "records/s", peer, queue, "3,000,000/s"),
+    ]
+
+
+def _send_rows(broker: Broker, values: list[bytes]) -> float:
+    with broker.producer() as producer:
+        started = time.perf_counter()
+        send = producer.send
+        for value in values:
+            send("sent", value)
+        producer.flush()
+        return time.perf_counter() - started
+
+
+def _send_table(broker: Broker, table: pa.Table) -> float:
+    with broker.producer() as producer:
+        started = time.perf_counter()
+        producer.send_arrow("sent", table)
+        producer.flush()
+        return time.perf_counter() - started
+
+
+def _through_queue(values: list[bytes]) -> float:
+    """Records/s into Ray's own queue: an actor that keeps Python objects in memory."""
+    queue = Queue(actor_options={"num_cpus": 0})
+    started = time.perf_counter()
+    for start in range(0, len(values), 100):
+        queue.put_nowait_batch(values[start : start + 100])
+    taken = time.perf_counter() - started
+    queue.shutdown(force=True)
+    return len(values) / taken
