@@ -18,9 +18,7 @@ class SparkSessionExists(RaylogError):
     """RayDP holds one Spark session a process."""
 
     fields = ("app_name",)
-    template = (
-        "this process already runs the Spark session {app_name!r}: use it, or raylog.spark.stop() it first"
-    )
+    template = "this process already runs the Spark session {app_name!r}: use it, or stop it first"
 
 
 class InvalidSparkOption(RaylogError):

@@ -62,8 +62,8 @@ def frame(
     from raydp.spark.dataset import ray_dataset_to_spark_dataframe
 
     if not spark.sparkContext.master.startswith("ray"):
-        how = "raylog.spark.session() makes one; this Spark reads the same records with format('raylog')"
-        raise SparkUnavailable("a session on Ray for frames", how)
+        how = "make one, or read with format('raylog'), which any Spark can"
+        raise SparkUnavailable("a session of raylog.spark.session() for frames", how)
     topics = [topic_or_topics] if isinstance(topic_or_topics, str) else topic_or_topics
     options = parse(
         {

@@ -72,13 +72,13 @@ def session(
     require_spark()
     import ray
     import raydp
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
     if not ray.is_initialized():
         raise SparkUnavailable("a connection to Ray", "call raylog.start() or raylog.connect() first")
-    running = SparkSession.getActiveSession()
+    running = SparkContext._active_spark_context  # the public way knows sessions of this thread only
     if running is not None:
-        raise SparkSessionExists(running.sparkContext.appName)
+        raise SparkSessionExists(running.appName)
     _warn_of_too_few_cpus(executors * executor_cores + 1)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = raydp.init_spark(
