@@ -22,7 +22,7 @@ Source of the format: ``org.apache.kafka.common.record.DefaultRecord``.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize, PyByteArray_Resize
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AsString, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_Size
 from cpython.list cimport PyList_GetItem, PyList_Size
 from cpython.long cimport PyLong_AsLongLong, PyLong_Check
@@ -35,10 +35,21 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32
 from libc.string cimport memcpy, memset
 
 from crc32c import crc32c as _crc32c
+from pyarrow import allocate_buffer as _allocate_buffer, py_buffer as _py_buffer
 
 from raylog.storage.errors import CorruptRecord, InvalidRecord
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
 from raylog.storage.records.record import Header, Record as RecordTuple
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define prefetch __builtin_prefetch
+    #else
+    #define prefetch(address, write, locality) ((void)(address))
+    #endif
+    """
+    void prefetch(const void* address, int write, int locality) nogil
 
 cdef extern from "Python.h":
     int PyBUF_READ
@@ -52,6 +63,8 @@ cdef enum:
     LOG_OVERHEAD = 12
     MIN_RECORD_SIZE = 7           # seven fields of one byte each
     MAX_RECORD_OVERHEAD = 32      # a record without key, value and headers, every field at its longest
+    PREFETCH_SIZE = 256           # copies from this size on fetch ahead,
+    PREFETCH_AHEAD = 2048         # so many bytes
     FIRST_CAPACITY = 65536        # bytes of a new Vector for data of unknown size
 
 cdef int64_t _MAX_PLAIN_BYTES = MAX_PLAIN_BYTES
@@ -100,15 +113,13 @@ def murmur2(key):
 
 
 def partition_column(TextColumn keys not None, int32_t partitions):
-    """The partition of every key as a bytearray of int32, -1 for null."""
+    """The partition of every key as int32, -1 for null."""
     cdef Text t = keys.text
-    cdef Vector out = Vector()
-    cdef int32_t* to
+    cdef Vector out = Vector(4 * t.rows)
+    cdef int32_t* to = <int32_t*>out.data
     cdef const uint8_t* data = NULL
     cdef int64_t row, size = 0
     cdef bint valid = True
-    out.reserve(4 * t.rows)
-    to = <int32_t*>out.data
     with nogil:
         for row in range(t.rows):
             valid = get_text(&t, row, &data, &size)

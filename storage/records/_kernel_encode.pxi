@@ -28,14 +28,21 @@ cdef inline uint8_t* put_record(uint8_t* to, Record* r, int64_t body) noexcept n
     return put_varint(to, r.header_count)
 
 
-cdef int bytes_field(object field, str what, Py_ssize_t row, const uint8_t** data, int64_t* size) except -1:
+cdef object as_bytes(object field, str what, Py_ssize_t row):
+    """A field as bytes, copied if it is a bytearray or memoryview; None stays None."""
+    if field is None or PyBytes_Check(field):
+        return field
+    if isinstance(field, (bytearray, memoryview)):
+        return bytes(field)
+    raise InvalidRecord(f"record {row}: its {what} is {type(field).__name__}: encode it to bytes, or None")
+
+
+cdef inline int bytes_field(object field, const uint8_t** data, int64_t* size) except -1:
     if field is None:
         size[0] = -1
-    elif PyBytes_Check(field):
+    else:
         data[0] = <const uint8_t*>PyBytes_AsString(field)
         size[0] = PyBytes_Size(field)
-    else:
-        raise InvalidRecord(f"record {row}: its {what} is {type(field).__name__}: encode it to bytes, or None")
     return 0
 
 
@@ -53,7 +60,7 @@ cdef int64_t headers_size(tuple headers, Py_ssize_t row) except -1:
     cdef int64_t name_size, value_size, total = 0
     for name, value in headers:
         text_field(name, row, &data, &name_size)
-        bytes_field(value, "header's value", row, &data, &value_size)
+        bytes_field(as_bytes(value, "header's value", row), &data, &value_size)
         total += varint_size(name_size) + name_size + varint_size(value_size) + max(value_size, 0)
     return total
 
@@ -64,7 +71,8 @@ cdef uint8_t* put_headers(uint8_t* to, tuple headers, Py_ssize_t row) except NUL
     for name, value in headers:
         text_field(name, row, &data, &size)
         to = put_field(to, data, size)
-        bytes_field(value, "header's value", row, &data, &size)
+        content = as_bytes(value, "header's value", row)
+        bytes_field(content, &data, &size)
         to = put_field(to, data, size)
     return to
 
@@ -103,8 +111,10 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
         last = delta
         r.timestamp_delta = subtract(timestamp, base)
         r.offset_delta = delta
-        bytes_field(<object>PyTuple_GetItem(row, 1), "key", i, &r.key, &r.key_size)
-        bytes_field(<object>PyTuple_GetItem(row, 2), "value", i, &r.value, &r.value_size)
+        key = as_bytes(<object>PyTuple_GetItem(row, 1), "key", i)
+        value = as_bytes(<object>PyTuple_GetItem(row, 2), "value", i)
+        bytes_field(key, &r.key, &r.key_size)
+        bytes_field(value, &r.value, &r.value_size)
         fields = <object>PyTuple_GetItem(row, 3)
         headers = fields if type(fields) is tuple else tuple(fields)
         r.header_count = PyTuple_Size(headers)
@@ -118,7 +128,7 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
         if r.header_count:
             to = put_headers(to, headers, i)
         size = to - out.data
-    return out.take(size), base, max_timestamp, last
+    return PyByteArray_FromStringAndSize(<char*>out.data, size), base, max_timestamp, last
 
 
 cdef struct Text:
@@ -332,8 +342,7 @@ cdef class TableEncoder:
                                  self.size_with_first_row(start, base_timestamp))
         if limit > _MAX_PLAIN_BYTES:
             raise InvalidRecord(f"row {start}: a batch of {limit} bytes is over {MAX_PLAIN_BYTES}: lower max_bytes")
-        cdef Vector out = Vector()
-        out.reserve(limit)
+        cdef Vector out = Vector(limit)
         with nogil:
             put_rows(&self.table, start, base_timestamp, out.data, limit, &run)
         if run.why != NULL:

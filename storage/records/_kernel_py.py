@@ -131,11 +131,11 @@ def _integer(number: Any, what: str, row: int) -> int:
 
 
 def _bytes(field: Any, what: str, row: int) -> bytes | None:
-    if field is not None and not isinstance(field, bytes):
+    if field is not None and not isinstance(field, bytes | bytearray | memoryview):
         raise InvalidRecord(
             f"record {row}: its {what} is {type(field).__name__}: encode it to bytes, or None"
         )
-    return field
+    return None if field is None else bytes(field)
 
 
 def _name(field: Any, row: int) -> bytes:

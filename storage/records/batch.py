@@ -166,7 +166,10 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int, po
 
 
 def seal(batch: bytearray, header: BatchHeader) -> bytearray:
-    """Write ``header`` into the 61 bytes kept free before the records, with their true length and CRC."""
+    """Write ``header`` into the 61 bytes kept free before the records, with their true length and CRC.
+
+    ``batch`` may be any writable buffer, and is what is returned.
+    """
     _HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0))
     _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
     return batch

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.records import kernel
+from raylog.storage.records.record import Buffer
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 DECODED: Final = pa.schema(
@@ -134,18 +135,22 @@ def decoded_batch(columns: "kernel.Columns") -> pa.RecordBatch:
     entries = pa.StructArray.from_arrays(
         [_names(count, names), _binary(pa.binary(), count, header_values)], fields=list(HEADERS.value_type)
     )
-    lists = pa.Array.from_buffers(HEADERS, rows, [None, pa.py_buffer(ends)], children=[entries])
+    lists = pa.Array.from_buffers(HEADERS, rows, [None, as_buffer(ends)], children=[entries])
     return pa.RecordBatch.from_arrays([*arrays, lists], schema=DECODED_WITH_HEADERS)
 
 
-def _fixed(kind: pa.DataType, rows: int, data: bytearray) -> pa.Array:
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)], null_count=0)
+def as_buffer(memory: Buffer | pa.Buffer) -> pa.Buffer:
+    return memory if isinstance(memory, pa.Buffer) else pa.py_buffer(memory)
+
+
+def _fixed(kind: pa.DataType, rows: int, data: Buffer) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, as_buffer(data)], null_count=0)
 
 
 def _binary(kind: pa.DataType, rows: int, column: "kernel.Text") -> pa.Array:
     ends, data, valid = column
-    bitmap = None if valid is None else pa.py_buffer(valid)
-    return pa.Array.from_buffers(kind, rows, [bitmap, pa.py_buffer(ends), pa.py_buffer(data)])
+    bitmap = None if valid is None else as_buffer(valid)
+    return pa.Array.from_buffers(kind, rows, [bitmap, as_buffer(ends), as_buffer(data)])
 
 
 def _names(count: int, column: "kernel.Text") -> pa.Array:

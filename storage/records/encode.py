@@ -1,14 +1,15 @@
 """Records to one v2 batch: from rows, or from Arrow columns.
 
 The kernel writes the records and leaves room for the header; here they are compressed and the header is
-put before them. A batch comes back as a bytearray, so that a leader can ``stamp`` it in place.
+put before them. Rows make a bytearray; a table's batches, which are large, are each a ``pyarrow.Buffer``,
+whose memory is recycled. Both are writable, so that a leader can ``stamp`` them in place.
 
 The base timestamp is the first record's, even under LogAppendTime, unless there is a delete horizon.
 Source of the rules: ``org.apache.kafka.common.record.MemoryRecordsBuilder``.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -29,6 +30,8 @@ from raylog.storage.records.compression import codec_id, compress
 
 # (timestamp, key, value, headers)
 Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+
+_NO_BATCH: Final = pa.py_buffer(b"")
 
 
 def encode_records(
@@ -100,16 +103,16 @@ class TableEncoder:
 
     def encode(
         self, start: int = 0, *, max_bytes: int = 1_000_000, base_offset: int = 0, base_sequence: int = -1
-    ) -> tuple[bytearray, int]:
+    ) -> tuple[pa.Buffer, int]:
         """(batch, rows in it) of the rows from ``start`` on that fit in ``max_bytes`` before compression,
         but one at least; no rows, no bytes."""
         if start >= self.num_rows:
-            return bytearray(), 0
+            return _NO_BATCH, 0
         batch, rows, base_timestamp, max_timestamp = self._encoder.encode(start, max_bytes)
         closed = self._kind.close(
             batch, rows, base_offset, rows - 1, base_timestamp, max_timestamp, base_sequence
         )
-        return closed, rows
+        return arrow.as_buffer(closed), rows
 
 
 def encode_table(
@@ -128,7 +131,7 @@ def encode_table(
     log_append_time: int | None = None,
     transactional: bool = False,
     control: bool = False,
-) -> tuple[bytearray, int]:
+) -> tuple[pa.Buffer, int]:
     """One batch of ``columns``, as ``TableEncoder.encode``. To cut a table into many, keep a TableEncoder."""
     encoder = TableEncoder(
         columns,
@@ -160,14 +163,14 @@ class _BatchKind(NamedTuple):
 
     def close(
         self,
-        batch: bytearray,
+        batch: Any,
         count: int,
         base_offset: int,
         last_offset_delta: int,
         base_timestamp: int,
         max_timestamp: int,
         base_sequence: int,
-    ) -> bytearray:
+    ) -> Any:
         """Compress the records behind the free header, and write the header."""
         self._check_producer(base_sequence)
         if self.log_append_time is not None:

@@ -54,7 +54,7 @@ def test_we_write_the_same_bytes(rows: list) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_large_batch_crosses_every_block(codec: str) -> None:
-    rows = [(T0 + i, b"%d" % i, b"%d" % i * 200, []) for i in range(800)]
+    rows: list = [(T0 + i, b"%d" % i, b"%d" % i * 200, []) for i in range(800)]
     assert decode_records(aiokafka_encodes(rows, codec, (-1, -1, -1))) == as_tuples(rows)
     batch = DefaultRecordBatch(encode_records(rows, compression_type=codec))
     assert [r.value for r in batch] == [row[2] for row in rows]

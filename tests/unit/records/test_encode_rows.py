@@ -16,7 +16,7 @@ from raylog.storage.records.record import Header, Record
 
 T0 = 1_700_000_000_000
 
-fields = st.none() | st.binary(max_size=200) | st.binary(min_size=8190, max_size=8200)
+fields = st.none() | st.binary(max_size=200) | st.integers(8190, 8200).map(bytes)
 headers = st.lists(st.tuples(st.text(max_size=20), st.none() | st.binary(max_size=50)), max_size=4)
 rows = st.tuples(st.integers(-1, 2**63 - 1), fields, fields, headers | headers.map(tuple))
 
@@ -92,6 +92,11 @@ def test_a_reader_starts_where_it_wants() -> None:
 def test_a_row_that_is_no_record_is_refused(row: Any, why: str) -> None:
     with pytest.raises(InvalidRecord, match=why):
         encode_records([(T0, None, None, ()), row])
+
+
+def test_bytearrays_and_views_are_taken_as_bytes() -> None:
+    batch = encode_records([(T0, bytearray(b"k"), memoryview(b"v"), [("h", bytearray(b"x"))])])  # type: ignore[list-item]
+    assert decode_records(batch)[0][2:] == (b"k", b"v", (("h", b"x"),))
 
 
 @pytest.mark.parametrize("offsets", [[5, 5], [5, 4], [-1, 0], [0, 2**31]])

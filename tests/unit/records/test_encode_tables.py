@@ -1,5 +1,6 @@
 """Arrow columns to batches and back to columns."""
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raylog.storage.errors import InvalidRecord
-from raylog.storage.records.batch import check_crc, read_header
+from raylog.storage.records.batch import check_crc, read_header, stamp
 from raylog.storage.records.columns import DECODED_WITH_HEADERS, HEADERS
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table
@@ -54,7 +55,7 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, list]:
     return table.slice(first), kept
 
 
-def batches_of(encoder: TableEncoder, max_bytes: int) -> Iterator[bytearray]:
+def batches_of(encoder: TableEncoder, max_bytes: int) -> Iterator[pa.Buffer]:
     start = 0
     while start < encoder.num_rows:
         batch, count = encoder.encode(start, max_bytes=max_bytes, base_offset=start)
@@ -96,7 +97,7 @@ def test_a_batch_holds_as_many_rows_as_fit() -> None:
     assert encode_table(table, default_timestamp=T0, max_bytes=len(whole) - 1)[1] == 9
     assert encode_table(table, default_timestamp=T0, max_bytes=1)[1] == 1
     assert encode_table(table, default_timestamp=T0, start=8)[1] == 2
-    assert encode_table(table, default_timestamp=T0, start=10) == (bytearray(), 0)
+    assert encode_table(table, default_timestamp=T0, start=10) == (b"", 0)
 
 
 def test_a_batch_carries_its_producer() -> None:
@@ -115,9 +116,18 @@ def test_a_batch_carries_its_producer() -> None:
     assert (header.timestamp_type, header.max_timestamp) == ("LogAppendTime", T0 + 7)
 
 
+def test_an_encoded_table_is_a_writable_buffer_of_its_size() -> None:
+    batch, _ = encode_table(pa.table({"value": ["a" * 1000] * 9}), default_timestamp=T0, max_bytes=5000)
+    stamp(batch, 10**9, 3)
+    assert isinstance(batch, pa.Buffer)
+    assert len(memoryview(batch)) == batch.size == read_header(batch).size_bytes
+    assert read_header(pickle.loads(pickle.dumps(batch))).base_offset == 10**9
+    check_crc(batch, 0, read_header(batch))
+
+
 def test_an_empty_table_is_no_batch() -> None:
     empty = pa.table({"key": pa.array([], pa.string()), "value": pa.array([], pa.binary())})
-    assert encode_table(empty, default_timestamp=T0) == (bytearray(), 0)
+    assert encode_table(empty, default_timestamp=T0) == (b"", 0)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +191,7 @@ def test_columns_and_records_agree(drawn: tuple) -> None:
 def test_log_append_time_fills_two_columns() -> None:
     encoder = TableEncoder(pa.table({"value": ["a", "b"]}), default_timestamp=T0, log_append_time=T0 + 7)
     created, _ = encode_table(pa.table({"value": ["c"]}), default_timestamp=T0, base_offset=2)
-    decoded = decode_table(bytes(encoder.encode()[0] + created))
+    decoded = decode_table(b"".join((encoder.encode()[0], created)))
     assert decoded["timestamp"].to_pylist() == [T0 + 7, T0 + 7, T0]
     assert decoded["timestampType"].to_pylist() == [1, 1, 0]
 
