@@ -15,10 +15,13 @@ class SparkUnavailable(RaylogError):
 
 
 class SparkSessionExists(RaylogError):
-    """RayDP holds one Spark session a process."""
+    """RayDP holds one Spark session a process, and one of each name in a Ray namespace."""
 
     fields = ("app_name",)
-    template = "this process already runs the Spark session {app_name!r}: use it, or stop it first"
+    template = (
+        "the Spark session {app_name!r} runs already: use it, or stop it first; "
+        "if another process runs it, give another app_name"
+    )
 
 
 class InvalidSparkOption(RaylogError):

@@ -19,6 +19,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ logger = logging.getLogger("raylog.spark")
 
 JAVA_VERSION_MIN = 17  # Spark 4
 JAVA_PROBE_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 30
 # What RayDP 1.7 and Spark's Arrow memory reach into by reflection.
 OPENED_PACKAGES = (
     "java.io",
@@ -81,9 +83,12 @@ def session(
         raise SparkSessionExists(running.appName)
     _warn_of_too_few_cpus(executors * executor_cores + 1)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = raydp.init_spark(
-        app_name, executors, executor_cores, executor_memory, configs=spark_config(config or {})
-    )
+    try:
+        spark = raydp.init_spark(
+            app_name, executors, executor_cores, executor_memory, configs=spark_config(config or {})
+        )
+    except ray.exceptions.ActorAlreadyExistsError as error:
+        raise SparkSessionExists(app_name) from error
     spark.sparkContext.setLogLevel("ERROR")
     register(spark, broker)
     return spark
@@ -104,7 +109,24 @@ def stop(spark: "SparkSession") -> None:
     """Stop a session that ``session`` made. Call it before ``ray.shutdown()``."""
     import raydp
 
+    master = (
+        f"{spark.sparkContext.appName}_SPARK_MASTER"  # RayDP's actor; it ends a little later than the call
+    )
     raydp.stop_spark()
+    _wait_until_gone(master)
+
+
+def _wait_until_gone(actor: str) -> None:
+    import ray
+
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            ray.get_actor(actor)
+        except ValueError:
+            return
+        time.sleep(0.05)
+    logger.warning("Spark's master %s has not ended in %d s", actor, STOP_TIMEOUT_S)
 
 
 def spark_config(extra: dict[str, str]) -> dict[str, str]:
