@@ -7,6 +7,7 @@ Why each setting is there:
 * ``PYSPARK_PYTHON``: executors start this interpreter, so that they find pyspark, ray and raylog in it.
 * ``PYTHONPATH`` of the executors: where this driver found raylog, so that a checkout works as an installed
   wheel does.
+* ``shuffle.partitions``: by the number of cores; a stateful stream keeps the number it began with.
 * Arrow and ``filterPushdown``: the source yields Arrow, and Spark refuses any reader with ``pushFilters``
   while the latter is off.
 
@@ -37,6 +38,8 @@ logger = logging.getLogger("raylog.spark")
 JAVA_VERSION_MIN = 17  # Spark 4
 JAVA_PROBE_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 30
+# Spark's default of 200 makes every micro-batch of a stateful stream 200 tasks and state stores.
+SHUFFLE_PARTITIONS_PER_CORE = 2
 # What RayDP 1.7 and Spark's Arrow memory reach into by reflection.
 OPENED_PACKAGES = (
     "java.io",
@@ -85,7 +88,11 @@ def session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
         spark = raydp.init_spark(
-            app_name, executors, executor_cores, executor_memory, configs=spark_config(config or {})
+            app_name,
+            executors,
+            executor_cores,
+            executor_memory,
+            configs=spark_config(config or {}, executors * executor_cores),
         )
     except ray.exceptions.ActorAlreadyExistsError as error:
         raise SparkSessionExists(app_name) from error
@@ -129,8 +136,8 @@ def _wait_until_gone(actor: str) -> None:
     logger.warning("Spark's master %s has not ended in %d s", actor, STOP_TIMEOUT_S)
 
 
-def spark_config(extra: dict[str, str]) -> dict[str, str]:
-    """All settings of a session, ``extra`` last."""
+def spark_config(extra: dict[str, str], cores: int = 1) -> dict[str, str]:
+    """All settings of a session on that many cores, ``extra`` last."""
     opens = " ".join(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES)
     java_options = {
         "spark.ray.raydp_app_master.extraJavaOptions": opens,
@@ -143,6 +150,7 @@ def spark_config(extra: dict[str, str]) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS_PER_CORE * cores),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

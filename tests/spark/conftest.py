@@ -90,7 +90,7 @@ def broker() -> "Iterator[Broker]":
 def spark(broker: "Broker") -> "Iterator[SparkSession]":
     import raylog
 
-    started = raylog.spark.session(broker, config={"spark.sql.shuffle.partitions": "2"})
+    started = raylog.spark.session(broker)
     yield started
     raylog.spark.stop(started)
 

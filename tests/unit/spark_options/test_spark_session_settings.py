@@ -27,6 +27,8 @@ def test_every_jvm_opens_its_packages_and_keeps_what_the_user_adds(key: Any) -> 
 
 def test_the_users_settings_win() -> None:
     assert spark_config({"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
+    assert spark_config({"spark.sql.shuffle.partitions": "7"})["spark.sql.shuffle.partitions"] == "7"
+    assert spark_config({}, cores=4)["spark.sql.shuffle.partitions"] == "8"
     assert spark_config({})["spark.sql.python.filterPushdown.enabled"] == "true"
 
 
