@@ -121,13 +121,16 @@ def flipped(content: bytearray, at: int) -> bytes:
     [
         (flipped(batch(b"x"), -1), CorruptRecord),
         (bytes(batch(b"x"))[:-1], CorruptRecord),
-        (bytes(batch(b"x")) + b"tail", CorruptRecord),
+        (bytes(batch(b"x")) + b"tail", InvalidRecord),
         (b"", CorruptRecord),
         (bytes(batch(b"x"))[:16] + b"\x01" + bytes(batch(b"x"))[17:], UnsupportedForMessageFormat),
         (bytes(batch(b"x"))[:16] + b"\x05" + bytes(batch(b"x"))[17:], CorruptRecord),
         (bytes(batch(b"x" * (1 << 20) + b"more")), RecordTooLarge),
         (None, InvalidRecord),
-        (bytes(batch(b"x", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)), InvalidRecord),
+        (
+            bytes(batch(b"x", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)),
+            InvalidRecord,
+        ),
     ],
     ids=["crc", "cut", "tail", "nothing", "magic 1", "magic 5", "too large", "None", "transactional"],
 )
@@ -166,7 +169,9 @@ def test_a_broker_is_reached_from_a_task(broker: Broker, topic: str) -> None:
     def elsewhere(given: Broker, namespace: str) -> tuple[int, list[str]]:
         with given.producer() as producer:
             producer.send(topic, b"from a task", partition=1)
-        return given.list_offsets({(topic, 1): -1})[(topic, 1)] or 0, raylog.connect(namespace=namespace).list_topics()
+        return given.list_offsets({(topic, 1): -1})[(topic, 1)] or 0, raylog.connect(
+            namespace=namespace
+        ).list_topics()
 
     end, topics = ray.get(elsewhere.remote(broker, broker.namespace))
     assert end == 1
@@ -229,7 +234,9 @@ def test_a_new_broker_on_the_same_dirs_finds_every_topic_and_record(local_ray: N
         second.stop()
 
 
-def test_a_partition_whose_folder_is_gone_is_an_error_never_an_empty_log(local_ray: None, tmp_path: Path) -> None:
+def test_a_partition_whose_folder_is_gone_is_an_error_never_an_empty_log(
+    local_ray: None, tmp_path: Path
+) -> None:
     first = raylog.start([str(tmp_path / "a")], namespace="lost-1")
     place = first.create_topic("half", partitions=2).partitions[1]
     first.stop()

@@ -41,7 +41,9 @@ def read_all(broker: Broker, topic: str) -> list[tuple[int, int, bytes | None]]:
 def test_what_is_sent_is_read_with_key_time_and_headers(broker: Broker, topic: str, codec: str) -> None:
     with broker.producer(compression_type=codec) as producer:
         sent = [
-            producer.send(topic, b"v%d" % n, key=b"k%d" % n, timestamp=T0 + n, headers=[("n", b"%d" % n), ("x", None)])
+            producer.send(
+                topic, b"v%d" % n, key=b"k%d" % n, timestamp=T0 + n, headers=[("n", b"%d" % n), ("x", None)]
+            )
             for n in range(100)
         ]
         producer.send(topic, None, key=b"tombstone")
@@ -69,7 +71,9 @@ def test_arrow_tables_go_in_and_come_out(broker: Broker, topic: str) -> None:
     rows = 50_000
     table = pa.table(
         {
-            "key": pa.array([None if n % 5 == 0 else b"key-%d" % (n % 100) for n in range(rows)], pa.binary()),
+            "key": pa.array(
+                [None if n % 5 == 0 else b"key-%d" % (n % 100) for n in range(rows)], pa.binary()
+            ),
             "value": pa.array([f"value {n}" for n in range(rows)], pa.string()),
             "timestamp": pa.array(range(T0, T0 + rows), pa.int64()),
         }
@@ -124,7 +128,11 @@ def test_a_range_is_exactly_the_range(broker: Broker, topic: str) -> None:
     with broker.producer() as producer:
         for n in range(5000):
             producer.send(topic, b"%d" % n, partition=0)
-    offsets = [o for batch in read_range(broker, topic, 0, 1234, 4321, fetch_bytes=2000) for o in batch["offset"].to_pylist()]
+    offsets = [
+        o
+        for batch in read_range(broker, topic, 0, 1234, 4321, fetch_bytes=2000)
+        for o in batch["offset"].to_pylist()
+    ]
     assert offsets == list(range(1234, 4321))
 
 
@@ -229,7 +237,9 @@ def test_a_refused_batch_is_reported_and_the_next_ones_are_written(broker: Broke
     assert [value for _, _, value in read_all(broker, topic)] == [b"first", b"second"]
 
 
-def test_a_producer_gives_up_when_its_time_is_up_and_goes_on_under_a_new_epoch(broker: Broker, topic: str) -> None:
+def test_a_producer_gives_up_when_its_time_is_up_and_goes_on_under_a_new_epoch(
+    broker: Broker, topic: str
+) -> None:
     transport = Unreliable(broker, ["none"] + ["request lost"] * 1000)
     producer = broker.producer(transport=transport, delivery_timeout_ms=200, linger_ms=0)
     producer.send(topic, b"first", partition=0).result()

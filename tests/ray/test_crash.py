@@ -32,7 +32,9 @@ def values(broker: Broker, topic: str) -> list[int]:
     return [int(record.value or b"") for record in broker.consumer(topic, from_="earliest", to="latest")]
 
 
-def test_a_log_actor_killed_while_producing_loses_nothing_and_repeats_nothing(broker: Broker, topic: str) -> None:
+def test_a_log_actor_killed_while_producing_loses_nothing_and_repeats_nothing(
+    broker: Broker, topic: str
+) -> None:
     acknowledged: list[int] = []
     stop = threading.Event()
 
@@ -40,7 +42,9 @@ def test_a_log_actor_killed_while_producing_loses_nothing_and_repeats_nothing(br
         with broker.producer(linger_ms=1) as producer:
             number = 0
             while not stop.is_set():
-                sent = [(n, producer.send(topic, b"%d" % n, partition=0)) for n in range(number, number + 500)]
+                sent = [
+                    (n, producer.send(topic, b"%d" % n, partition=0)) for n in range(number, number + 500)
+                ]
                 number += 500
                 for n, one in sent:
                     one.result()
@@ -124,7 +128,9 @@ def test_log_manager_and_controller_come_back_and_go_on(broker: Broker, topic: s
         producer.send(topic, b"1", partition=0).result()
 
 
-def test_a_broker_whose_processes_were_all_killed_finds_everything_again(local_ray: None, tmp_path: Path) -> None:
+def test_a_broker_whose_processes_were_all_killed_finds_everything_again(
+    local_ray: None, tmp_path: Path
+) -> None:
     first = raylog.start([str(tmp_path / "a")], namespace="crash-1")
     first.create_topic("survivor")
     with first.producer() as producer:
