@@ -63,16 +63,18 @@ class LogActorImpl:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._spec = spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
-        self._partition = _open(spec, is_restart=bool(ray.get_runtime_context().was_current_actor_reconstructed))
+        self._partition = _open(
+            spec, is_restart=bool(ray.get_runtime_context().was_current_actor_reconstructed)
+        )
         threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
 
     # -- data ----------------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="produce")
     def append(self, records: Buffer) -> AppendResult:
-        """Append whole v2 record batches (bytes or a uint8 numpy array), all of them or none.
+        """Append one v2 record batch (bytes or a uint8 numpy array).
 
-        Returns when they are as durable as the topic asks (``flush.messages``). Raises CorruptRecord,
+        Returns when it is as durable as the topic asks (``flush.messages``). Raises CorruptRecord,
         RecordTooLarge, InvalidRecord, OutOfOrderSequence, DiskFull and their kin, with nothing written.
         """
         return _or_exit(lambda: self._partition.append(records))
@@ -84,7 +86,13 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="poll")
     def poll(
-        self, offset: int, max_bytes: int = 1 << 20, min_bytes: int = 1, max_wait_ms: int = 500, *, locate: bool = False
+        self,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        *,
+        locate: bool = False,
     ) -> FetchResult:
         """As ``fetch``, but waits up to ``max_wait_ms`` until there are ``min_bytes``."""
         fetch = self._partition.fetch
@@ -164,7 +172,7 @@ LogActor = ray.remote(
 )(LogActorImpl)
 
 
-def lock_patiently(take: Callable[[], Lock]) -> Lock:
+def lock_patiently(take: Callable[[], Answer]) -> Answer:
     """A lock that a process at its end may still hold for a moment."""
     deadline = time.monotonic() + LOCK_PATIENCE_S
     while True:

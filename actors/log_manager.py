@@ -65,7 +65,12 @@ class LogManagerImpl:
     """The methods that the Controller calls."""
 
     def __init__(self, namespace: str, cluster_id: str, node_number: int, config: BrokerConfig) -> None:
-        self._namespace, self._cluster_id, self._node_number, self._config = namespace, cluster_id, node_number, config
+        self._namespace, self._cluster_id, self._node_number, self._config = (
+            namespace,
+            cluster_id,
+            node_number,
+            config,
+        )
         self._fs = RealFileSystem()
         self._node_id = own_node_id()
         self._lock = threading.RLock()
@@ -96,7 +101,9 @@ class LogManagerImpl:
         dirs: list[LogDir] = []
         try:
             for path in paths:
-                dirs.append(lock_patiently(partial(LogDir, self._fs, path, self._cluster_id, self._node_number)))
+                dirs.append(
+                    lock_patiently(partial(LogDir, self._fs, path, self._cluster_id, self._node_number))
+                )
                 self._last_offsets.update(dirs[-1].offsets())
                 dirs[-1].purge()
         except RaylogError:
@@ -162,7 +169,9 @@ class LogManagerImpl:
         for log_dir in self._dirs:
             if self._fs.is_dir(log_dir.folder(partition)):
                 return log_dir
-        raise LogMissing(self._dirs[0].folder(partition), "the partition's folder is in none of this node's log dirs")
+        raise LogMissing(
+            self._dirs[0].folder(partition), "the partition's folder is in none of this node's log dirs"
+        )
 
     def _end_actor(self, partition: TopicPartition) -> None:
         handle = find(log_actor_name(partition), self._namespace)

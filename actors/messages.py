@@ -93,7 +93,9 @@ class NotLeader(RaylogError):
 
     code, error_name, retriable = 6, "NOT_LEADER_OR_FOLLOWER", True
     fields = ("partition", "why")
-    template = "{partition} cannot be reached: {why}; it is retried until the time is up, or start its node again"
+    template = (
+        "{partition} cannot be reached: {why}; it is retried until the time is up, or start its node again"
+    )
 
 
 class RequestTimedOut(RaylogError):

@@ -3,11 +3,11 @@
 A ``Partition`` puts locks around one ``Log``. Today its door is the LogActor's Ray methods; a socket will be
 the second, with this same object behind it. It knows no Ray.
 
-**Locks.** Appends take ``_append_lock``; readers take none. Checking a batch (its CRC) happens before the lock.
+**Locks.** Appends take ``_append_lock``; readers take none. A batch is checked (its CRC) before the lock.
 
 **An ack** means: in the page cache; once ``flush.messages`` records are unflushed, fsynced. Appends that wait
-for an fsync share it: whoever gets ``_flush_lock`` flushes everything written so far, and those behind it find
-their records flushed.
+for an fsync share it: whoever gets ``_flush_lock`` flushes everything written so far, and those behind it
+find their records flushed.
 
 **A long poll** waits here, not in the client. Waiters stand in a heap, ordered by the count of bytes ever
 appended that wakes them; an append pops those that are due, and costs the same with one waiter or a thousand.
@@ -20,12 +20,14 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from raylog.actors.messages import AppendResult, FetchResult, InvalidRequest, PartitionOffsets
 from raylog.storage.clock import Clock
-from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.errors import RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.log import Log
@@ -33,6 +35,8 @@ from raylog.storage.validation import check_append
 
 # Half of what an int32 position can address: no reader needs more in one answer.
 MAX_FETCH_BYTES = 1 << 30
+
+Answer = TypeVar("Answer")
 
 
 class Partition:
@@ -53,14 +57,16 @@ class Partition:
     # -- append --------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer) -> AppendResult:
-        """Append whole v2 record batches, all or none; returns when they are as durable as the topic asks."""
+        """Append one v2 record batch; returns when it is as durable as the topic asks."""
         self._check_online()
-        batches = check_append(records, self.log.config, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        batch = check_append(records, self.log.config, now_ms)
         with self._append_lock:
             self._check_online()
-            info = self.log.append_checked(batches, self.leader_epoch)
+            append = partial(self.log.append_checked, batch, now_ms, self.leader_epoch)
+            info = self._or_offline(append, UndoFailed)
             if not info.is_duplicate:
-                self._appended_bytes += sum(batch.header.size_bytes for batch in batches)
+                self._appended_bytes += batch.header.size_bytes
         self._wake()
         if info.last_offset + 1 - self.log.recovery_point >= self.log.config.flush_messages:
             self.flush(info.last_offset + 1)
@@ -76,7 +82,13 @@ class Partition:
     # -- fetch ---------------------------------------------------------------------------------------------
 
     def fetch(
-        self, offset: int, max_bytes: int = 1 << 20, min_bytes: int = 1, max_wait_ms: int = 0, *, locate: bool = False
+        self,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        max_wait_ms: int = 0,
+        *,
+        locate: bool = False,
     ) -> FetchResult:
         """Batches from ``offset`` on, up to about ``max_bytes``; at least one batch where there is one.
 
@@ -90,12 +102,15 @@ class Partition:
         seen_bytes = self._appended_bytes  # before the look: what is appended after it wakes us
         found = self.log.read(offset, max_bytes)
         available = 0 if found is None else found.size_bytes
-        if max_wait_ms > 0 and available < max(min_bytes, 1):
+        is_behind = found is not None and found.inode != self.log.segments[-1].log.inode
+        if max_wait_ms > 0 and available < max(min_bytes, 1) and not is_behind:
             self._wait(seen_bytes + max(min_bytes, 1) - available, max_wait_ms)
             self._check_online()
             found = self.log.read(offset, max_bytes)
         records = None if found is None or locate else np.frombuffer(self.log.read_bytes(found), np.uint8)
-        return FetchResult(records, found if locate else None, self.log.high_watermark, self.log.log_start_offset)
+        return FetchResult(
+            records, found if locate else None, self.log.high_watermark, self.log.log_start_offset
+        )
 
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
         """Park until so many bytes were ever appended, or the time is up."""
@@ -104,6 +119,8 @@ class Partition:
             heapq.heappush(self._waiters, entry)
         if self._appended_bytes >= wanted_bytes:
             self._wake()
+        if self._offline is not None:
+            return
         if not entry[2].wait(max_wait_ms / 1000):
             with self._waiters_lock:
                 if entry in self._waiters:
@@ -132,7 +149,9 @@ class Partition:
 
     def offsets(self) -> PartitionOffsets:
         log = self.log
-        return PartitionOffsets(log.log_start_offset, log.recovery_point, log.high_watermark, log.log_end_offset)
+        return PartitionOffsets(
+            log.log_start_offset, log.recovery_point, log.high_watermark, log.log_end_offset
+        )
 
     def flush(self, up_to: int | None = None) -> None:
         """Return when everything below ``up_to`` (default: the log's end) is fsynced."""
@@ -156,20 +175,20 @@ class Partition:
         """Retention; returns how many segments went."""
         with self._append_lock:
             self._check_online()
-            return self.log.delete_old_segments()
+            return self._or_offline(self.log.delete_old_segments, UndoFailed)
 
     def roll(self) -> None:
         """Begin a new segment."""
         with self._append_lock:
             self._check_online()
-            self.log.roll()
+            self._or_offline(self.log.roll, UndoFailed)
 
     def close(self) -> None:
         """Orderly end. Every later call answers StorageError."""
         with self._flush_lock, self._append_lock:
             self._check_online()
             self._or_offline(self.log.close)
-            self._offline = StorageError(self.log.folder, "the partition is closed")
+            self._go_offline(StorageError(self.log.folder, "the partition is closed"))
 
     # -- offline -------------------------------------------------------------------------------------------
 
@@ -181,11 +200,19 @@ class Partition:
         if self._offline is not None:
             raise self._offline
 
-    def _or_offline(self, flush: Callable[[], None]) -> None:
+    def _go_offline(self, error: StorageError) -> None:
+        self._offline = error
+        with self._waiters_lock:
+            for _, _, event in self._waiters:
+                event.set()
+            self._waiters.clear()
+
+    def _or_offline(self, work: Callable[[], Answer], on: type[StorageError] = StorageError) -> Answer:
+        """Do ``work``; an error of the kind ``on`` leaves a log that must not be used again."""
         try:
-            flush()
-        except StorageError as error:
-            self._offline = error
+            return work()
+        except on as error:
+            self._go_offline(error)
             raise
 
 

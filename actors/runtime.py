@@ -45,7 +45,9 @@ def find(name: str, namespace: str) -> Any | None:
 
 def running(namespace: str) -> set[str]:
     """The names of all actors of a namespace that live or are being restarted."""
-    return {entry["name"] for entry in list_named_actors(all_namespaces=True) if entry["namespace"] == namespace}
+    return {
+        entry["name"] for entry in list_named_actors(all_namespaces=True) if entry["namespace"] == namespace
+    }
 
 
 def create(actor: Any, name: str, namespace: str, node_id: str, *args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``./dev bench [NAMES] [--quick]``: every figure beside its limit or peer, as a table, and as JSON in bench-output/."""
+"""``./dev bench [NAMES] [--quick]``: every figure beside its limit or peer; a table, and JSON in bench-output/."""
 
 import argparse
 import importlib

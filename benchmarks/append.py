@@ -40,7 +40,9 @@ def _one(folder: str, size: int, promise: float, rounds: int) -> dict[str, Any]:
     )
     megabytes = len(batch) * count / 1e6
     name = f"append of {size >> 10} KB batches"
-    return rate(name, megabytes / ours, "MB/s", "os.write of the same bytes", megabytes / raw, f"{promise:.0%}")
+    return rate(
+        name, megabytes / ours, "MB/s", "os.write of the same bytes", megabytes / raw, f"{promise:.0%}"
+    )
 
 
 def _batch(size: int) -> bytearray:

@@ -53,7 +53,9 @@ def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
         assert found is not None
         assert len(found) > 900_000
 
-    ours, least = alternate(5, lambda: _median_ms(fetch, calls), lambda: _median_ms(lambda: _call(nothing), calls))
+    ours, least = alternate(
+        5, lambda: _median_ms(fetch, calls), lambda: _median_ms(lambda: _call(nothing), calls)
+    )
     target = "at most 1.3"
     return [rate("fetch of 1 MB by location", ours, "ms", "a Ray call that does nothing", least, target)]
 

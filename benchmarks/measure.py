@@ -40,6 +40,8 @@ def alternate(rounds: int, *works: Callable[[], float]) -> list[float]:
     return [statistics.median(column) for column in zip(*taken, strict=True)]
 
 
-def rate(name: str, value: float, unit: str, limit_name: str, limit_value: float, target: str = "") -> dict[str, Any]:
+def rate(
+    name: str, value: float, unit: str, limit_name: str, limit_value: float, target: str = ""
+) -> dict[str, Any]:
     """A figure whose larger is better, beside its limit or peer."""
     return Figure(name, value, unit, limit_name, limit_value, value / limit_value, target).as_dict()

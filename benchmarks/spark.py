@@ -1,4 +1,4 @@
-"""Spark's scan of a topic, by ``format("raylog")`` and as a RayDP frame, beside its scan of the same data in Parquet."""
+"""Spark's scan of a topic, by ``format("raylog")`` and as a RayDP frame, beside the same data in Parquet."""
 
 import shutil
 import tempfile

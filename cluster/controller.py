@@ -145,7 +145,9 @@ class ControllerImpl:
                 entry = known.pop(partition, None)
                 if entry is None or entry.topic_id != topic.topic_id:
                     folder = f"{directories[directory_id]}/{partition}"
-                    self._problems[partition] = LogMissing(folder, "the partition's folder is gone or another topic's")
+                    self._problems[partition] = LogMissing(
+                        folder, "the partition's folder is gone or another topic's"
+                    )
         self._open(
             node_id,
             [
@@ -169,7 +171,9 @@ class ControllerImpl:
         """Have the node's LogManager open these, at once; what fails is kept as the partition's problem."""
         manager = self._managers[node_id]
         pending = {
-            partition: manager.open_partition.remote(partition, topic.topic_id, self._log_config(topic.config))
+            partition: manager.open_partition.remote(
+                partition, topic.topic_id, self._log_config(topic.config)
+            )
             for partition, topic in partitions
         }
         for partition, reference in pending.items():
@@ -210,7 +214,11 @@ class ControllerImpl:
         """Make a topic; when this returns its partitions serve. Nothing is left of it if that fails."""
         partitions = self._config.num_partitions if partitions is None else partitions
         check_topic_name(name)
-        if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= MAX_PARTITIONS:
+        if (
+            isinstance(partitions, bool)
+            or not isinstance(partitions, int)
+            or not 1 <= partitions <= MAX_PARTITIONS
+        ):
             raise InvalidPartitions(partitions, MAX_PARTITIONS)
         self._log_config(config)
         with self._lock:
@@ -306,7 +314,9 @@ class ControllerImpl:
         except UnknownTopicOrPartition:
             return UnknownTopicOrPartition(topic, partition, "no such topic")
         if not isinstance(partition, int) or not 0 <= partition < len(described.partitions):
-            return UnknownTopicOrPartition(topic, partition, f"the topic has {len(described.partitions)} partitions")
+            return UnknownTopicOrPartition(
+                topic, partition, f"the topic has {len(described.partitions)} partitions"
+            )
         problem = self._problems.get(TopicPartition(topic, partition))
         if problem is not None:
             return problem
@@ -361,7 +371,6 @@ class ControllerImpl:
             self._metadata.close()
             self._metadata = None
             return clean
-
 
 
 Controller = ray.remote(max_concurrency=16, num_cpus=0, max_restarts=-1, max_task_retries=0)(ControllerImpl)

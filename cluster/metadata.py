@@ -48,7 +48,8 @@ class ClusterState:
         kind, version = record.get("kind"), record.get("v")
         if version != VERSION:
             raise CorruptRecord(
-                "__cluster_metadata-0", f"a {kind} record of version {version}: a newer raylog wrote it; use that"
+                "__cluster_metadata-0",
+                f"a {kind} record of version {version}: a newer raylog wrote it; use that",
             )
         match kind:
             case "cluster":
@@ -61,7 +62,9 @@ class ClusterState:
             case "producer-ids":
                 self.next_producer_id = record["next"]
             case _:
-                raise CorruptRecord("__cluster_metadata-0", f"a record of kind {kind!r}: a newer raylog wrote it")
+                raise CorruptRecord(
+                    "__cluster_metadata-0", f"a record of kind {kind!r}: a newer raylog wrote it"
+                )
 
 
 def cluster_record(cluster_id: str) -> dict[str, Any]:

@@ -32,7 +32,9 @@ class MetadataLog:
         folder = os.path.join(log_dir, str(METADATA_PARTITION))
         if not fs.is_dir(folder):
             if not fs.is_dir(os.path.dirname(log_dir)):
-                raise InvalidLogDir(log_dir, "neither it nor its parent folder exists: make it, or mount its disk")
+                raise InvalidLogDir(
+                    log_dir, "neither it nor its parent folder exists: make it, or mount its disk"
+                )
             fs.make_dir(log_dir)
             if not fs.can_write(log_dir):
                 raise InvalidLogDir(log_dir, "is read-only: give a folder that this user may write to")

@@ -33,6 +33,9 @@ class ProducerIdentity(NamedTuple):
     epoch: int = -1
 
 
+NOBODY = ProducerIdentity()
+
+
 class Delivery:
     """The common fate of the records of one batch."""
 
@@ -57,14 +60,13 @@ class Batch:
     attempts: int = 0
 
 
-
 @dataclass(slots=True)
 class PartitionQueue:
     """One partition's share of a producer."""
 
     topic: str
     partition: int
-    identity: ProducerIdentity = ProducerIdentity()
+    identity: ProducerIdentity = NOBODY
     sequence: int = 0
     rows: list[Row] = field(default_factory=list)
     rows_bytes: int = 0

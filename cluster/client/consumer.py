@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FETCH_MAX_WAIT_MS = 500
 POLL_TIMEOUT_MS = 1000
 RETRY_BACKOFF_S = 0.1
+_SPECIAL: dict[str, int] = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class ConsumerRecord(NamedTuple):
@@ -100,7 +101,11 @@ class Consumer:
         return list(self._assigned)
 
     def assign(
-        self, partitions: Iterable[tuple[str, int]], *, from_: str | int = "latest", to: str | int | None = None
+        self,
+        partitions: Iterable[tuple[str, int]],
+        *,
+        from_: str | int = "latest",
+        to: str | int | None = None,
     ) -> None:
         """Read these partitions, in the place of those before."""
         wanted = [TopicPartition(*partition) for partition in partitions]
@@ -134,10 +139,10 @@ class Consumer:
             raise UnknownTopicOrPartition(topic, partition, "it is not assigned to this consumer") from None
 
     def _offsets(self, partitions: list[TopicPartition], when: str | int) -> dict[TopicPartition, int]:
-        special: dict[str | int, int] = {"earliest": EARLIEST, "latest": LATEST}
-        if when not in special and (isinstance(when, str) or not isinstance(when, int) or when < 0):
+        timestamp = _SPECIAL.get(when, when) if isinstance(when, str) else when
+        if not isinstance(timestamp, int) or (timestamp < 0 and not isinstance(when, str)):
             raise InvalidRequest("from_ or to", when, "must be 'earliest', 'latest', or ms since the epoch")
-        found = self._broker.list_offsets({partition: special.get(when, when) for partition in partitions})  # type: ignore[misc]
+        found = self._broker.list_offsets(dict.fromkeys(partitions, timestamp))
         missing = [partition for partition in partitions if found[partition] is None]
         ends = self._broker.list_offsets(dict.fromkeys(missing, LATEST))
         merged = {**found, **ends}
@@ -152,7 +157,9 @@ class Consumer:
 
     def poll(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
         """The records that have come, of one or more partitions; none if none comes in time."""
-        return [record for assigned, records in self._fetched(timeout_ms) for record in _rows(assigned, records)]
+        return [
+            record for assigned, records in self._fetched(timeout_ms) for record in _rows(assigned, records)
+        ]
 
     def poll_arrow(self, timeout_ms: int = POLL_TIMEOUT_MS) -> pa.Table:
         """As ``poll``, as a table: key, value, topic, partition, offset, timestamp, timestampType, headers."""
@@ -202,10 +209,14 @@ class Consumer:
         for assigned in self._assigned.values():
             if assigned.pending is None and not assigned.is_at_end and assigned.retry_at <= now:
                 try:
-                    assigned.pending = assigned.reader.request(assigned.offset, self._fetch_bytes, FETCH_MAX_WAIT_MS)
+                    assigned.pending = assigned.reader.request(
+                        assigned.offset, self._fetch_bytes, FETCH_MAX_WAIT_MS
+                    )
                 except (NotLeader, StorageError):
                     self._lost(assigned)
-        return {assigned.pending: assigned for assigned in self._assigned.values() if assigned.pending is not None}
+        return {
+            assigned.pending: assigned for assigned in self._assigned.values() if assigned.pending is not None
+        }
 
     def _take(self, assigned: _Assigned) -> Buffer | None:
         reference, assigned.pending = assigned.pending, None

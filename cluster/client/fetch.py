@@ -105,7 +105,9 @@ class PartitionReader:
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
         """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being restarted."""
         key = (self.topic, self.partition)
-        answer = self._broker.ask([key], lambda _, handle: handle.fetch.remote(offset, max_bytes, locate=self.is_local))
+        answer = self._broker.ask(
+            [key], lambda _, handle: handle.fetch.remote(offset, max_bytes, locate=self.is_local)
+        )
         return self.records(answer[key], offset, max_bytes)
 
     def lost(self) -> None:
@@ -137,9 +139,7 @@ def read_range(
 
 def next_offset(records: Buffer) -> int:
     """The offset behind the last batch of a fetch."""
-    last = None
-    for _, last in iter_batches(records):
-        pass
-    if last is None:
+    headers = [header for _, header in iter_batches(records)]
+    if not headers:
         raise CorruptRecord("a fetch", "it holds no whole batch")
-    return last.next_offset
+    return headers[-1].next_offset

@@ -151,7 +151,9 @@ class Producer:
         self._transport = transport or RayTransport(broker)
         self._topics: dict[str, _Topic] = {}
         self._queues: list[PartitionQueue] = []
-        self._lock = threading.Lock()  # taken by itself where nothing waits: half the price of the condition's
+        self._lock = (
+            threading.Lock()
+        )  # taken by itself where nothing waits: half the price of the condition's
         self._changed = threading.Condition(self._lock)
         self._waiting_bytes = 0
         self._flushing = 0

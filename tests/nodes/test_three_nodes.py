@@ -60,7 +60,9 @@ class Nodes:
         return str(self._cluster.address)
 
     def add(self, name: str) -> None:
-        self._nodes[name] = self._cluster.add_node(num_cpus=4, env_vars={LOG_DIRS_VARIABLE: self.log_dir(name)})
+        self._nodes[name] = self._cluster.add_node(
+            num_cpus=4, env_vars={LOG_DIRS_VARIABLE: self.log_dir(name)}
+        )
 
     def kill(self, name: str) -> None:
         self._cluster.remove_node(self._nodes.pop(name), allow_graceful=False)
@@ -156,6 +158,8 @@ def test_a_new_topic_avoids_a_node_that_is_away(broker: Broker, nodes: Nodes) ->
     broker.create_topic("elsewhere", partitions=2)
     assert "one" not in {home(place.folder) for place in broker.describe_topic("elsewhere").partitions}
     nodes.add("one")
-    wait_for(lambda: all(p.node_id for p in broker.describe_topic("spread").partitions), "its partitions are back")
+    wait_for(
+        lambda: all(p.node_id for p in broker.describe_topic("spread").partitions), "its partitions are back"
+    )
     found = list(broker.consumer("spread", from_="earliest", to="latest"))
     assert len(found) == 600

@@ -99,7 +99,7 @@ def test_a_topic_exists_once_dots_and_underscores_alike(broker: Broker) -> None:
     broker.create_topic("metrics.cpu")
     with pytest.raises(TopicExists):
         broker.create_topic("metrics.cpu")
-    with pytest.raises(TopicExists, match="'metrics.cpu' exists"):
+    with pytest.raises(TopicExists, match=r"'metrics\.cpu' exists"):
         broker.create_topic("metrics_cpu")
 
 

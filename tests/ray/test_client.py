@@ -258,9 +258,10 @@ def test_send_waits_for_room_and_says_so_when_there_is_none(broker: Broker, topi
         max_block_ms=100,
         delivery_timeout_ms=2000,
     )
+    for _ in range(10):  # 12 bytes are added to each, so the tenth goes over
+        producer.send(topic, b"x" * 1000)
     with pytest.raises(RequestTimedOut, match=r"buffer\.memory"):
-        for _ in range(100):
-            producer.send(topic, b"x" * 1000)
+        producer.send(topic, b"x" * 1000)
     with pytest.raises(ProduceFailed):
         producer.close()
 
