@@ -66,11 +66,15 @@ TOPIC_KEYS: dict[str, Key] = {
     key.name: key
     for key in (
         _number("segment.bytes", 1 << 30, MIB, MAX_INT, "a segment rolls before it would grow past this"),
-        _number("segment.ms", 604_800_000, 1, MAX_LONG, "a segment rolls when its records span more than this"),
+        _number(
+            "segment.ms", 604_800_000, 1, MAX_LONG, "a segment rolls when its records span more than this"
+        ),
         _number("segment.jitter.ms", 0, 0, MAX_LONG, "up to this much is taken off segment.ms, at random"),
         _number("segment.index.bytes", 10 * MIB, 12, MAX_INT, "the most bytes of one index file"),
         _number("index.interval.bytes", 4096, 0, MAX_INT, "bytes of log between two index entries"),
-        _number("flush.messages", MAX_LONG, 1, MAX_LONG, "fsync before an ack once so many records are unflushed"),
+        _number(
+            "flush.messages", MAX_LONG, 1, MAX_LONG, "fsync before an ack once so many records are unflushed"
+        ),
         _number("flush.ms", MAX_LONG, 0, MAX_LONG, "fsync when this long has passed since the last one"),
         _number("retention.bytes", -1, -1, MAX_LONG, "bytes to keep at least; -1: no limit"),
         _number("retention.ms", 604_800_000, -1, MAX_LONG, "how long records are kept; -1: for ever"),
@@ -79,10 +83,17 @@ TOPIC_KEYS: dict[str, Key] = {
         _choice("cleanup.policy", "delete", ("delete",), "what happens to old segments"),
         _choice("compression.type", "producer", ("producer",), "batches stay as the producer made them"),
         _choice(
-            "message.timestamp.type", "CreateTime", ("CreateTime", "LogAppendTime"), "whose clock stamps records"
+            "message.timestamp.type",
+            "CreateTime",
+            ("CreateTime", "LogAppendTime"),
+            "whose clock stamps records",
         ),
         _number(
-            "message.timestamp.after.max.ms", 3_600_000, 0, MAX_LONG, "how far ahead of now a timestamp may be"
+            "message.timestamp.after.max.ms",
+            3_600_000,
+            0,
+            MAX_LONG,
+            "how far ahead of now a timestamp may be",
         ),
         _number("internal.segment.bytes", 0, 0, MAX_INT, "for tests: segment.bytes below 1 MiB; 0: unset"),
     )
@@ -112,8 +123,10 @@ class LogConfig:
 
     @classmethod
     def parse(cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None) -> "LogConfig":
-        """``base`` (default: Kafka's defaults) with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
-        values = {key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value) for key, value in overrides.items()}
+        """``base`` (default: Kafka's) with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
+        values = {
+            key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value) for key, value in overrides.items()
+        }
         config = replace(base or cls(), **values)
         if config.internal_segment_bytes:
             config = replace(config, segment_bytes=config.internal_segment_bytes)
@@ -140,7 +153,11 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "flush.messages": (("log.flush.interval.messages", 1),),
     "flush.ms": (("log.flush.interval.ms", 1),),
     "retention.bytes": (("log.retention.bytes", 1),),
-    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", 60_000),
+        ("log.retention.hours", 3_600_000),
+    ),
     "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
     "max.message.bytes": (("message.max.bytes", 1),),
     "message.timestamp.type": (("log.message.timestamp.type", 1),),
@@ -150,7 +167,11 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 
 def _folders(value: Any) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple) or not parts or not all(isinstance(p, str) and p.strip() for p in parts):
+    if (
+        not isinstance(parts, list | tuple)
+        or not parts
+        or not all(isinstance(p, str) and p.strip() for p in parts)
+    ):
         raise ValueError
     return tuple(part.strip() for part in parts)
 
@@ -158,10 +179,22 @@ def _folders(value: Any) -> tuple[str, ...]:
 BROKER_KEYS: dict[str, Key] = {
     key.name: key
     for key in (
-        Key("log.dirs", (), _folders, "a list of folders", "where partitions live; RAYLOG_LOG_DIRS overrides it on a node"),
+        Key(
+            "log.dirs",
+            (),
+            _folders,
+            "a list of folders",
+            "where partitions live; RAYLOG_LOG_DIRS overrides it on a node",
+        ),
         _number("num.partitions", 1, 1, 10_000, "partitions of a topic that does not say"),
         _number("log.retention.check.interval.ms", 300_000, 1, MAX_LONG, "how often retention looks"),
-        _number("log.flush.offset.checkpoint.interval.ms", 60_000, 1, MAX_LONG, "how often checkpoints are written"),
+        _number(
+            "log.flush.offset.checkpoint.interval.ms",
+            60_000,
+            1,
+            MAX_LONG,
+            "how often checkpoints are written",
+        ),
         _number("producer.id.expiration.ms", 86_400_000, 1, MAX_LONG, "when a silent producer is forgotten"),
     )
 }
@@ -191,10 +224,20 @@ def _topic_defaults(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for topic_key, pairs in BROKER_SYNONYMS.items():
         for broker_key, factor in pairs:
             if broker_key in overrides:
-                value = overrides[broker_key]
-                number = _as_int(value) if factor != 1 else None
-                yield topic_key, value if number is None else number if number < 0 else number * factor
+                yield topic_key, _converted(topic_key, broker_key, overrides[broker_key], factor)
                 break
+
+
+def _converted(topic_key: str, broker_key: str, value: Any, factor: int) -> Any:
+    """A broker key's value in the unit of its topic key; negative ones (no limit) have no unit."""
+    number = _as_int(value) if factor > 1 else None
+    scaled = value if number is None or number < 0 else number * factor
+    try:
+        return parse_value(TOPIC_KEYS, topic_key, scaled)
+    except InvalidConfig:
+        raise InvalidConfig(
+            broker_key, value, f"as {topic_key} it must be {TOPIC_KEYS[topic_key].valid}"
+        ) from None
 
 
 assert {field.name for field in fields(LogConfig)} == {name.replace(".", "_") for name in TOPIC_KEYS}

@@ -1,7 +1,7 @@
 """What can go wrong, by Kafka's names and codes.
 
-Every error carries ``code`` (Kafka's wire code), ``error_name`` (Kafka's name of it) and ``retriable`` (whether
-the same request can succeed later). Constructor arguments are the fields and the sentence is made in
+Every error carries ``code`` (Kafka's wire code), ``error_name`` (Kafka's name of it) and ``retriable``
+(whether the same request can succeed later). Constructor arguments are the fields and the sentence is made in
 ``__str__``, so that an error survives pickling and can cross actors. A sentence says what to do.
 
 Codes: Kafka's ``org.apache.kafka.common.protocol.Errors``.
@@ -53,7 +53,9 @@ class InvalidTimestamp(RaylogError):
 
     code, error_name = 32, "INVALID_TIMESTAMP"
     fields = ("timestamp", "now", "limit_key", "limit_ms")
-    template = "timestamp {timestamp} is more than {limit_key}={limit_ms} from now ({now}); correct it or the config"
+    template = (
+        "timestamp {timestamp} is more than {limit_key}={limit_ms} from now ({now}); correct it or the config"
+    )
 
 
 class UnsupportedForMessageFormat(RaylogError):
@@ -168,15 +170,26 @@ class StorageError(RaylogError):
     """The disk failed. After a failed write nothing of the append is in the log."""
 
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
-    fields = ("path", "why")
+    fields: ClassVar[tuple[str, ...]] = ("path", "why")
     template = "{path}: {why}; free or repair the disk, then retry"
+
+
+class UndoFailed(StorageError):
+    """A write failed, and so did taking back what it left. The log must be recovered before its next use."""
+
+    fields = ("path", "why")
+    template = (
+        "{path}: a failed write could not be undone: {why}; repair the disk, then start the broker again"
+    )
 
 
 class DiskFull(StorageError):
     """No space is left. Nothing of the append is in the log; it takes appends again when there is space."""
 
     fields = ("path",)
-    template = "{path}: no space left on the device: free some (lower retention.bytes, delete topics), then retry"
+    template = (
+        "{path}: no space left on the device: free some (lower retention.bytes, delete topics), then retry"
+    )
 
 
 class LogMissing(RaylogError):

@@ -13,9 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from raylog.storage.errors import DiskFull, LogLocked, StorageError
+from raylog.storage.errors import DiskFull, LogLocked, StorageError, UndoFailed
 
 Buffer = bytes | bytearray | memoryview
+
+# The most buffers that Linux takes in one writev.
+IOV_MAX = 1024
 
 
 class File(Protocol):
@@ -85,8 +88,12 @@ class FileSystem(Protocol):
 
 
 def write_atomically(fs: FileSystem, path: str, content: bytes) -> None:
-    """Replace a file so that a crash leaves the old content or the new: write, flush, rename, sync the folder."""
-    fs.write_file(path + ".tmp", content)
+    """Replace a file so that a crash leaves the old content or the new one, whole."""
+    try:
+        fs.write_file(path + ".tmp", content)
+    except StorageError:
+        fs.remove(path + ".tmp")
+        raise
     fs.rename(path + ".tmp", path)
     fs.sync_dir(os.path.dirname(path))
 
@@ -107,7 +114,7 @@ def _named_errors(path: str) -> Iterator[None]:
 
 
 class RealFile:
-    """A file on a disk, by its descriptor. ``pread`` and ``writev``: readers and the writer share no cursor."""
+    """A file on a disk, by its descriptor. Readers and the writer share no cursor."""
 
     def __init__(self, path: str, *, create: bool = False) -> None:
         self.path = path
@@ -119,15 +126,23 @@ class RealFile:
         self.inode = stat.st_ino
 
     def append(self, buffers: Sequence[Buffer]) -> None:
+        if len(buffers) > IOV_MAX:
+            buffers = [b"".join(buffers)]
         try:
             written = os.writev(self._descriptor, buffers)
             total = sum(map(len, buffers))
             if written != total:
                 self._write_rest(b"".join(buffers), written)
         except OSError as error:
-            os.ftruncate(self._descriptor, self.size)
+            self._undo()
             raise storage_error(self.path, error) from error
         self.size += total
+
+    def _undo(self) -> None:
+        try:
+            os.ftruncate(self._descriptor, self.size)
+        except OSError as error:
+            raise UndoFailed(self.path, error.strerror or str(error)) from error
 
     def _write_rest(self, content: bytes, written: int) -> None:
         rest = memoryview(content)[written:]
@@ -175,6 +190,8 @@ class RealLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._is_file:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(self._descriptor).st_ino != os.stat(path).st_ino:
+                raise OSError("an owner that ends has just removed the file that was locked here")
         except OSError as error:
             os.close(self._descriptor)
             raise LogLocked(os.path.dirname(path) if self._is_file else path) from error

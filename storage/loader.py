@@ -29,7 +29,7 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.segment import Segment
+from raylog.storage.segment import Recovered, Segment
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
@@ -59,26 +59,34 @@ def open_log(
 ) -> Log:
     """Open the log in ``folder``.
 
-    ``topic_id``: the id that ``partition.metadata`` must have, None takes any. ``is_clean``: the broker before
-    stopped in order. ``recovery_point``, ``log_start_offset``: of the log dir's checkpoints. Raises LogMissing.
+    ``topic_id``: the id that ``partition.metadata`` must have, None takes any. ``is_clean``: the broker
+    before stopped in order. ``recovery_point``, ``log_start_offset``: of the log dir's checkpoints. Raises
+    LogMissing.
     """
     _check_identity(fs, folder, topic_id)
     _remove_leftovers(fs, folder)
-    bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    found = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    bases = [base for base in found if base is not None]
     if not bases:
         raise LogMissing(folder, "a partition's folder without a single .log file")
-    segments = [Segment(fs, folder, base, config, clock.now_ms()) for base in bases if base is not None]
-    was_cut = False if is_clean else _recover(segments, recovery_point)
+    now_ms = clock.now_ms()
+    segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
+    is_clean = is_clean and segments[-1].is_whole()
+    if not is_clean:
+        _recover(fs, folder, segments, recovery_point)
     _mend_indexes(fs, segments)
     start = max(log_start_offset, segments[0].base_offset)
-    end = _end_offset(segments[-1])
+    last = next(filter(None, (segment.last_batch() for segment in reversed(segments))), None)
+    end = max(last.next_offset if last else 0, segments[-1].base_offset)
     if end < start:
         raise LogMissing(folder, f"the log ends at offset {end}, but began at {start} when it was last open")
-    producers = _load_producers(fs, folder, partition, segments, start, end)
+    producers = _load_producers(fs, folder, partition, segments, start, end, now_ms)
     epochs = LeaderEpochs(fs, folder)
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
-    flushed = end if is_clean and not was_cut else min(recovery_point, end)
+    if last and last.leader_epoch > epochs.latest:
+        epochs.assign(last.leader_epoch, max(last.base_offset, start))
+    flushed = end if is_clean else min(recovery_point, end)
     return Log(fs, clock, folder, partition, config, segments, producers, epochs, start, flushed)
 
 
@@ -98,21 +106,41 @@ def _remove_leftovers(fs: FileSystem, folder: str) -> None:
         raise StorageError(folder, f"an unfinished compaction ({swaps[0]}) that this version cannot finish")
     for name in names:
         stem, suffix = os.path.splitext(name)
-        orphan = suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names
+        orphan = (
+            suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names
+        )
         if orphan or suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"):
             fs.remove(os.path.join(folder, name))
 
 
-def _recover(segments: list[Segment], recovery_point: int) -> bool:
-    """Check the segments from the recovery point on; the first bad batch ends the log. True if it was cut."""
-    unflushed = [n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point][-1:] or [0]
-    for number in range(unflushed[0], len(segments)):
-        if segments[number].recover():
-            for lost in segments[number + 1 :]:
-                lost.delete()
-            del segments[number + 1 :]
-            return True
-    return False
+def _recover(fs: FileSystem, folder: str, segments: list[Segment], recovery_point: int) -> None:
+    """Check the segments from the one with the recovery point on; the first loss ends the log."""
+    first = max((n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    checked: list[Recovered] = []
+    for segment in segments[first:]:
+        checked.append(segment.recover())
+        if checked[-1].cut_bytes:
+            break
+    lost = segments[first + _count_kept(segments[first:], checked) :]
+    if not lost:
+        return
+    for segment in lost:
+        segment.delete()
+        segments.remove(segment)
+    fs.sync_dir(folder)  # one that came back would stand in the way of what is written now
+
+
+def _count_kept(segments: list[Segment], checked: list[Recovered]) -> int:
+    """How many of the checked segments follow each other without a loss.
+
+    A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
+    one tells. Compaction leaves such gaps too, but elsewhere as well: where any is seen, all are trusted.
+    """
+    if all(segment.is_dense for segment in checked):
+        for number, following in enumerate(segments[1 : len(checked)]):
+            if checked[number].next_offset < following.base_offset:
+                return number + 1
+    return len(checked)
 
 
 def _mend_indexes(fs: FileSystem, segments: list[Segment]) -> None:
@@ -125,26 +153,23 @@ def _mend_indexes(fs: FileSystem, segments: list[Segment]) -> None:
                 raise CorruptIndex(segment.base_offset, 0, "is missing")
             if segment is segments[-1]:
                 segment.check_indexes()
-            else:
-                segment.time_index.last  # noqa: B018  reads and checks the file
+            segment.max_timestamp  # noqa: B018  reads and checks the files
         except CorruptIndex:
             segment.rebuild_indexes()
 
 
-def _end_offset(active: Segment) -> int:
-    near = active.offset_index.lookup(active.base_offset + 2**31)
-    end = active.base_offset
-    for _, header in active.batches(near.position):
-        end = header.next_offset
-    return end
-
-
 def _load_producers(
-    fs: FileSystem, folder: str, partition: TopicPartition, segments: list[Segment], start: int, end: int
+    fs: FileSystem,
+    folder: str,
+    partition: TopicPartition,
+    segments: list[Segment],
+    start: int,
+    end: int,
+    now_ms: int,
 ) -> ProducerStates:
     """The newest snapshot, and the batches after it."""
     producers = ProducerStates(str(partition))
-    producers.load_newest(fs, folder, end)
+    producers.load_newest(fs, folder, end, now_ms)
     begin = max(producers.end_offset, start)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is not None and following.base_offset <= begin:
@@ -152,7 +177,7 @@ def _load_producers(
         found = segment.find_batch(begin)
         for _, header in segment.batches(found[0]) if found else ():
             if header.base_offset >= begin:
-                producers.add(header, header.base_offset)
+                producers.add(header, header.base_offset, now_ms)
     producers.end_offset = end
     _remove_stray_snapshots(fs, folder, segments, end)
     return producers

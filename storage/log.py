@@ -28,15 +28,15 @@ from crc32c import crc32c
 
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, InvalidRecord, OffsetOutOfRange
+from raylog.storage.errors import CorruptIndex, OffsetOutOfRange
 from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, TopicPartition, segment_file
-from raylog.storage.records.batch import BatchHeader
+from raylog.storage.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
 from raylog.storage.retention import SegmentFacts, segments_to_delete
-from raylog.storage.segment import BatchSpan, Segment
+from raylog.storage.segment import Segment
 from raylog.storage.state.epochs import LeaderEpochs
-from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, ProducerStates
+from raylog.storage.state.producers import NO_PRODUCER, ProducerStates
 from raylog.storage.validation import CheckedBatch, check_append
 
 # ListOffsets' special timestamps.
@@ -47,7 +47,6 @@ NO_TIMESTAMP = -1
 _STAMP = Struct(">qii")
 _CRC, _ATTRIBUTES, _MAX_TIMESTAMP = Struct(">I"), Struct(">h"), Struct(">q")
 _CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 17, 21, 35
-_APPEND_TIME_BIT = 0x08
 
 
 class AppendInfo(NamedTuple):
@@ -103,6 +102,7 @@ class Log:
         self.recovery_point = max(recovery_point, log_start_offset)
         self._fs, self._clock = fs, clock
         self._producers = producers
+        self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
         self._flushed_ms = clock.now_ms()
@@ -133,58 +133,42 @@ class Log:
     # -- append --------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer, leader_epoch: int | None = None) -> AppendInfo:
-        """Append whole v2 batches; all of them or none. See :func:`~raylog.storage.validation.check_append`."""
-        return self.append_checked(check_append(records, self.config, self._clock.now_ms()), leader_epoch)
+        """Append one v2 batch, or raise with nothing written. See ``validation.check_append``."""
+        now_ms = self._clock.now_ms()
+        return self.append_checked(check_append(records, self.config, now_ms), now_ms, leader_epoch)
 
-    def append_checked(self, batches: Sequence[CheckedBatch], leader_epoch: int | None = None) -> AppendInfo:
-        """Append batches that ``check_append`` let pass.
+    def append_checked(self, batch: CheckedBatch, now_ms: int, leader_epoch: int | None = None) -> AppendInfo:
+        """Append a batch that ``check_append`` let pass.
 
-        A batch that its producer sent before is not written again. Raises OutOfOrderSequence,
+        One that its producer sent before is not written again. Raises OutOfOrderSequence,
         InvalidProducerEpoch, DiskFull or StorageError with nothing written.
         """
-        duplicate = self._duplicate(batches)
-        if duplicate is not None:
+        header, content = batch
+        has_producer = header.producer_id != NO_PRODUCER
+        if has_producer and (duplicate := self._producers.check(header)) is not None:
             first = duplicate.last_offset - duplicate.offset_delta
-            return AppendInfo(first, duplicate.last_offset, NO_TIMESTAMP, self.log_start_offset, True)
-        now_ms = self._clock.now_ms()
-        append_time = now_ms if self.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
+            append_time = duplicate.timestamp if self._stamps_append_time else NO_TIMESTAMP
+            return AppendInfo(first, duplicate.last_offset, append_time, self.log_start_offset, True)
+        max_timestamp, append_time = header.max_timestamp, NO_TIMESTAMP
+        if self._stamps_append_time or header.attributes & LOG_APPEND_TIME:
+            if self._stamps_append_time:
+                max_timestamp = append_time = now_ms
+            content = _with_timestamp_type(header, content, append_time)
         epoch = self.epochs.latest if leader_epoch is None else leader_epoch
-        base_offset = next_offset = self._end.offset
-        buffers: list[Buffer] = []
-        spans: list[BatchSpan] = []
-        for header, content in batches:
-            if append_time >= 0 or header.attributes & _APPEND_TIME_BIT:
-                content = _with_timestamp_type(header, content, append_time)  # noqa: PLW2901
-            buffers.append(_STAMP.pack(next_offset, header.batch_length, epoch))
-            buffers.append(content[_STAMP.size :])
-            last_offset = next_offset + header.last_offset_delta
-            max_timestamp = append_time if append_time >= 0 else header.max_timestamp
-            spans.append(BatchSpan(last_offset, max_timestamp, header.batch_length + 12))
-            next_offset = last_offset + 1
-        active = self._room_for(spans, now_ms)
-        active.append(buffers, spans)
-        offset = base_offset
-        for header, _ in batches:
-            self._producers.add(header, offset)
-            offset += header.last_offset_delta + 1
-        self._end = LogEnd(next_offset, active.base_offset, active.size)
-        return AppendInfo(base_offset, next_offset - 1, append_time, self.log_start_offset)
-
-    def _duplicate(self, batches: Sequence[CheckedBatch]) -> CachedBatch | None:
-        """The batch that a producer repeats, or None if all are new."""
-        if all(header.producer_id == NO_PRODUCER for header, _ in batches):
-            return None
-        if len(batches) != 1:
-            raise InvalidRecord(f"{self.partition}: an append with a producer id holds one batch: send them one by one")
-        return self._producers.check(batches[0].header)
-
-    def _room_for(self, spans: Sequence[BatchSpan], now_ms: int) -> Segment:
-        """The segment that takes these batches; a new one if the active one is full or old."""
-        size = sum(span.size_bytes for span in spans)
-        newest = max(span.max_timestamp for span in spans)
-        if self._segments[-1].should_roll(size, newest, spans[-1].last_offset, now_ms):
+        base_offset = self._end.offset
+        last_offset = base_offset + header.last_offset_delta
+        size_bytes = header.batch_length + LOG_OVERHEAD
+        active = self._segments[-1]
+        if active.should_roll(size_bytes, max_timestamp, last_offset, now_ms):
             self.roll()
-        return self._segments[-1]
+            active = self._segments[-1]
+        stamp = _STAMP.pack(base_offset, header.batch_length, epoch)
+        active.append((stamp, content[_STAMP.size :]), size_bytes, last_offset, max_timestamp)
+        if has_producer:
+            self._producers.add(header._replace(max_timestamp=max_timestamp), base_offset, now_ms)
+        self._producers.end_offset = last_offset + 1
+        self._end = LogEnd(last_offset + 1, active.base_offset, active.log.size)
+        return AppendInfo(base_offset, last_offset, append_time, self.log_start_offset)
 
     def roll(self) -> None:
         """Begin a new segment at the log's end. Fine if the active one is still empty: nothing happens."""
@@ -301,14 +285,16 @@ class Log:
         doomed, kept = self._segments[:count], self._segments[count:]
         if not doomed:
             return 0
+        for segment in doomed:
+            segment.rename(DELETED_SUFFIX)
+            self._fs.remove(os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX)))
+        # Before anyone writes the new start down: what is kept must be there after a loss of power.
+        self._fs.sync_dir(self.folder)
         self.log_start_offset = max(self.log_start_offset, kept[0].base_offset)
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
         self._segments = kept
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
-        for segment in doomed:
-            segment.rename(DELETED_SUFFIX)
-            self._doomed.append((due, segment))
-            self._fs.remove(os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX)))
+        self._doomed += [(due, segment) for segment in doomed]
         self.epochs.truncate_from_start(self.log_start_offset)
         return count
 
@@ -345,9 +331,9 @@ class Log:
 def _with_timestamp_type(header: BatchHeader, content: memoryview, append_time: int) -> memoryview:
     """The batch with the topic's timestamp type: LogAppendTime with this time, or CreateTime if it is -1."""
     changed = bytearray(content)
-    attributes = header.attributes & ~_APPEND_TIME_BIT
+    attributes = header.attributes & ~LOG_APPEND_TIME
     if append_time >= 0:
-        attributes |= _APPEND_TIME_BIT
+        attributes |= LOG_APPEND_TIME
         _MAX_TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_AT, append_time)
     _ATTRIBUTES.pack_into(changed, _ATTRIBUTES_AT, attributes)
     _CRC.pack_into(changed, _CRC_AT, crc32c(memoryview(changed)[_ATTRIBUTES_AT:]))

@@ -92,15 +92,20 @@ class LogDir:
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions whose folders are here."""
-        names = [name for name in self._fs.list_dir(self.path) if self._fs.is_dir(os.path.join(self.path, name))]
+        names = [
+            name for name in self._fs.list_dir(self.path) if self._fs.is_dir(os.path.join(self.path, name))
+        ]
         found = [parse_folder(name) for name in names if not _is_doomed(name)]
         return [partition for partition in found if partition is not None and partition != METADATA_PARTITION]
 
     def offsets(self) -> dict[TopicPartition, PartitionOffsets]:
-        """What the checkpoints say. One that cannot be read is removed: its logs are recovered from their data."""
+        """What the checkpoints say. One that cannot be read is set aside: data tells what it told."""
         columns = [self._read(name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)]
         known = set().union(*columns)
-        return {partition: PartitionOffsets(*(column.get(partition, 0) for column in columns)) for partition in known}
+        return {
+            partition: PartitionOffsets(*(column.get(partition, 0) for column in columns))
+            for partition in known
+        }
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         path = os.path.join(self.path, name)
@@ -113,9 +118,17 @@ class LogDir:
     def write_offsets(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
         """Replace the three checkpoint files. A log start offset of 0 is not listed."""
         recovery = {partition: known.recovery_point for partition, known in offsets.items()}
-        starts = {partition: known.log_start_offset for partition, known in offsets.items() if known.log_start_offset}
+        starts = {
+            partition: known.log_start_offset
+            for partition, known in offsets.items()
+            if known.log_start_offset
+        }
         marks = {partition: known.high_watermark for partition, known in offsets.items()}
-        for name, column in ((RECOVERY_POINTS, recovery), (LOG_START_OFFSETS, starts), (HIGH_WATERMARKS, marks)):
+        for name, column in (
+            (RECOVERY_POINTS, recovery),
+            (LOG_START_OFFSETS, starts),
+            (HIGH_WATERMARKS, marks),
+        ):
             write_offsets(self._fs, os.path.join(self.path, name), column)
 
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
@@ -151,6 +164,7 @@ def _check_usable(fs: FileSystem, path: str) -> None:
         if not fs.is_dir(os.path.dirname(path)):
             raise InvalidLogDir(path, "neither it nor its parent folder exists: make it, or mount its disk")
         fs.make_dir(path)
+        fs.sync_dir(os.path.dirname(path))  # else a loss of power could take it, with all that was flushed
     if not fs.is_dir(path):
         raise InvalidLogDir(path, "is a file: give a folder")
     if not fs.can_write(path):

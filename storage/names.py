@@ -51,7 +51,9 @@ def check_topic_name(topic: str) -> None:
     if topic in (".", ".."):
         raise InvalidTopic(topic, "means a folder to every file system")
     if len(topic) > MAX_TOPIC_LENGTH:
-        raise InvalidTopic(topic[:40] + "...", f"has {len(topic)} characters, {MAX_TOPIC_LENGTH} are the most")
+        raise InvalidTopic(
+            topic[:40] + "...", f"has {len(topic)} characters, {MAX_TOPIC_LENGTH} are the most"
+        )
     if not _LEGAL.fullmatch(topic):
         raise InvalidTopic(topic, "has a character that a topic cannot have")
 
@@ -63,10 +65,11 @@ def collision_key(topic: str) -> str:
 
 def parse_folder(name: str) -> TopicPartition | None:
     """The partition whose folder has this name, or None if it is no partition's folder."""
-    topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+    topic, _, partition = name.rpartition("-")
+    if not topic or not partition.isascii() or not partition.isdigit():
         return None
-    return TopicPartition(topic, int(partition))
+    found = TopicPartition(topic, int(partition))
+    return found if str(found) == name else None  # t-01 is not where t-1 would be looked for
 
 
 def doomed_folder(partition: TopicPartition, unique: UUID, suffix: str) -> str:

@@ -20,7 +20,11 @@ class SegmentFacts(NamedTuple):
 
 
 def segments_to_delete(
-    segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int, log_start_offset: int, high_watermark: int
+    segments: Sequence[SegmentFacts],
+    config: LogConfig,
+    now_ms: int,
+    log_start_offset: int,
+    high_watermark: int,
 ) -> int:
     """How many segments from the oldest on may go. The last counts too; an empty last one never goes."""
     movable = 0

@@ -5,6 +5,7 @@
     00000000000000000042.log        record batches, one behind the other
     00000000000000000042.index      offset -> position in the .log
     00000000000000000042.timeindex  timestamp -> offset
+    00000000000000000042.txnindex   aborted transactions: Kafka's, which is kept but not read yet
 
 A segment appends, finds, and recovers; it knows nothing of its neighbours, of producers or of retention
 (``log.py``, ``state/producers.py``, ``retention.py``). Only the last segment of a log is appended to. Any
@@ -17,36 +18,49 @@ and the caller has :meth:`Segment.rebuild_indexes` make both indexes again. Sour
 
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
+from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
 from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
-from raylog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from raylog.storage.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file,
+)
 from raylog.storage.records.batch import HEADER_SIZE, BatchHeader, check_crc, iter_batches, read_header
 from raylog.storage.records.decode import decode_records
 
 # Positions and relative offsets are 4-byte signed integers on disk.
 MAX_INT32 = 2**31 - 1
-SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
-class BatchSpan(NamedTuple):
-    """What the indexes need to know of one appended batch."""
+class Recovered(NamedTuple):
+    """What :meth:`Segment.recover` found."""
 
-    last_offset: int
-    max_timestamp: int
-    size_bytes: int
+    cut_bytes: int
+    next_offset: int
+    is_dense: bool  # no offset is missing between its records: no compaction has been here
 
 
 class Segment:
     """The batches of one ``.log`` file, with their indexes."""
 
     def __init__(
-        self, fs: FileSystem, folder: str, base_offset: int, config: LogConfig, now_ms: int, *, create: bool = False
+        self,
+        fs: FileSystem,
+        folder: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        create: bool = False,
     ) -> None:
         self.base_offset, self.folder, self.config = base_offset, folder, config
         self._fs, self._suffix = fs, ""
@@ -55,14 +69,24 @@ class Segment:
         self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
         self.time_index = TimeIndex(fs, self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
         if create:
+            self._create()
+        self._bytes_since_entry = 0
+        self._created_ms = now_ms
+        jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
+        self._max_span_ms = config.segment_ms - jitter_ms
+        self._has_room: bool | None = None
+        self._first_timestamp: int | None = None
+        self._max: TimestampOffset | None = None
+
+    def _create(self) -> None:
+        """Make all files or none: an empty .log left behind would end the log at its base offset one day."""
+        try:
             self.log.truncate(0)
             self.offset_index.create()
             self.time_index.create()
-        self._bytes_since_entry = 0
-        self._created_ms = now_ms
-        self._jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
-        self._first_timestamp: int | None = None
-        self._max: TimestampOffset | None = None
+        except StorageError:
+            self._undo(self.delete)
+            raise
 
     @property
     def size(self) -> int:
@@ -78,8 +102,28 @@ class Segment:
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp, with the last offset of the first batch that has it; (-1, ..) if none."""
         if self._max is None:
-            self._max = self.time_index.last
+            self._max = self._find_max()
         return self._max
+
+    def _find_max(self) -> TimestampOffset:
+        """By the time index's last entry and the batches behind it: entries may be missing at its end."""
+        largest = self.time_index.last
+        found = self.find_batch(largest.offset)
+        if found is None:
+            if self.size:
+                raise CorruptIndex(self.base_offset, largest.offset, "no batch reaches this offset")
+            return largest
+        self._check_moment(largest, found[1])
+        for _, header in self.batches(found[0]):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        return largest
+
+    def _check_moment(self, moment: TimestampOffset, header: BatchHeader) -> None:
+        """Raise CorruptIndex unless this batch is the one of which an entry of the time index speaks."""
+        told = TimestampOffset(header.max_timestamp, header.last_offset)
+        if moment.timestamp != NO_TIMESTAMP and moment != told:
+            raise CorruptIndex(self.base_offset, moment.offset, f"no batch with timestamp {moment.timestamp}")
 
     @property
     def largest_timestamp(self) -> int:
@@ -91,13 +135,14 @@ class Segment:
 
     def should_roll(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether an append of this much must go to a new segment."""
-        if self.size + size_bytes > self.config.segment_bytes:
+        size = self.log.size
+        if size + size_bytes > self.config.segment_bytes or last_offset - self.base_offset > MAX_INT32:
             return True
-        if not 0 <= last_offset - self.base_offset <= MAX_INT32:
+        if size and self._waited_ms(max_timestamp, now_ms) > self._max_span_ms:
             return True
-        if self.size and self._waited_ms(max_timestamp, now_ms) > self.config.segment_ms - self._jitter_ms:
-            return True
-        return self.offset_index.is_full or self.time_index.is_full
+        if self._has_room is None:
+            self._has_room = not (self.offset_index.is_full or self.time_index.is_full)
+        return not self._has_room
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         """How much time the segment would span, by its records' clock where they have one."""
@@ -107,38 +152,52 @@ class Segment:
             return max_timestamp - self._first_timestamp
         return now_ms - self._created_ms
 
-    def append(self, buffers: Sequence[Buffer], spans: Sequence[BatchSpan]) -> None:
-        """Write whole batches behind each other; ``spans`` has one entry a batch. All or nothing."""
-        position = self.size
-        assert position + sum(span.size_bytes for span in spans) <= MAX_INT32, "should_roll comes first"
-        before = (self._max, self._bytes_since_entry, len(self.offset_index), len(self.time_index))
+    def append(
+        self, buffers: Sequence[Buffer], size_bytes: int, last_offset: int, max_timestamp: int
+    ) -> None:
+        """Write one whole batch, given in pieces, at the end; raises with the segment as it was."""
+        position = self.log.size
+        assert position + size_bytes <= MAX_INT32, "should_roll comes first"
+        before = self.max_timestamp
         try:
             self.log.append(buffers)
-            self._index(position, spans)
-        except StorageError:
-            self._max, self._bytes_since_entry, offsets, times = before
-            self.log.truncate(position)
-            self.offset_index.truncate(offsets)
-            self.time_index.truncate(times)
-            raise
-        if position == 0:
-            self._first_timestamp = spans[0].max_timestamp
-
-    def _index(self, position: int, spans: Sequence[BatchSpan]) -> None:
-        for span in spans:
-            if span.max_timestamp > self.max_timestamp.timestamp:
-                self._max = TimestampOffset(span.max_timestamp, span.last_offset)
+            if max_timestamp > before.timestamp:
+                self._max = TimestampOffset(max_timestamp, last_offset)
             if self._bytes_since_entry > self.config.index_interval_bytes:
-                self.offset_index.append(span.last_offset, position)
-                self.time_index.maybe_append(*self.max_timestamp)
-                self._bytes_since_entry = 0
-            position += span.size_bytes
-            self._bytes_since_entry += span.size_bytes
+                self._add_entries(last_offset, position)
+        except StorageError:
+            self._max = before
+            self._undo(lambda: self._take_back(position, last_offset))
+            raise
+        self._bytes_since_entry += size_bytes
+        if position == 0:
+            self._first_timestamp = max_timestamp
+
+    def _take_back(self, position: int, last_offset: int) -> None:
+        """Drop what a failed append left."""
+        if self.log.size > position:
+            self.log.truncate(position)
+        self.offset_index.truncate_to_position(position)
+        self.time_index.truncate_to(last_offset)
+
+    def _undo(self, undo: Callable[[], None]) -> None:
+        try:
+            undo()
+        except StorageError as error:
+            raise UndoFailed(self.path, str(error)) from error
+
+    def _add_entries(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(*self.max_timestamp)
+        self._bytes_since_entry = 0
+        self._has_room = None
 
     def seal(self) -> None:
-        """Become inactive: the time index gets its last entry."""
+        """Become inactive: the time index gets its last entry, and both are written out."""
         if self.max_timestamp.timestamp != NO_TIMESTAMP:
             self.time_index.maybe_append(*self.max_timestamp)
+        self.offset_index.write()
+        self.time_index.write()
 
     def flush(self) -> None:
         self.log.flush()
@@ -164,10 +223,15 @@ class Segment:
 
     def find_batch(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
         """The first batch that reaches ``offset``, with its position; None if the segment ends before."""
-        position = self._trusted(*self.offset_index.lookup(offset))
-        for found, header in self.batches(position, end):
-            if header.last_offset >= offset:
-                return found, header
+        start = self._trusted(*self.offset_index.lookup(offset))
+        try:
+            for position, header in self.batches(start, end):
+                if header.last_offset >= offset:
+                    return position, header
+        except CorruptRecord as error:
+            if start:
+                raise CorruptIndex(self.base_offset, offset, str(error)) from error
+            raise
         return None
 
     def end_of_batches(self, start: int, max_bytes: int, end: int) -> int:
@@ -176,11 +240,12 @@ class Segment:
         if limit >= end:
             return end
         near = self.offset_index.lookup_position(limit)
-        position = self._trusted(*near) if near.position > start else start
-        for position, header in self.batches(position, end):  # noqa: B007
-            if position + header.size_bytes > limit:
+        stop = self._trusted(*near) if near.position > start else start
+        for position, header in self.batches(stop, end):
+            if position + header.size_bytes > limit and position > start:
                 break
-        return position if position > start else position + header.size_bytes
+            stop = position + header.size_bytes
+        return stop
 
     def _trusted(self, offset: int, position: int) -> int:
         """``position``, if the batch there agrees with the entry that says so."""
@@ -194,47 +259,72 @@ class Segment:
             why = str(error)
         raise CorruptIndex(self.base_offset, offset, why)
 
-    def offset_for_timestamp(self, timestamp: int, start_offset: int, end: int | None = None) -> TimestampOffset | None:
+    def offset_for_timestamp(
+        self, timestamp: int, start_offset: int, end: int | None = None
+    ) -> TimestampOffset | None:
         """The first record at or above ``start_offset`` whose timestamp is ``timestamp`` or later."""
         near = self.time_index.lookup(timestamp)
         found = self.find_batch(max(near.offset, start_offset), end)
         if found is None:
             return None
-        position, header = found
-        if near.offset >= start_offset and near.timestamp >= 0 and header.max_timestamp != near.timestamp:
-            raise CorruptIndex(self.base_offset, near.offset, f"no batch there has timestamp {near.timestamp}")
-        for position, header in self.batches(position, end):
+        if near.offset >= start_offset:
+            self._check_moment(near, found[1])
+        for position, header in self.batches(found[0], end):
             if header.max_timestamp < timestamp:
                 continue
-            for record in decode_records(self.log.read(header.size_bytes, position), start_offset=start_offset):
+            batch = self.log.read(header.size_bytes, position)
+            for record in decode_records(batch, start_offset=start_offset):
                 if record.timestamp >= timestamp:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
 
     # -- mending -------------------------------------------------------------------------------------------
 
-    def recover(self) -> int:
-        """Check every batch, cut the file behind the last good one, rebuild the indexes; returns bytes cut."""
-        size = self.size
-        good = self._good_bytes()
+    def recover(self) -> Recovered:
+        """Check every batch, cut behind the last good one, rebuild the indexes."""
+        size, good = self.size, 0
+        next_offset, is_dense = self.base_offset, True
+        for position, header in self._good_batches():
+            is_dense = (
+                is_dense
+                and header.base_offset == next_offset
+                and header.last_offset_delta + 1 == header.count
+            )
+            good, next_offset = position + header.size_bytes, header.next_offset
         if good < size:
             self.log.truncate(good)
         self.rebuild_indexes()
-        return size - good
+        return Recovered(size - good, next_offset, is_dense)
 
-    def _good_bytes(self) -> int:
-        view = self.log.view()
-        position, next_offset = 0, self.base_offset
+    def _good_batches(self) -> Iterator[tuple[int, BatchHeader]]:
+        view, next_offset = self.log.view(), self.base_offset
         try:
             for position, header in iter_batches(view):
                 check_crc(view, position, header)
                 if header.base_offset < next_offset or header.last_offset - self.base_offset > MAX_INT32:
-                    return position
+                    return
                 next_offset = header.next_offset
-                position += header.size_bytes
+                yield position, header
         except CorruptRecord:
-            return position
-        return position
+            return
+
+    def is_whole(self) -> bool:
+        """Whether batches' headers lead from the file's head exactly to its end."""
+        end = 0
+        try:
+            for position, header in iter_batches(self.log.view()):
+                end = position + header.size_bytes
+        except CorruptRecord:
+            return False
+        return end == self.size
+
+    def last_batch(self) -> BatchHeader | None:
+        """The header of the last batch; None if there is none."""
+        last = None
+        near = self.offset_index.lookup(self.base_offset + MAX_INT32)
+        for _, header in self.batches(self._trusted(*near)):
+            last = header
+        return last
 
     def rebuild_indexes(self) -> None:
         """Make both indexes again from the batches' headers."""
@@ -257,20 +347,27 @@ class Segment:
 
     def check_indexes(self) -> None:
         """Hold every entry of both indexes against the batches; CorruptIndex if one lies."""
-        by_offset = {header.last_offset: (position, header) for position, header in self.batches()}
-        for entry in map(self.offset_index.__getitem__, range(len(self.offset_index))):
-            if entry.offset not in by_offset or by_offset[entry.offset][0] != entry.position:
-                raise CorruptIndex(self.base_offset, entry.offset, "no batch starts there that ends at this offset")
-        for moment in map(self.time_index.__getitem__, range(len(self.time_index))):
-            if moment.offset not in by_offset or by_offset[moment.offset][1].max_timestamp != moment.timestamp:
-                raise CorruptIndex(self.base_offset, moment.offset, f"no batch with timestamp {moment.timestamp}")
+        offsets = [self.offset_index[number] for number in range(len(self.offset_index))]
+        times = [self.time_index[number] for number in range(len(self.time_index))]
+        positions = {entry.offset: entry.position for entry in offsets}
+        timestamps = {entry.offset: entry.timestamp for entry in times}
+        for position, header in self.batches():
+            if positions.get(header.last_offset) == position:
+                del positions[header.last_offset]
+            if timestamps.get(header.last_offset) == header.max_timestamp:
+                del timestamps[header.last_offset]
+        for offset in (*positions, *timestamps):
+            raise CorruptIndex(self.base_offset, offset, "no batch is what this entry says")
 
     # -- names ---------------------------------------------------------------------------------------------
 
     def rename(self, suffix: str) -> None:
         """Give all files of the segment a suffix (``.deleted``); who has them open can go on reading."""
         for own in SUFFIXES:
-            old, new = self._path(own), os.path.join(self.folder, segment_file(self.base_offset, own) + suffix)
+            old, new = (
+                self._path(own),
+                os.path.join(self.folder, segment_file(self.base_offset, own) + suffix),
+            )
             if self._fs.exists(old):
                 self._fs.rename(old, new)
         self._suffix = suffix
@@ -280,7 +377,9 @@ class Segment:
 
     def delete(self) -> None:
         """Close and remove the files."""
-        self.close()
+        self.log.close()
+        self.offset_index.release()
+        self.time_index.release()
         for own in SUFFIXES:
             self._fs.remove(self._path(own))
 

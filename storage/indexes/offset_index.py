@@ -54,6 +54,10 @@ class OffsetIndex(SparseIndex):
         """The last entry at or below a position in the file; ``(base_offset, 0)`` if there is none."""
         return self._at(self._count_up_to(4, position))
 
+    def truncate_to_position(self, position: int) -> None:
+        """Drop entries at and above a position in the file."""
+        self.truncate(self._count_up_to(4, position - 1))
+
     def _at(self, count: int) -> OffsetPosition:
         return self[count - 1] if count else OffsetPosition(self.base_offset, 0)
 
@@ -62,6 +66,6 @@ class OffsetIndex(SparseIndex):
         read = _COLUMN.unpack_from
         return bisect_right(range(len(self)), wanted, key=lambda entry: read(entries, entry * 8 + column)[0])
 
-    def _columns(self, content: bytes) -> list[NDArray[np.generic]]:
+    def _columns(self, content: bytes) -> list[NDArray[np.integer]]:
         table = np.frombuffer(content, ">i4").reshape(-1, 2)
         return [table[:, 0], table[:, 1]]

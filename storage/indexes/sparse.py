@@ -1,9 +1,10 @@
 """What the offset index and the time index share: a file of fixed-size entries, rising in both columns.
 
-The entries are held in memory as the file's own bytes and looked up by bisection; each new one is appended
-to the file as it comes. (Kafka maps a preallocated file instead. We append, because a store into a mapped
-page of a full disk kills the process, and because a file that is never longer than its entries has no zero
-tail to distrust after a crash. The bytes of the entries are the same.)
+The entries are held in memory as the file's own bytes and looked up by bisection; new ones are appended to
+the file some hundreds at a time, and when the segment is sealed or closed. A crash loses those held back, and
+loses nothing by it: the last segment's indexes are rebuilt after every crash. (Kafka maps a preallocated file
+instead. We append, because a store into a mapped page of a full disk kills the process, and because a file
+that is never longer than its entries has no zero tail to distrust. The bytes of the entries are the same.)
 
 The index holds nothing that the log does not: a damaged one is thrown away and rebuilt. So nothing here
 repairs; it raises :class:`CorruptIndex`, and ``segment.py`` decides.
@@ -18,6 +19,9 @@ from numpy.typing import NDArray
 from raylog.storage.errors import CorruptIndex
 from raylog.storage.files import File, FileSystem, write_atomically
 
+# Entries held back at most: a write of eight bytes would cost every append as much as a small batch does.
+UNWRITTEN_BYTES = 4096
+
 
 class SparseIndex:
     """An index file. It is read when first used, and created when first written."""
@@ -28,22 +32,24 @@ class SparseIndex:
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int, max_bytes: int) -> None:
         self.path, self.base_offset = path, base_offset
-        self.max_entries = max_bytes // self.entry.size
+        self._full_bytes = (max_bytes // self.entry.size - self.reserved) * self.entry.size
         self._fs = fs
         self._file: File | None = None
         self._bytes: bytearray | None = None
+        self._written = 0
 
     def __len__(self) -> int:
         return len(self._loaded()) // self.entry.size
 
     @property
     def is_full(self) -> bool:
-        return len(self) >= self.max_entries - self.reserved
+        return len(self._loaded()) >= self._full_bytes
 
     def _loaded(self) -> bytearray:
         if self._bytes is None:
             content = self._fs.read_file(self.path) if self._fs.exists(self.path) else b""
             self._check(content)
+            self._written = len(content)
             self._bytes = bytearray(content)
         return self._bytes
 
@@ -59,40 +65,57 @@ class SparseIndex:
             if len(column) and column[0] < 0:
                 raise CorruptIndex(self.base_offset, 0, "is negative")
 
-    def _columns(self, content: bytes) -> list[NDArray[np.generic]]:
+    def _columns(self, content: bytes) -> list[NDArray[np.integer]]:
         raise NotImplementedError
 
     def create(self) -> None:
         """Make the file, empty."""
-        self._file = self._fs.open(self.path, create=True)
-        self._file.truncate(0)
-        self._bytes = bytearray()
+        self._opened().truncate(0)
+        self._bytes, self._written = bytearray(), 0
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self._fs.open(self.path, create=True)
+        return self._file
 
     def _append(self, entry: bytes) -> None:
         entries = self._loaded()
-        if self._file is None:
-            self._file = self._fs.open(self.path, create=True)
-        self._file.append([entry])
         entries += entry
+        if len(entries) - self._written >= UNWRITTEN_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Write the entries that are held back. Only the log's one writer calls this."""
+        entries = self._loaded()
+        if len(entries) > self._written:
+            self._opened().append([bytes(entries[self._written :])])
+            self._written = len(entries)
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
         entries, size = self._loaded(), count * self.entry.size
-        if size < len(entries) and self._file is not None:
-            self._file.truncate(size)
-            del entries[size:]
+        del entries[size:]
+        if size < self._written:
+            self._opened().truncate(size)
+            self._written = size
 
     def replace(self, content: bytes) -> None:
         """Put ``content`` in the place of all entries, on disk too: the end of a rebuild."""
-        self.close()
+        self.release()
         write_atomically(self._fs, self.path, content)
-        self._bytes = bytearray(content)
+        self._bytes, self._written = bytearray(content), len(content)
 
     def flush(self) -> None:
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
+        if self._bytes is not None:
+            self.write()
+        self.release()
+
+    def release(self) -> None:
+        """Close the file as it is."""
         if self._file is not None:
             self._file.close()
             self._file = None

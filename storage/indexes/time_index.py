@@ -58,9 +58,13 @@ class TimeIndex(SparseIndex):
         count = bisect_right(range(len(self)), timestamp, key=lambda entry: read(entries, entry * 12)[0])
         return self._at(count)
 
+    def truncate_to(self, offset: int) -> None:
+        """Drop entries at and above ``offset``."""
+        self.truncate(bisect_right(range(len(self)), offset - 1, key=lambda entry: self[entry].offset))
+
     def _at(self, count: int) -> TimestampOffset:
         return self[count - 1] if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
-    def _columns(self, content: bytes) -> list[NDArray[np.generic]]:
+    def _columns(self, content: bytes) -> list[NDArray[np.integer]]:
         table = np.frombuffer(content, np.dtype([("timestamp", ">i8"), ("offset", ">i4")]))
         return [table["timestamp"], table["offset"]]

@@ -4,7 +4,7 @@
 
     0                      version
     2                      how many entries follow
-    orders 0 10432         <topic> <partition> <offset>    or, in leader-epoch-checkpoint, <epoch> <start offset>
+    orders 0 10432         <topic> <partition> <offset>; in leader-epoch-checkpoint <epoch> <start offset>
     orders 1 998
 
 They are written atomically (``files.write_atomically``). An empty file has no entries.
@@ -12,6 +12,7 @@ Source: ``CheckpointFile`` and ``OffsetCheckpointFile`` of Kafka.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from typing import TypeVar
 
 from raylog.storage.errors import CorruptCheckpoint
@@ -40,7 +41,9 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace the file."""
-    _write(fs, path, [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+    _write(
+        fs, path, [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    )
 
 
 def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
@@ -51,7 +54,7 @@ def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
         return epoch, start_offset
 
     epochs = _read(fs, path, parse)
-    for older, newer in zip(epochs, epochs[1:], strict=False):
+    for older, newer in pairwise(epochs):
         if newer[0] <= older[0] or newer[1] < older[1]:
             raise CorruptCheckpoint(path, f"epoch {newer} does not follow {older}")
     return epochs
@@ -82,4 +85,6 @@ def _read(fs: FileSystem, path: str, parse: Callable[[list[str]], Entry]) -> lis
 
 
 def _write(fs: FileSystem, path: str, entries: list[str]) -> None:
-    write_atomically(fs, path, "".join(f"{line}\n" for line in [VERSION, str(len(entries)), *entries]).encode())
+    write_atomically(
+        fs, path, "".join(f"{line}\n" for line in [VERSION, str(len(entries)), *entries]).encode()
+    )

@@ -22,7 +22,13 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from raylog.storage.errors import CorruptCheckpoint, InvalidProducerEpoch, InvalidRecord, OutOfOrderSequence
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    OutOfOrderSequence,
+    StorageError,
+)
 from raylog.storage.files import FileSystem
 from raylog.storage.names import SNAPSHOT_SUFFIX, offset_of, segment_file
 from raylog.storage.records.batch import BatchHeader, increment_sequence
@@ -56,6 +62,8 @@ class ProducerState:
     """What is known of one producer id."""
 
     epoch: int = -1
+    # When it last wrote, by the broker's clock: what expires. Its records may be as old as they like.
+    seen_ms: int = 0
     batches: deque[CachedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES))
     timestamp: int = -1
     coordinator_epoch: int = -1
@@ -66,7 +74,9 @@ class ProducerState:
         if header.producer_epoch != self.epoch:
             return None
         wanted = (header.base_sequence, header.last_sequence)
-        return next((known for known in self.batches if (known.first_sequence, known.last_sequence) == wanted), None)
+        return next(
+            (known for known in self.batches if (known.first_sequence, known.last_sequence) == wanted), None
+        )
 
     def add(self, header: BatchHeader, base_offset: int) -> None:
         """Remember a batch that was written at ``base_offset``."""
@@ -101,11 +111,15 @@ class ProducerStates:
         """The batch that ``header`` repeats, or None if it may be written; raises if it may not."""
         known = self._producers.get(header.producer_id)
         if header.base_sequence < 0:
-            raise InvalidRecord(f"{self._partition}: a batch with a producer id needs a base sequence of 0 or more")
+            raise InvalidRecord(
+                f"{self._partition}: a batch with a producer id needs a base sequence of 0 or more"
+            )
         if known is None:
             return None
         if header.producer_epoch < known.epoch:
-            raise InvalidProducerEpoch(self._partition, header.producer_id, known.epoch, header.producer_epoch)
+            raise InvalidProducerEpoch(
+                self._partition, header.producer_id, known.epoch, header.producer_epoch
+            )
         duplicate = known.duplicate_of(header)
         if duplicate is None:
             self._check_sequence(known, header)
@@ -119,16 +133,22 @@ class ProducerStates:
         if header.base_sequence != expected:
             raise OutOfOrderSequence(self._partition, header.producer_id, expected, header.base_sequence)
 
-    def add(self, header: BatchHeader, base_offset: int) -> None:
+    def add(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """A batch was written at ``base_offset``."""
         if header.producer_id != NO_PRODUCER:
-            self._producers.setdefault(header.producer_id, ProducerState()).add(header, base_offset)
+            known = self._producers.setdefault(header.producer_id, ProducerState())
+            known.add(header, base_offset)
+            known.seen_ms = now_ms
         self.end_offset = base_offset + header.last_offset_delta + 1
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers whose last record is older than ``expiration_ms``."""
+        """Forget producers that wrote nothing for ``expiration_ms``.
+
+        By the time of writing, where Kafka takes the records' own: a producer of old records would be
+        forgotten at once, and its next retry be written twice.
+        """
         for producer_id, known in list(self._producers.items()):
-            if known.transaction_start < 0 and now_ms - known.timestamp >= expiration_ms:
+            if known.transaction_start < 0 and now_ms - known.seen_ms >= expiration_ms:
                 del self._producers[producer_id]
 
     # -- snapshots -----------------------------------------------------------------------------------------
@@ -139,34 +159,42 @@ class ProducerStates:
         body = len(self._producers).to_bytes(4, "big") + entries
         return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
-    def decode(self, path: str, content: bytes, end_offset: int) -> None:
+    def decode(self, path: str, content: bytes, end_offset: int, now_ms: int) -> None:
         """Take the state of a snapshot file, or raise CorruptCheckpoint."""
         if len(content) < _HEAD.size:
             raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
         version, crc, count = _HEAD.unpack_from(content)
         if version != _VERSION or crc32c(content[6:]) != crc:
-            raise CorruptCheckpoint(path, f"a producer snapshot of version {version} whose CRC does not agree")
+            raise CorruptCheckpoint(
+                path, f"a producer snapshot of version {version} whose CRC does not agree"
+            )
         if len(content) != _HEAD.size + count * _ENTRY.size:
             raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
-        self._producers = dict(_decode_entry(entry) for entry in _ENTRY.iter_unpack(content[_HEAD.size :]))
+        self._producers = dict(
+            _decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :])
+        )
         self.end_offset = self._snapshot_offset = end_offset
 
     def write_snapshot(self, fs: FileSystem, folder: str, *, flush: bool) -> None:
-        """Write ``<end offset>.snapshot``, if it is not there. In place, as Kafka does: the CRC tells a torn one."""
+        """Write ``<end offset>.snapshot`` if it is not there; in place, since its CRC tells a torn one."""
         if self.end_offset <= self._snapshot_offset:
             return
         path = os.path.join(folder, segment_file(self.end_offset, SNAPSHOT_SUFFIX))
-        fs.write_file(path, self.encode(), flush=flush)
+        try:
+            fs.write_file(path, self.encode(), flush=flush)
+        except StorageError:
+            fs.remove(path)
+            raise
         self._snapshot_offset = self.end_offset
 
-    def load_newest(self, fs: FileSystem, folder: str, log_end_offset: int) -> None:
-        """Take the newest snapshot that can be read; remove those that cannot and those beyond the log's end."""
+    def load_newest(self, fs: FileSystem, folder: str, log_end_offset: int, now_ms: int) -> None:
+        """Take the newest snapshot that can be read; remove those that cannot, or lie beyond the end."""
         names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
         for name in reversed(names):
             offset, path = offset_of(name), os.path.join(folder, name)
             if offset is not None and offset <= log_end_offset:
                 try:
-                    return self.decode(path, fs.read_file(path), offset)
+                    return self.decode(path, fs.read_file(path), offset, now_ms)
                 except CorruptCheckpoint:
                     pass
             fs.remove(path)
@@ -187,9 +215,11 @@ def _encode_entry(producer_id: int, known: ProducerState) -> bytes:
     )
 
 
-def _decode_entry(entry: tuple[int, ...]) -> tuple[int, ProducerState]:
-    producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction_start = entry
-    known = ProducerState(epoch, timestamp=timestamp, coordinator_epoch=coordinator_epoch)
+def _decode_entry(entry: tuple[int, ...], now_ms: int) -> tuple[int, ProducerState]:
+    producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction_start = (
+        entry
+    )
+    known = ProducerState(epoch, now_ms, timestamp=timestamp, coordinator_epoch=coordinator_epoch)
     known.transaction_start = transaction_start
     if last_offset >= 0:
         known.batches.append(CachedBatch(last_sequence, last_offset, delta, timestamp))

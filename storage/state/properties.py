@@ -83,7 +83,11 @@ def read_topic_id(fs: FileSystem, folder: str) -> str | None:
     path = os.path.join(folder, PARTITION_METADATA)
     if not fs.exists(path):
         return None
-    pairs = dict(line.split(": ", 1) for line in fs.read_file(path).decode(errors="replace").splitlines() if ": " in line)
+    pairs = dict(
+        line.split(": ", 1)
+        for line in fs.read_file(path).decode(errors="replace").splitlines()
+        if ": " in line
+    )
     try:
         id_uuid(pairs["topic_id"])
         return pairs["topic_id"]

@@ -1,0 +1,318 @@
+"""A FileSystem in memory, with a page cache that a loss of power takes away, and faults on demand.
+
+Every file has two contents and every folder two lists of names: what a process sees, and what a disk has for
+sure. ``flush`` carries a file's content over, ``sync_dir`` a folder's names. Nothing else does, so code that
+forgets one of them loses here what a real disk loses only on a bad day::
+
+    append, truncate, write_file    -> content seen      --flush-->     content on disk
+    open, rename, remove, make_dir  -> names seen        --sync_dir-->  names on disk
+
+:meth:`MemoryFileSystem.crash` makes the file system that the next process finds. What was never flushed may
+survive whole (a process was killed), not at all, or as a prefix that ends anywhere; what the folders say
+likewise. One stopped file system can be crashed many times, in different ways.
+
+Every change is an *operation* and is counted. ``stop_at`` ends the process before its n-th operation (it
+raises :class:`Stopped`, and so does everything after it); ``fail_at`` lets the n-th fail with an error, and
+``failing`` every one for a while.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Literal
+
+from raylog.storage.errors import LogLocked, RaylogError, StorageError
+from raylog.storage.files import Buffer
+from raylog.storage.testing.clock import T0
+
+Survives = Literal["all", "flushed", "torn"]
+Fault = Callable[[str], RaylogError]
+
+
+class Stopped(BaseException):
+    """The process has ended here. No ``except Exception`` catches it, as none catches SIGKILL."""
+
+
+class Content:
+    """A file: what is seen of it, and what is on the disk."""
+
+    def __init__(self, inode: int, mtime_ms: int) -> None:
+        self.inode, self.mtime_ms = inode, mtime_ms
+        self.seen = bytearray()
+        self.on_disk = b""
+        # Up to here both agree and have agreed since the last flush.
+        self.stable_bytes = 0
+
+    def flush(self) -> None:
+        self.on_disk, self.stable_bytes = bytes(self.seen), len(self.seen)
+
+    def truncate(self, size_bytes: int) -> None:
+        del self.seen[size_bytes:]
+        self.stable_bytes = min(self.stable_bytes, size_bytes)
+
+    def after_crash(self, survives: Survives, random: Random) -> "Content":
+        """The file that the next process finds."""
+        found = Content(self.inode, self.mtime_ms)
+        if survives == "all":
+            found.seen[:] = self.seen
+        elif survives == "torn" and self.seen != self.on_disk:
+            found.seen[:] = self.seen[: random.randint(self.stable_bytes, len(self.seen))]
+        else:
+            found.seen[:] = self.on_disk
+        found.flush()
+        return found
+
+
+class Folder:
+    """A folder: the names that are seen in it, and those that are on the disk."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Content | Folder] = {}
+        self.on_disk: dict[str, Content | Folder] = {}
+
+    def after_crash(self, survives: Survives, names: Survives, random: Random) -> "Folder":
+        """The folder that the next process finds, with all that is in it."""
+        found = Folder()
+        for name, node in self._surviving(names, random).items():
+            if isinstance(node, Folder):
+                found.seen[name] = node.after_crash(survives, names, random)
+            else:
+                found.seen[name] = node.after_crash(survives, random)
+        found.on_disk = dict(found.seen)
+        return found
+
+    def _surviving(self, names: Survives, random: Random) -> "dict[str, Content | Folder]":
+        if names == "all":
+            return self.seen
+        if names == "flushed":
+            return self.on_disk
+        chosen = {}
+        for name in sorted(self.seen.keys() | self.on_disk.keys()):
+            node = (self.seen if random.random() < 0.5 else self.on_disk).get(name)
+            if node is not None:
+                chosen[name] = node
+        return chosen
+
+
+class MemoryFileSystem:
+    """See the module's head."""
+
+    def __init__(self, root: Folder | None = None, next_inode: int = 1) -> None:
+        self._root = root or Folder()
+        self._next_inode = next_inode
+        self._locked: set[str] = set()
+        self.now_ms = T0  # the mtime of files written from now on
+        self.is_read_only = False
+        self.log: list[str] = []  # every operation so far, as "verb path"
+        self._stop_at: int | None = None
+        self._faults: dict[int, Fault] = {}
+        self._fault_on_all: Fault | None = None
+
+    # -- crashes and faults --------------------------------------------------------------------------------
+
+    @property
+    def operations(self) -> int:
+        """How many changes were made."""
+        return len(self.log)
+
+    def stop_at(self, operation: int) -> None:
+        """End the process before its n-th operation from the beginning on, counting from 0."""
+        self._stop_at = operation
+
+    def fail_at(self, operation: int, fault: Fault) -> None:
+        """Let the n-th operation fail with ``fault(path)``, once."""
+        self._faults[operation] = fault
+
+    @contextmanager
+    def failing(self, fault: Fault) -> Iterator[None]:
+        """Let every operation fail with ``fault(path)``."""
+        self._fault_on_all = fault
+        try:
+            yield
+        finally:
+            self._fault_on_all = None
+
+    def crash(
+        self, survives: Survives = "all", *, names: Survives = "all", seed: int = 0
+    ) -> "MemoryFileSystem":
+        """The file system that the next process finds; this one stays as it is.
+
+        ``survives``: what of the contents never flushed survives: "all", none ("flushed"), or of each file a
+        prefix of random length ("torn"). ``names``: the same of names never synced; "torn" takes each by lot.
+        """
+        return MemoryFileSystem(self._root.after_crash(survives, names, Random(seed)), self._next_inode)
+
+    def change(self, verb: str, path: str) -> None:
+        """Count an operation that is about to happen; it may end here."""
+        number = len(self.log)
+        if self._stop_at is not None and number >= self._stop_at:
+            raise Stopped(f"before operation {number}: {verb} {path}")
+        self.log.append(f"{verb} {path}")
+        fault = self._faults.pop(number, self._fault_on_all)
+        if fault is not None:
+            raise fault(path)
+
+    # -- the protocol --------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> "MemoryFile":
+        if create and not self.exists(path):
+            self.change("create", path)
+            self._parent(path).seen[os.path.basename(path)] = self._new_content()
+        return MemoryFile(self, path, self._content(path))
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._find(path), Folder)
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(self._folder(path).seen)
+
+    def make_dir(self, path: str) -> None:
+        if self.is_dir(path):
+            return
+        if self.exists(path):
+            raise StorageError(path, "File exists")
+        parent = os.path.dirname(path)
+        if parent != path:
+            self.make_dir(parent)
+        self.change("make_dir", path)
+        self._parent(path).seen[os.path.basename(path)] = Folder()
+
+    def remove(self, path: str) -> None:
+        if self.exists(path):
+            self.change("remove", path)
+            self._content(path)
+            del self._parent(path).seen[os.path.basename(path)]
+
+    def remove_dir(self, path: str) -> None:
+        if not self.is_dir(path):
+            return
+        for name in self.list_dir(path):
+            child = os.path.join(path, name)
+            self.remove_dir(child) if self.is_dir(child) else self.remove(child)
+        self.change("remove_dir", path)
+        del self._parent(path).seen[os.path.basename(path)]
+
+    def rename(self, source: str, target: str) -> None:
+        node = self._find(source)
+        if node is None:
+            raise StorageError(source, "No such file or directory")
+        self.change("rename", source)
+        del self._parent(source).seen[os.path.basename(source)]
+        self._parent(target).seen[os.path.basename(target)] = node
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self._content(path).seen)
+
+    def write_file(self, path: str, content: bytes, *, flush: bool = True) -> None:
+        file = self.open(path, create=True)
+        if file.size:
+            file.truncate(0)
+        if content:
+            file.append([content])
+        if flush:
+            file.flush()
+
+    def sync_dir(self, path: str) -> None:
+        folder = self._folder(path)
+        self.change("sync_dir", path)
+        folder.on_disk = dict(folder.seen)
+
+    def mtime_ms(self, path: str) -> int:
+        return self._content(path).mtime_ms
+
+    def can_write(self, folder: str) -> bool:
+        return not self.is_read_only
+
+    def lock(self, path: str) -> "MemoryLock":
+        is_file = not self.is_dir(path)
+        if path in self._locked:
+            raise LogLocked(os.path.dirname(path) if is_file else path)
+        if is_file:
+            self.open(path, create=True)
+        self._locked.add(path)
+        return MemoryLock(self, path, is_file)
+
+    def unlock(self, path: str) -> None:
+        self._locked.discard(path)
+
+    # -- nodes ---------------------------------------------------------------------------------------------
+
+    def _new_content(self) -> Content:
+        self._next_inode += 1
+        return Content(self._next_inode, self.now_ms)
+
+    def _find(self, path: str) -> Content | Folder | None:
+        node: Content | Folder | None = self._root
+        for name in filter(None, path.split("/")):
+            node = node.seen.get(name) if isinstance(node, Folder) else None
+        return node
+
+    def _folder(self, path: str) -> Folder:
+        node = self._find(path)
+        if not isinstance(node, Folder):
+            raise StorageError(path, "No such file or directory" if node is None else "Not a directory")
+        return node
+
+    def _parent(self, path: str) -> Folder:
+        return self._folder(os.path.dirname(path))
+
+    def _content(self, path: str) -> Content:
+        node = self._find(path)
+        if not isinstance(node, Content):
+            raise StorageError(path, "No such file or directory" if node is None else "Is a directory")
+        return node
+
+
+class MemoryFile:
+    """An open file; it outlives its name."""
+
+    def __init__(self, fs: MemoryFileSystem, path: str, content: Content) -> None:
+        self._fs, self.path, self._content = fs, path, content
+        self.inode = content.inode
+
+    @property
+    def size(self) -> int:
+        return len(self._content.seen)
+
+    @size.setter
+    def size(self, size_bytes: int) -> None:
+        raise AssertionError("a file's size follows from its content")
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        self._fs.change("append", self.path)
+        self._content.seen += b"".join(buffers)
+        self._content.mtime_ms = self._fs.now_ms
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        return bytes(self._content.seen[position : position + size_bytes])
+
+    def view(self) -> memoryview:
+        return memoryview(bytes(self._content.seen))
+
+    def truncate(self, size_bytes: int) -> None:
+        self._fs.change("truncate", self.path)
+        self._content.truncate(size_bytes)
+
+    def flush(self) -> None:
+        self._fs.change("flush", self.path)
+        self._content.flush()
+
+    def close(self) -> None:
+        """Nothing is held that could be given back."""
+
+
+class MemoryLock:
+    """A lock of a MemoryFileSystem. The next process finds none: locks end with their process."""
+
+    def __init__(self, fs: MemoryFileSystem, path: str, is_file: bool) -> None:
+        self._fs, self._path, self._is_file, self._is_held = fs, path, is_file, True
+
+    def release(self) -> None:
+        if self._is_held and self._is_file:
+            self._fs.remove(self._path)
+        self._fs.unlock(self._path)
+        self._is_held = False

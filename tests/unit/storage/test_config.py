@@ -1,0 +1,164 @@
+"""Config keys: defaults, what they take, what they refuse."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from raylog.storage.config import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, BrokerConfig, LogConfig
+from raylog.storage.errors import InvalidConfig
+
+# Kafka 4.x's own.
+DEFAULTS = {
+    "segment.bytes": 1073741824,
+    "segment.ms": 604800000,
+    "segment.jitter.ms": 0,
+    "segment.index.bytes": 10485760,
+    "index.interval.bytes": 4096,
+    "flush.messages": 9223372036854775807,
+    "flush.ms": 9223372036854775807,
+    "retention.bytes": -1,
+    "retention.ms": 604800000,
+    "file.delete.delay.ms": 60000,
+    "max.message.bytes": 1048588,
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": 3600000,
+    "internal.segment.bytes": 0,
+}
+
+
+def attribute(key: str) -> str:
+    return key.replace(".", "_")
+
+
+def test_every_topic_key_has_kafkas_default() -> None:
+    assert {key.name: key.default for key in TOPIC_KEYS.values()} == DEFAULTS
+    assert {field.name: getattr(LogConfig(), field.name) for field in fields(LogConfig)} == {
+        attribute(key): value for key, value in DEFAULTS.items()
+    }
+    assert LogConfig.parse({}) == LogConfig()
+
+
+@pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, int)])
+def test_a_number_is_taken_as_yaml_and_command_lines_give_it(key: str) -> None:
+    for given in (1 << 20, str(1 << 20), float(1 << 20)):
+        assert getattr(LogConfig.parse({key: given}), attribute(key)) == 1 << 20
+
+
+@pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, int)])
+@pytest.mark.parametrize(
+    "value", ["", "x", "1.5", 1.5, None, True, [], {}, float("nan"), float("inf"), -2, 2**63]
+)
+def test_what_is_no_such_number_is_refused_by_the_keys_name(key: str, value: Any) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        LogConfig.parse({key: value})
+    assert caught.value.args[0] == key
+    assert "an integer from" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "lowest"),
+    [
+        ("segment.bytes", 1 << 20),
+        ("segment.ms", 1),
+        ("flush.messages", 1),
+        ("retention.ms", -1),
+        ("flush.ms", 0),
+    ],
+)
+def test_the_lowest_value_is_taken_and_the_one_below_is_not(key: str, lowest: int) -> None:
+    LogConfig.parse({key: lowest})
+    with pytest.raises(InvalidConfig):
+        LogConfig.parse({key: lowest - 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cleanup.policy", "compact"),
+        ("compression.type", "zstd"),
+        ("message.timestamp.type", "createtime"),
+        ("cleanup.policy", None),
+    ],
+)
+def test_a_choice_that_is_none_is_refused_with_those_there_are(key: str, value: Any) -> None:
+    with pytest.raises(InvalidConfig, match="one of"):
+        LogConfig.parse({key: value})
+
+
+@pytest.mark.parametrize("key", ["segment_bytes", "retention", "min.insync.replicas", "", "topic_defaults"])
+def test_an_unknown_key_is_refused_and_the_known_are_named(key: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"no such key.*retention\.bytes"):
+        LogConfig.parse({key: 1})
+
+
+def test_overrides_stand_on_a_base() -> None:
+    base = LogConfig(retention_ms=5, segment_ms=6)
+    assert LogConfig.parse({"retention.ms": 7}, base) == LogConfig(retention_ms=7, segment_ms=6)
+
+
+def test_the_internal_segment_size_goes_below_a_mebibyte() -> None:
+    assert LogConfig.parse({"internal.segment.bytes": 100}).segment_bytes == 100
+
+
+# -- the broker's --------------------------------------------------------------------------------------------
+
+
+def test_every_broker_key_has_its_default() -> None:
+    config = BrokerConfig.parse({})
+    assert {key.name: getattr(config, attribute(key.name)) for key in BROKER_KEYS.values()} == {
+        "log.dirs": (),
+        "num.partitions": 1,
+        "log.retention.check.interval.ms": 300000,
+        "log.flush.offset.checkpoint.interval.ms": 60000,
+        "producer.id.expiration.ms": 86400000,
+    }
+    assert config.topic_defaults == LogConfig()
+
+
+@pytest.mark.parametrize(
+    ("topic_key", "broker_key", "factor"),
+    [(topic_key, *pair) for topic_key, pairs in BROKER_SYNONYMS.items() for pair in pairs],
+)
+def test_a_broker_synonym_sets_the_topics_default(topic_key: str, broker_key: str, factor: int) -> None:
+    value, expected = ("LogAppendTime",) * 2 if "type" in topic_key else (2**21, 2**21 * factor)
+    config = BrokerConfig.parse({broker_key: value}).topic_defaults
+    assert getattr(config, attribute(topic_key)) == expected
+
+
+def test_of_several_synonyms_the_finest_wins() -> None:
+    given = {"log.retention.hours": 1, "log.retention.ms": 3, "log.retention.minutes": 2}
+    assert BrokerConfig.parse(given).topic_defaults.retention_ms == 3
+    del given["log.retention.ms"]
+    assert BrokerConfig.parse(given).topic_defaults.retention_ms == 120_000
+
+
+def test_no_limit_has_no_unit() -> None:
+    assert BrokerConfig.parse({"log.retention.hours": -1}).topic_defaults.retention_ms == -1
+    assert BrokerConfig.parse({"log.retention.minutes": "-1"}).topic_defaults.retention_ms == -1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("log.roll.hours", "soon"), ("log.roll.hours", 0), ("log.roll.ms", 0)]
+)
+def test_a_bad_synonym_is_refused_by_its_own_name(key: str, value: Any) -> None:
+    with pytest.raises(InvalidConfig, match=rf"config {key}={value!r}: as segment\.ms it must be"):
+        BrokerConfig.parse({key: value})
+
+
+@pytest.mark.parametrize("value", [["/a", "/b"], "/a, /b", ("/a ", " /b")])
+def test_log_dirs_are_a_list_however_written(value: Any) -> None:
+    assert BrokerConfig.parse({"log.dirs": value}).log_dirs == ("/a", "/b")
+
+
+@pytest.mark.parametrize("value", ["", [], "a,,b", [1], 7, None, [""], {"a": 1}])
+def test_what_is_no_list_of_folders_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidConfig, match=r"log\.dirs"):
+        BrokerConfig.parse({"log.dirs": value})
+
+
+def test_an_unknown_broker_key_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="no such key"):
+        BrokerConfig.parse({"listeners": "x"})

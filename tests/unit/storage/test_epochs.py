@@ -1,0 +1,69 @@
+"""Leader epochs: which began where."""
+
+import pytest
+
+from raylog.storage.errors import CorruptCheckpoint
+from raylog.storage.state.epochs import LeaderEpochs
+from raylog.storage.testing.memory import MemoryFileSystem
+
+Entries = tuple[tuple[int, int], ...]
+
+
+def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
+    fs = MemoryFileSystem()
+    made = LeaderEpochs(fs, "/")
+    for entry in entries:
+        made.assign(*entry)
+    assert LeaderEpochs(fs.crash("flushed", names="flushed"), "/").entries == made.entries
+    return made
+
+
+def test_none_at_first() -> None:
+    assert (epochs().latest, epochs().entries, epochs().epoch_at(0)) == (-1, (), -1)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (((0, 0), (1, 5)), ((0, 0), (1, 5))),
+        (((0, 0), (0, 5)), ((0, 0),)),
+        (((0, 5), (0, 3)), ((0, 3),)),
+        (((0, 0), (1, 5), (2, 5)), ((0, 0), (2, 5))),
+        (((0, 0), (3, 5), (2, 9)), ((0, 0), (2, 9))),
+        (((0, 4), (1, 5), (2, 4)), ((2, 4),)),
+        (((0, 0), (1, 0)), ((1, 0),)),
+    ],
+)
+def test_a_new_epoch_drops_what_it_contradicts(given: Entries, kept: Entries) -> None:
+    made = epochs(*given)
+    assert made.entries == kept
+    assert made.latest == kept[-1][0]
+
+
+@pytest.mark.parametrize(("end", "kept"), [(10, 3), (9, 2), (6, 2), (5, 1), (1, 1), (0, 0)])
+def test_a_cut_at_the_end_drops_the_epochs_that_begin_behind_it(end: int, kept: int) -> None:
+    made = epochs((0, 0), (2, 5), (3, 9))
+    made.truncate_from_end(end)
+    assert made.entries == ((0, 0), (2, 5), (3, 9))[:kept]
+
+
+@pytest.mark.parametrize(
+    ("start", "kept"),
+    [(0, ((1, 2), (2, 5))), (2, ((1, 2), (2, 5))), (4, ((1, 4), (2, 5))), (5, ((2, 5),)), (9, ((2, 9),))],
+)
+def test_a_moved_start_moves_the_epoch_that_holds_it(start: int, kept: Entries) -> None:
+    made = epochs((1, 2), (2, 5))
+    made.truncate_from_start(start)
+    assert made.entries == kept
+
+
+def test_the_epoch_of_an_offset() -> None:
+    made = epochs((1, 2), (4, 5))
+    assert [made.epoch_at(offset) for offset in (0, 1, 2, 4, 5, 99)] == [-1, -1, 1, 1, 4, 4]
+
+
+def test_a_corrupt_file_is_named() -> None:
+    fs = MemoryFileSystem()
+    fs.write_file("/leader-epoch-checkpoint", b"nonsense")
+    with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
+        LeaderEpochs(fs, "/")

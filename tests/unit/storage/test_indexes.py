@@ -1,0 +1,190 @@
+"""The two sparse indexes: their bytes, their lookups, what they refuse."""
+
+from random import Random
+
+import pytest
+
+from raylog.storage.errors import CorruptIndex
+from raylog.storage.indexes.offset_index import OffsetIndex, OffsetPosition
+from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.memory import MemoryFileSystem
+
+MAX_BYTES = 10 << 20
+
+
+@pytest.fixture
+def fs() -> MemoryFileSystem:
+    return MemoryFileSystem()
+
+
+def offset_index(fs: MemoryFileSystem, *entries: tuple[int, int], base: int = 0) -> OffsetIndex:
+    index = OffsetIndex(fs, "/index", base, MAX_BYTES)
+    index.create()
+    for entry in entries:
+        index.append(*entry)
+    return index
+
+
+def time_index(fs: MemoryFileSystem, *entries: tuple[int, int], base: int = 0) -> TimeIndex:
+    index = TimeIndex(fs, "/index", base, MAX_BYTES)
+    index.create()
+    for entry in entries:
+        index.maybe_append(*entry)
+    return index
+
+
+# -- by offset -----------------------------------------------------------------------------------------------
+
+
+def test_an_offset_entry_is_kafkas_eight_bytes(fs: MemoryFileSystem) -> None:
+    offset_index(fs, (1005, 4200), base=1000).close()
+    assert fs.read_file("/index").hex() == "0000000500001068"
+
+
+def test_an_offset_is_looked_up_at_or_below(fs: MemoryFileSystem) -> None:
+    index = offset_index(fs, (110, 10), (120, 20), (135, 37), base=100)
+    assert index.lookup(100) == index.lookup(109) == OffsetPosition(100, 0)
+    assert index.lookup(110) == index.lookup(119) == OffsetPosition(110, 10)
+    assert index.lookup(135) == index.lookup(10**9) == OffsetPosition(135, 37)
+    assert index.lookup_position(9) == OffsetPosition(100, 0)
+    assert index.lookup_position(20) == index.lookup_position(36) == OffsetPosition(120, 20)
+
+
+def test_an_empty_index_points_to_the_segments_head(fs: MemoryFileSystem) -> None:
+    assert offset_index(fs, base=7).lookup(99) == OffsetPosition(7, 0)
+    assert time_index(fs, base=7).lookup(99) == TimestampOffset(-1, 7)
+
+
+def test_lookups_agree_with_a_plain_search(fs: MemoryFileSystem) -> None:
+    random = Random(5)
+    offsets = sorted(random.sample(range(1, 20_000), 3000))
+    index = offset_index(fs, *((offset, 10 * offset) for offset in offsets))
+    for wanted in random.sample(range(21_000), 500):
+        expected = max((offset for offset in offsets if offset <= wanted), default=0)
+        assert index.lookup(wanted) == OffsetPosition(expected, 10 * expected)
+
+
+def test_offsets_beyond_the_largest_relative_one_are_looked_up_too(fs: MemoryFileSystem) -> None:
+    index = offset_index(fs, (2**31 - 1, 5))
+    assert index.lookup(2**40) == OffsetPosition(2**31 - 1, 5)
+
+
+def test_an_index_is_read_back_as_it_was_closed(fs: MemoryFileSystem) -> None:
+    entries = [(offset, 3 * offset) for offset in range(10, 2000, 7)]
+    offset_index(fs, *entries, base=5).close()
+    again = OffsetIndex(fs, "/index", 5, MAX_BYTES)
+    assert [tuple(again[number]) for number in range(len(again))] == entries
+    again.append(3000, 10_000)
+    again.close()
+    assert OffsetIndex(fs, "/index", 5, MAX_BYTES).lookup(4000) == OffsetPosition(3000, 10_000)
+
+
+def test_truncation_drops_what_is_at_and_above(fs: MemoryFileSystem) -> None:
+    index = offset_index(fs, (10, 100), (20, 200), (30, 300))
+    index.truncate_to_position(200)
+    assert index.lookup(99) == OffsetPosition(10, 100)
+    index.append(15, 150)
+    index.close()
+    assert fs.read_file("/index").hex() == "0000000a000000640000000f00000096"
+
+
+def test_an_index_is_full_at_its_size_rounded_down(fs: MemoryFileSystem) -> None:
+    index = OffsetIndex(fs, "/index", 0, 23)
+    index.append(1, 1)
+    assert not index.is_full
+    index.append(2, 2)
+    assert index.is_full
+
+
+def test_the_time_index_is_full_one_slot_early(fs: MemoryFileSystem) -> None:
+    index = TimeIndex(fs, "/index", 0, 3 * 12)
+    index.maybe_append(1, 1)
+    assert not index.is_full
+    index.maybe_append(2, 2)
+    assert index.is_full
+    index.maybe_append(3, 3)  # the slot kept for roll and close
+    assert len(index) == 3
+
+
+# -- by time -------------------------------------------------------------------------------------------------
+
+
+def test_a_time_entry_is_kafkas_twelve_bytes(fs: MemoryFileSystem) -> None:
+    time_index(fs, (T0 + 5, 1005), base=1000).close()
+    assert fs.read_file("/index").hex() == "0000018bcfe5680500000005"
+
+
+def test_a_time_is_looked_up_at_or_below(fs: MemoryFileSystem) -> None:
+    index = time_index(fs, (50, 9), (60, 12))
+    assert index.lookup(49) == TimestampOffset(-1, 0)
+    assert index.lookup(50) == index.lookup(59) == TimestampOffset(50, 9)
+    assert index.lookup(2**62) == index.last == TimestampOffset(60, 12)
+
+
+def test_only_a_later_time_makes_an_entry(fs: MemoryFileSystem) -> None:
+    index = time_index(fs, (50, 9), (50, 12), (49, 13), (51, 14))
+    assert [tuple(index[number]) for number in range(len(index))] == [(50, 9), (51, 14)]
+
+
+def test_records_without_timestamps_make_no_entry(fs: MemoryFileSystem) -> None:
+    assert len(time_index(fs, (-1, 9))) == 0
+
+
+def test_times_are_truncated_by_offset(fs: MemoryFileSystem) -> None:
+    index = time_index(fs, (50, 9), (60, 12), (70, 20))
+    index.truncate_to(12)
+    assert index.last == TimestampOffset(50, 9)
+
+
+# -- damage --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "0000000a0000",
+        "0000000a0000006400",
+        "0000000a000000640000000a000000c8",
+        "0000000a000000640000000b00000064",
+        "0000000b000000640000000a000000c8",
+        "0000000a000000c80000000b00000064",
+        "ffffffff00000064",
+        "0000000affffff00",
+        "00000000000000000000000000000000",
+    ],
+)
+def test_what_is_no_offset_index_is_corrupt(fs: MemoryFileSystem, content: str) -> None:
+    fs.write_file("/index", bytes.fromhex(content))
+    with pytest.raises(CorruptIndex, match="index 7: entry"):
+        OffsetIndex(fs, "/index", 7, MAX_BYTES).lookup(0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "000000000000000a",
+        "000000000000000a00000001000000000000000a00000002",
+        "000000000000000a00000001000000000000000b00000001",
+        "ffffffffffffff0000000001",
+        "000000000000000affffffff",
+        "00" * 24,
+    ],
+)
+def test_what_is_no_time_index_is_corrupt(fs: MemoryFileSystem, content: str) -> None:
+    fs.write_file("/index", bytes.fromhex(content))
+    with pytest.raises(CorruptIndex, match="it can be rebuilt"):
+        TimeIndex(fs, "/index", 7, MAX_BYTES).lookup(0)
+
+
+def test_an_index_that_is_missing_is_empty(fs: MemoryFileSystem) -> None:
+    assert len(OffsetIndex(fs, "/gone", 0, MAX_BYTES)) == 0
+
+
+def test_a_rebuilt_index_takes_the_place_of_the_old_and_goes_on(fs: MemoryFileSystem) -> None:
+    index = offset_index(fs, (10, 100))
+    index.replace(bytes.fromhex("0000000b00000065"))
+    assert fs.crash("flushed").read_file("/index").hex() == "0000000b00000065"
+    index.append(12, 200)
+    index.close()
+    assert fs.read_file("/index").hex() == "0000000b000000650000000c000000c8"

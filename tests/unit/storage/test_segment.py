@@ -1,0 +1,405 @@
+"""A segment: index cadence, roll conditions, finding, recovery."""
+
+from collections.abc import Callable
+
+import pytest
+
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import CorruptIndex, DiskFull, StorageError, UndoFailed
+from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.records.batch import read_header, stamp
+from raylog.storage.segment import MAX_INT32, Segment
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import batch, batch_of_size, flip
+from raylog.storage.testing.memory import MemoryFileSystem
+
+
+class Box:
+    """A segment and its next offset."""
+
+    def __init__(self, base_offset: int = 0, now_ms: int = T0, **config: int) -> None:
+        self.fs, self.config = MemoryFileSystem(), LogConfig(**config)  # type: ignore[arg-type]
+        self.segment = Segment(self.fs, "/", base_offset, self.config, now_ms, create=True)
+        self.next_offset = base_offset
+
+    def append(self, records: bytearray) -> None:
+        stamp(records, self.next_offset, 0)
+        header = read_header(records)
+        self.segment.append([records], len(records), header.last_offset, header.max_timestamp)
+        self.next_offset = header.next_offset
+
+    def reopen(self) -> Segment:
+        return Segment(self.fs, "/", self.segment.base_offset, self.config, T0)
+
+    def entries(self) -> list[tuple[int, ...]]:
+        index = self.segment.offset_index
+        return [(*index[number],) for number in range(len(index))]
+
+    def times(self) -> list[tuple[int, ...]]:
+        index = self.segment.time_index
+        return [(*index[number],) for number in range(len(index))]
+
+
+# -- cadence -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("appends", "size", "count", "interval", "entries"),
+    [
+        (12, 100, 10, 200, [(39, 300), (69, 600), (99, 900)]),
+        (20, 1000, 5, 4096, [(29, 5000), (54, 10000), (79, 15000)]),
+    ],
+)
+def test_an_entry_comes_behind_every_interval(
+    appends: int, size: int, count: int, interval: int, entries: list[tuple[int, int]]
+) -> None:
+    box = Box(index_interval_bytes=interval)
+    for number in range(appends):
+        box.segment.append([bytes(size)], size, (number + 1) * count - 1, T0 + number)
+    assert box.entries() == entries
+    assert box.times() == [(T0 + (offset + 1) // count - 1, offset) for offset, _ in entries]
+
+
+def test_a_rebuild_makes_the_entries_that_appends_made() -> None:
+    box = Box(index_interval_bytes=4096)
+    for number in range(20):
+        box.append(batch_of_size(1000, 5, T0 + number))
+    box.segment.seal()
+    before = box.entries(), box.times()
+    assert before[0] == [(29, 5000), (54, 10000), (79, 15000)]
+    box.segment.rebuild_indexes()
+    assert (box.entries(), box.times()) == before
+
+
+def test_equal_timestamps_make_no_time_entry_but_the_seal_does() -> None:
+    box = Box(index_interval_bytes=0)
+    for timestamp in (T0, T0, T0, T0 - 5, T0 + 1):
+        box.append(batch(2, timestamp=timestamp))
+    assert box.times() == [(T0, 1), (T0 + 1, 9)]
+    box.append(batch(2, timestamp=T0 + 9))
+    assert box.times()[-1] == (T0 + 9, 11)
+    box.segment.seal()
+    box.segment.seal()
+    assert len(box.times()) == 3
+
+
+def test_the_first_batch_never_has_an_entry_and_reopening_starts_the_count_again() -> None:
+    box = Box(index_interval_bytes=150)
+    for _ in range(4):
+        box.append(batch_of_size(100))
+    assert box.entries() == [(2, 200)]
+    box.segment.close()
+    box.segment = box.reopen()
+    for _ in range(3):
+        box.append(batch_of_size(100))
+    assert box.entries() == [(2, 200), (6, 600)]
+
+
+# -- roll ----------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_may_become_exactly_full() -> None:
+    box = Box(segment_bytes=300)
+    box.append(batch_of_size(200))
+    assert not box.segment.should_roll(100, T0, 1, T0)
+    assert box.segment.should_roll(101, T0, 1, T0)
+
+
+def test_a_roll_by_time_goes_by_the_records_clock() -> None:
+    box = Box(segment_ms=1000)
+    assert not box.segment.should_roll(1, T0 + 5000, 0, T0 + 10**9)  # empty: never
+    box.append(batch(timestamp=T0))
+    assert not box.segment.should_roll(1, T0 + 1000, 1, T0 + 10**9)
+    assert box.segment.should_roll(1, T0 + 1001, 1, T0)
+    assert not box.segment.should_roll(1, T0 - 10**9, 1, T0)
+    assert box.reopen().should_roll(1, T0 + 1001, 1, T0)  # the first batch is read from the file
+
+
+def test_without_timestamps_a_roll_goes_by_the_wall_clock() -> None:
+    box = Box(segment_ms=1000)
+    box.append(batch(timestamp=-1))
+    assert not box.segment.should_roll(1, T0 + 9999, 1, T0 + 1000)
+    assert box.segment.should_roll(1, -1, 1, T0 + 1001)
+
+
+def test_jitter_brings_a_roll_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.randrange", lambda below: below - 1)
+    box = Box(segment_ms=1000, segment_jitter_ms=400)
+    box.append(batch(timestamp=T0))
+    assert not box.segment.should_roll(1, T0 + 601, 1, T0)
+    assert box.segment.should_roll(1, T0 + 602, 1, T0)
+
+
+def test_a_full_index_rolls() -> None:
+    box = Box(index_interval_bytes=0, segment_index_bytes=24)
+    box.append(batch(timestamp=T0))
+    assert not box.segment.should_roll(1, T0, 1, T0)
+    box.append(batch(timestamp=T0 + 1))  # one time entry of two, the last of which is kept
+    assert box.segment.should_roll(1, T0, 2, T0)
+
+
+def test_an_offset_that_is_too_far_from_the_base_rolls() -> None:
+    box = Box(base_offset=10)
+    assert not box.segment.should_roll(1, T0, 10 + MAX_INT32, T0)
+    assert box.segment.should_roll(1, T0, 11 + MAX_INT32, T0)
+
+
+# -- finding -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dense() -> Box:
+    """Base 40, ten batches of 10 records of 1000 bytes, an entry at every third."""
+    box = Box(base_offset=40, index_interval_bytes=2500)
+    for number in range(10):
+        box.append(batch_of_size(1000, 10, T0 + number))
+    return box
+
+
+def test_every_offset_is_found_in_its_batch(dense: Box) -> None:
+    for offset in range(40, 140):
+        found = dense.segment.find_batch(offset)
+        assert found is not None
+        assert found[0] == (offset - 40) // 10 * 1000
+    assert dense.segment.find_batch(140) is None
+    assert dense.segment.find_batch(0) is not None
+    assert dense.segment.find_batch(135, end=9000) is None
+
+
+def test_a_slice_ends_with_a_batch_and_has_one_at_least(dense: Box) -> None:
+    for start in (0, 3000, 9000):
+        for max_bytes in (0, 1, 999, 1000, 1001, 3500, 6999, 10**6):
+            expected = max(1, min(max_bytes // 1000, 10 - start // 1000))
+            assert dense.segment.end_of_batches(start, max_bytes, 10_000) == start + 1000 * expected
+
+
+def test_a_lookup_by_time_enters_at_the_index_and_finds_the_first_record() -> None:
+    box = Box(base_offset=40, index_interval_bytes=2 * len(batch()) - 1)
+    for number in range(40, 50):
+        box.append(batch(timestamp=10 * number))
+    answers = {420: 42, 421: 43, 430: 43, 431: 44, 401: 41, 399: 40, 0: 40, 490: 49}
+    for timestamp, offset in answers.items():
+        found = box.segment.offset_for_timestamp(timestamp, 0)
+        assert found == TimestampOffset(10 * offset, offset), timestamp
+    assert box.segment.offset_for_timestamp(491, 0) is None
+    assert box.segment.offset_for_timestamp(400, 45) == TimestampOffset(450, 45)
+    assert box.segment.offset_for_timestamp(420, 0, end=2 * len(batch())) is None
+
+
+def test_unordered_timestamps_are_found_at_the_first_record_that_reaches_them() -> None:
+    box = Box(index_interval_bytes=0)
+    for timestamp in (50, 40, 90, 10, 90, 95):
+        box.append(batch(2, timestamp=timestamp))
+    for wanted, offset in {10: 0, 50: 0, 51: 4, 90: 4, 91: 10, 95: 10}.items():
+        found = box.segment.offset_for_timestamp(wanted, 0)
+        assert found is not None
+        assert found.offset == offset, wanted
+    assert box.segment.max_timestamp == TimestampOffset(95, 11)
+
+
+def test_the_largest_timestamp_falls_back_to_the_files_mtime() -> None:
+    box = Box()
+    box.fs.now_ms = 12345
+    box.append(batch(timestamp=-1))
+    assert box.segment.largest_timestamp == 12345
+    box.append(batch(timestamp=77))
+    assert box.segment.largest_timestamp == 77
+
+
+@pytest.mark.parametrize("lost", [0, 12, 24])
+def test_the_largest_timestamp_is_right_when_entries_are_missing_at_the_end(lost: int) -> None:
+    box = Box(index_interval_bytes=0)
+    for timestamp in (50, 60, 70, 65):
+        box.append(batch(timestamp=timestamp))
+    box.segment.seal()
+    box.segment.close()
+    path = "/00000000000000000000.timeindex"
+    box.fs.write_file(path, box.fs.read_file(path)[: 24 - lost])
+    assert box.reopen().max_timestamp == TimestampOffset(70, 2)
+
+
+# -- damaged indexes -----------------------------------------------------------------------------------------
+
+
+def closed(box: Box) -> Box:
+    box.segment.seal()
+    box.segment.close()
+    return box
+
+
+def test_no_flipped_bit_in_the_offset_index_gives_a_wrong_batch(dense: Box) -> None:
+    path = "/00000000000000000040.index"
+    closed(dense)
+    content = dense.fs.read_file(path)
+    refused = 0
+    for position in range(len(content)):
+        for bit in range(8):
+            dense.fs.write_file(path, flip(position, bit)(content))
+            refused += answers_rightly_or_refuses(dense)
+    assert refused > len(content)
+
+
+def answers_rightly_or_refuses(box: Box) -> int:
+    segment, refused = box.reopen(), 0
+    for offset in range(40, 140, 5):
+        try:
+            found = segment.find_batch(offset)
+            assert found is not None
+            assert found[0] == (offset - 40) // 10 * 1000
+            assert segment.end_of_batches(found[0], 2500, 10_000) == min(found[0] + 2000, 10_000)
+        except CorruptIndex:
+            refused += 1
+    return refused
+
+
+def test_no_flipped_bit_in_the_time_index_gives_a_wrong_record(dense: Box) -> None:
+    path = "/00000000000000000040.timeindex"
+    closed(dense)
+    content = dense.fs.read_file(path)
+    refused = 0
+    for position in range(len(content)):
+        for bit in range(8):
+            dense.fs.write_file(path, flip(position, bit)(content))
+            segment = dense.reopen()
+            for number in range(10):
+                try:
+                    assert segment.max_timestamp == TimestampOffset(T0 + 9, 139)
+                    found = segment.offset_for_timestamp(T0 + number, 0)
+                    assert found == TimestampOffset(T0 + number, 40 + 10 * number)
+                except CorruptIndex:
+                    refused += 1
+    assert refused > len(content)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_check_finds_every_flipped_bit(dense: Box, suffix: str) -> None:
+    path = "/00000000000000000040" + suffix
+    closed(dense).reopen().check_indexes()
+    content = dense.fs.read_file(path)
+    for position in range(len(content)):
+        for bit in range(8):
+            dense.fs.write_file(path, flip(position, bit)(content))
+            with pytest.raises(CorruptIndex):
+                dense.reopen().check_indexes()
+    dense.reopen().rebuild_indexes()
+    assert dense.fs.read_file(path) == content
+
+
+# -- recovery ------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_segment_is_kept_and_its_indexes_are_made_again(dense: Box) -> None:
+    closed(dense)
+    before = dense.entries(), dense.times()
+    for suffix in (".index", ".timeindex"):
+        dense.fs.remove("/00000000000000000040" + suffix)
+    dense.segment = dense.reopen()
+    assert dense.segment.recover() == (0, 140, True)
+    assert dense.segment.is_whole()
+    assert dense.entries() == before[0]
+    assert dense.times() == before[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        (lambda content: content[:9999], 9),
+        (lambda content: content[:9001], 9),
+        (lambda content: content[:9000], 9),
+        (lambda content: content + b"\0" * 500, 10),
+        (lambda content: content + b"\xff" * 11, 10),
+        (lambda content: content[:9000] + b"\0" * 1000, 9),
+        (flip(9000 + 500), 9),
+        (flip(9000 + 17), 9),
+        (flip(9000 + 11), 9),
+        (flip(9000 + 16, 1), 9),
+        (flip(4000 + 30), 4),
+        (lambda content: content + content[9000:], 10),
+        (lambda content: b"", 0),
+    ],
+)
+def test_recovery_cuts_behind_the_last_good_batch(
+    dense: Box, change: Callable[[bytes], bytes], kept: int
+) -> None:
+    path = "/00000000000000000040.log"
+    content = change(closed(dense).fs.read_file(path))
+    dense.fs.write_file(path, content)
+    segment = dense.reopen()
+    assert segment.is_whole() == is_readable(content)
+    assert segment.recover() == (len(content) - 1000 * kept, 40 + 10 * kept, True)
+    assert (segment.size, segment.is_whole()) == (1000 * kept, True)
+    last = segment.last_batch()
+    assert (last.next_offset if last else 40) == 40 + 10 * kept
+    segment.check_indexes()
+
+
+def is_readable(content: bytes) -> bool:
+    """Whether the headers alone lead through: a wrong CRC or offset is not seen by looking at lengths."""
+    position = 0
+    while position < len(content):
+        try:
+            position += read_header(content, position).size_bytes
+        except Exception:
+            return False
+    return position == len(content)
+
+
+def test_a_gap_between_batches_is_kept_and_told() -> None:
+    box = Box()
+    box.append(batch(3))
+    box.next_offset = 10
+    box.append(batch(3))
+    assert box.segment.recover() == (0, 13, False)
+
+
+# -- failing disks -------------------------------------------------------------------------------------------
+
+
+def test_a_failed_append_leaves_the_segment_as_it_was() -> None:
+    box = Box(index_interval_bytes=0)
+    box.append(batch(timestamp=T0))
+    box.append(batch(timestamp=T0 + 1))
+    before = (box.segment.size, box.entries(), box.times(), box.segment.max_timestamp)
+    operation = box.fs.operations
+    box.fs.fail_at(operation, DiskFull)
+    with pytest.raises(DiskFull):
+        box.append(batch(timestamp=T0 + 2))
+    assert (box.segment.size, box.entries(), box.times(), box.segment.max_timestamp) == before
+    box.append(batch(timestamp=T0 + 3))
+    box.segment.check_indexes()
+
+
+def test_a_segment_that_cannot_be_made_whole_leaves_no_file() -> None:
+    fs = MemoryFileSystem()
+    made = 0
+    for operation in range(20):
+        fs = MemoryFileSystem()
+        fs.fail_at(operation, DiskFull)
+        try:
+            Segment(fs, "/", 0, LogConfig(), T0, create=True)
+            made += 1
+        except DiskFull:
+            assert fs.list_dir("/") == []
+    assert 0 < made < 20
+
+
+def test_a_failure_that_cannot_be_undone_is_told_apart() -> None:
+    box = Box(index_interval_bytes=0)
+    fs = MemoryFileSystem()
+    for operation in range(1, 4):
+        fs.fail_at(operation, lambda path: StorageError(path, "Input/output error"))
+    with pytest.raises(UndoFailed, match="Input/output error"):
+        Segment(fs, "/", 0, box.config, T0, create=True)
+
+
+def test_a_doomed_segment_can_be_read_to_its_end() -> None:
+    box = Box()
+    box.append(batch())
+    box.fs.write_file("/00000000000000000000.txnindex", b"")
+    box.segment.rename(".deleted")
+    assert {name.rpartition(".")[2] for name in box.fs.list_dir("/")} == {"deleted"}
+    assert len(box.fs.list_dir("/")) == 4
+    assert box.segment.path == "/00000000000000000000.log.deleted"
+    assert box.segment.find_batch(0) is not None
+    box.segment.delete()
+    assert box.fs.list_dir("/") == []
