@@ -1,0 +1,80 @@
+"""``python -m examples.demo``: command line, environment, output folder; ``play.py`` does the rest."""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+# The folder that a run makes and the next one deletes: log dirs, logs, Spark's checkpoint.
+DATA = "raylog-demo-data"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 if every check held, 1 if one did not or something broke, 130 after Ctrl-C."""
+    wanted = arguments(argv)
+    prepare_environment()
+    # Only now: what follows imports Ray, whose processes get this environment.
+    from examples.demo.play import play
+    from examples.demo.quiet import quiet
+
+    if not wanted.no_spark and (why := why_no_spark()):
+        print(f"{why}\nor leave Spark out: ./dev demo --no-spark", file=sys.stderr)
+        return 1
+    output = prepare_output(wanted.output)
+    with quiet(output / DATA / "logs" / "console.log") as screen:
+        return play(screen, output, output / DATA, is_quick=wanted.quick, with_spark=not wanted.no_spark)
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./dev demo", description="raylog's main job end to end, on real data"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="the 29,425 flights of July instead of the whole year"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output"), metavar="DIR", help="default: %(default)s"
+    )
+    parser.add_argument("--no-spark", action="store_true", help="leave out acts 4 and 5, which need Java")
+    return parser.parse_args(argv)
+
+
+def prepare_environment() -> None:
+    """Ray's workers must find the demo's modules; and the demo starts a Ray of its own, whatever runs."""
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    os.environ.pop("RAY_ADDRESS", None)
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def why_no_spark() -> str | None:
+    """What Spark lacks here, before two minutes are spent on finding out."""
+    from raylog.cluster.spark.session import require_spark
+    from raylog.storage.errors import RaylogError
+
+    try:
+        require_spark()
+    except RaylogError as error:
+        return str(error)
+    return None
+
+
+def prepare_output(wanted: Path) -> Path:
+    """The output folder, without the data of an earlier run; nothing else in it is touched."""
+    output = wanted.absolute()
+    shutil.rmtree(output / DATA, ignore_errors=True)
+    (output / DATA / "logs").mkdir(parents=True)
+    return output
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Act 1: start Ray and the broker on two log dirs, create the topics, fill the small ones.
+
+The broker is a set of Ray actors: one Controller, one LogManager for this node, one LogActor a partition.
+"""
+
+import raylog
+from examples.demo.digest import expected_digests
+from examples.demo.source import REFERENCES, load_reference
+from examples.demo.stage import Demo, Stopwatch
+
+PARTITIONS = 4
+# Small segments, so that a partition has several of them and the last act has something to show.
+FLIGHTS_CONFIG = {"segment.bytes": 8 << 20}
+QUICK_CONFIG = {"segment.bytes": 2 << 20}
+
+
+def run(demo: Demo) -> None:
+    stage = demo.stage
+    stage.act(1, "A broker inside Ray, on two log dirs")
+    watch = Stopwatch()
+    with stage.progress("starting Ray and the broker"):
+        demo.broker = raylog.start(demo.log_dirs, ray_options=demo.ray_options)
+    stage.say(f"raylog.start() brought up Ray and a broker on two log dirs in {watch.seconds:.1f} s")
+    _create_flights(demo)
+    _fill_references(demo)
+    demo.expected = expected_digests(demo.flights.table, PARTITIONS)
+
+
+def _create_flights(demo: Demo) -> None:
+    stage, broker = demo.stage, demo.running_broker
+    config = QUICK_CONFIG if demo.is_quick else FLIGHTS_CONFIG
+    watch = Stopwatch()
+    with stage.progress("creating topics", 2) as done:
+        for topic in ("flights", "flights-arrow"):
+            broker.create_topic(topic, PARTITIONS, config)
+            done(1)
+    stage.say(
+        f"topics flights and flights-arrow: {PARTITIONS} partitions each, every one an actor of its own, "
+        f"{watch.seconds / 2:.1f} s a topic"
+    )
+    described = broker.describe_topic("flights").partitions
+    folders = [(partition.folder or "").split("/") for partition in described]
+    where = ", ".join(f"{parts[-1]} in {parts[-2]}" for parts in folders)
+    stage.check(len({parts[-2] for parts in folders}) == 2, f"partitions are spread over both dirs: {where}")
+
+
+def _fill_references(demo: Demo) -> None:
+    """The reference tables: one partition each, keyed by what flights refer to them with."""
+    stage, broker = demo.stage, demo.running_broker
+    sizes = {}
+    with stage.progress("reference tables", len(REFERENCES)) as done, broker.producer() as producer:
+        for name in REFERENCES:
+            broker.create_topic(name, 1)
+            sizes[name] = producer.send_arrow(name, load_reference(name))
+            done(1)
+    ends = broker.list_offsets({(name, 0): -1 for name in REFERENCES})
+    counts = ", ".join(f"{name} {rows:,}" for name, rows in sizes.items())
+    stage.check(
+        all(ends[name, 0] == rows for name, rows in sizes.items()), f"reference tables are topics: {counts}"
+    )

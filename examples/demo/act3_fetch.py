@@ -1,0 +1,119 @@
+"""Act 3: read it all back, and find one day by its time.
+
+``flights`` is read as any Ray task can: by calls to the partitions' actors. ``flights-arrow`` is read by a
+consumer, which on the partition's own node maps the segment files and decodes from the page cache. Both are
+compared with the source by a digest that covers keys, values, timestamps and their order (``digest.py``).
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import ray
+
+from examples.demo.act1_start import PARTITIONS
+from examples.demo.digest import Digest, agree
+from examples.demo.stage import Demo, Stopwatch, bandwidth, rate
+from raylog.storage.records.decode import decode_table
+
+FETCH_BYTES = 4 << 20
+# 4 July 2013 in New York (UTC-4), in ms since the epoch.
+DAY, DAY_START, DAY_END = "4 July 2013", 1_372_910_400_000, 1_372_996_800_000
+
+
+def run(demo: Demo) -> None:
+    stage = demo.stage
+    stage.act(3, "Reading back: actor handles, a consumer, and a day found by its time")
+    count, size_bytes = demo.flights.table.num_rows, demo.flights.size_bytes
+    ways = {
+        ("flights", "by fetch() on the actors' handles"): read_by_handles,
+        ("flights-arrow", "by a consumer, from the page cache"): read_by_consumer,
+    }
+    for (topic, way), read in ways.items():
+        watch = Stopwatch()
+        found = read(demo, topic)
+        took = watch.seconds
+        stage.say(f"{way:<34} {rate(count, took):>11} records, {bandwidth(size_bytes, took):>8}")
+        _compare(demo, topic, found)
+    _one_day(demo)
+
+
+def _compare(demo: Demo, topic: str, found: list[Digest]) -> None:
+    counts = " + ".join(f"{digest.count:,}" for digest in found)
+    demo.stage.check(
+        [digest.count for digest in found] == [digest.count for digest in demo.expected],
+        f"{topic}: {counts} records",
+    )
+    demo.stage.check(
+        agree(found, demo.expected),
+        f"{topic}: keys, values, times and order are the source's (SHA-256 {found[0].hexdigest()[:8]}...)",
+    )
+
+
+def fetch_all(
+    demo: Demo, topic: str, partition: int, start: int = 0, end: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of one partition, by calls to its actor: whole Kafka batches come, Arrow columns leave."""
+    handle = demo.running_broker.partition(topic, partition)
+    while end is None or start < end:
+        answer = ray.get(handle.fetch.remote(start, FETCH_BYTES))
+        if answer.records is None:  # the log's end
+            return
+        # The first batch may begin before `start`: the decoder skips what is below it.
+        records = decode_table(answer.records, start_offset=start, end_offset=end)
+        yield records
+        start = records.column("offset")[-1].as_py() + 1
+
+
+def read_by_handles(demo: Demo, topic: str) -> list[Digest]:
+    """A digest of each partition, read by calls to its actor."""
+    digests = [Digest() for _ in range(PARTITIONS)]
+    with demo.stage.progress("fetch", demo.flights.table.num_rows) as done:
+        for number, digest in enumerate(digests):
+            for records in fetch_all(demo, topic, number):
+                digest.update(records)
+                done(records.num_rows)
+    return digests
+
+
+def read_by_consumer(demo: Demo, topic: str) -> list[Digest]:
+    """A digest of each partition, read by a consumer of the whole topic."""
+    digests = [Digest() for _ in range(PARTITIONS)]
+    with (
+        demo.stage.progress("consume", demo.flights.table.num_rows) as done,
+        demo.running_broker.consumer(topic, from_="earliest", to="latest") as consumer,
+    ):
+        while not consumer.is_at_end:
+            records = consumer.poll_arrow()
+            for number in pc.unique(records.column("partition")).to_pylist():
+                digests[number].update(records.filter(pc.equal(records.column("partition"), number)))
+            done(records.num_rows)
+    return digests
+
+
+def _one_day(demo: Demo) -> None:
+    """Ask each partition for the first offset at two times: what lies between is the day."""
+    broker, watch = demo.running_broker, Stopwatch()
+    partitions = [("flights", number) for number in range(PARTITIONS)]
+    starts, ends, latest = (
+        broker.list_offsets(dict.fromkeys(partitions, when)) for when in (DAY_START, DAY_END, -1)
+    )
+    found = outside = 0
+    for topic, number in partitions:
+        start, end = starts[topic, number], ends[topic, number] or latest[topic, number]
+        if start is None:  # this partition has nothing so late
+            continue
+        for records in fetch_all(demo, topic, number, start, end):
+            found += records.num_rows
+            outside += records.num_rows - count_of_day(records.column("timestamp"))
+    took = watch.seconds
+    wanted = count_of_day(demo.flights.table.column("timestamp"))
+    demo.stage.check(
+        found == wanted > 0 and not outside,
+        f"{DAY}: {found} flights found by time and read in {took * 1000:.0f} ms; the source has {wanted}",
+    )
+
+
+def count_of_day(times: pa.Array | pa.ChunkedArray) -> int:
+    """How many of the times, in ms, lie in the day."""
+    return int(pc.sum(pc.and_(pc.greater_equal(times, DAY_START), pc.less(times, DAY_END))).as_py() or 0)

@@ -1,0 +1,109 @@
+"""Act 7: stop everything, look at the files, start again on the same dirs.
+
+Ray ends with the broker and keeps nothing: all that a new Ray knows of topics and records comes from the two
+log dirs. What is in them is what Kafka puts there.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import raylog
+from examples.demo.act3_fetch import read_by_consumer
+from examples.demo.digest import agree
+from examples.demo.stage import Demo, Stopwatch
+
+# What each kind of file is, and who writes it when.
+ORIGINS = {
+    ".log": "the records: v2 batches as producers sent them",
+    ".index": "offset -> position, about every 4 KB, once a batch at most",
+    ".timeindex": "timestamp -> offset, likewise",
+    ".snapshot": "producers' last sequences, written at each roll and at stop",
+    "leader-epoch-checkpoint": "first offset of each leader epoch, one for each start",
+    "partition.metadata": "the topic's id, written when it was created",
+    "meta.properties": "which cluster and log dir this is",
+    "recovery-point-offset-checkpoint": "up to where partitions are fsynced",
+    "log-start-offset-checkpoint": "where partitions begin, if not at their first segment",
+    "replication-offset-checkpoint": "partitions' high watermarks",
+    "cleaner-offset-checkpoint": "how far compaction has come",
+    ".kafka_cleanshutdown": "this dir was closed in order: no recovery needed",
+    ".lock": "held while a broker uses the dir",
+}
+
+
+def run(demo: Demo) -> None:
+    stage = demo.stage
+    stage.act(7, "Stop, look at the files, start again on the same dirs")
+    before = ends_of_topics(demo)
+    largest = before["flights"].index(max(before["flights"]))
+    folder = Path(str(demo.running_broker.describe_topic("flights").partitions[largest].folder))
+    watch = Stopwatch()
+    with stage.progress("stopping"):
+        stop_spark(demo)
+        clean = stop_broker(demo)
+    stage.check(clean, f"all logs flushed and closed in order, Ray ended: {watch.seconds:.1f} s")
+    _show_tree(demo, folder)
+    watch = Stopwatch()
+    with stage.progress("starting again"):
+        demo.broker = raylog.start(demo.log_dirs, ray_options=demo.ray_options)
+    stage.say(f"a new Ray and a new broker on the same dirs: {watch.seconds:.1f} s")
+    after = ends_of_topics(demo)
+    total = sum(end for ends in after.values() for end in ends)
+    stage.check(
+        before == after, f"all {len(after)} topics and {total:,} records are there: {', '.join(after)}"
+    )
+    for topic in ("flights", "flights-arrow"):
+        stage.check(
+            agree(read_by_consumer(demo, topic), demo.expected),
+            f"{topic}: the digests are still the source's",
+        )
+
+
+def stop_spark(demo: Demo) -> None:
+    """Spark first: it lives on Ray."""
+    spark, demo.spark = demo.spark, None
+    if spark is not None:
+        raylog.spark.stop(spark)
+
+
+def stop_broker(demo: Demo) -> bool:
+    """The broker, and Ray with it; returns whether all was clean."""
+    broker, demo.broker = demo.broker, None
+    return broker is None or broker.stop()
+
+
+def ends_of_topics(demo: Demo) -> dict[str, list[int]]:
+    """Topic -> the end offsets of its partitions."""
+    broker = demo.running_broker
+    wanted = {
+        (topic, partition.partition): -1
+        for topic in broker.list_topics()
+        for partition in broker.describe_topic(topic).partitions
+    }
+    ends: dict[str, list[int]] = {}
+    for (topic, _), end in broker.list_offsets(wanted).items():
+        ends.setdefault(topic, []).append(end or 0)
+    return ends
+
+
+def _show_tree(demo: Demo, folder: Path) -> None:
+    lines = [
+        f"{folder.parent.name}/",
+        *_lines(folder.parent, "  "),
+        f"  {folder.name}/",
+        *_lines(folder, "    "),
+    ]
+    for line in lines:
+        demo.stage.line(f"   {line}")
+    demo.stage.report.code("\n".join(lines))
+
+
+def _lines(folder: Path, indent: str) -> Iterator[str]:
+    """The files of a folder with sizes; of one kind of file after the first, only how many more there are."""
+    seen: dict[str, list[Path]] = {}
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        kind = path.suffix if path.name[0].isdigit() else path.name
+        seen.setdefault(kind, []).append(path)
+    for kind, paths in seen.items():
+        size = sum(path.stat().st_size for path in paths)
+        name = paths[0].name + (f" +{len(paths) - 1}" if len(paths) > 1 else "")
+        yield f"{indent}{name:<{42 - len(indent)}} {size:>12,} B  {ORIGINS.get(kind, '')}"
