@@ -24,7 +24,7 @@ from raylog.actors.partition import Partition
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
-from raylog.storage.files import Buffer, Lock, RealFileSystem
+from raylog.storage.files import Buffer, RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import open_log
 from raylog.storage.names import TopicPartition
