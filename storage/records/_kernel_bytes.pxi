@@ -7,6 +7,10 @@ cdef inline uint64_t zigzag(int64_t n) noexcept nogil:
     return (<uint64_t>n << 1) ^ <uint64_t>(n >> 63)
 
 
+cdef inline int64_t unzigzag(uint64_t z) noexcept nogil:
+    return <int64_t>((z >> 1) ^ (0 - (z & 1)))
+
+
 cdef inline Py_ssize_t varint_size(int64_t n) noexcept nogil:
     cdef uint64_t z = zigzag(n)
     cdef Py_ssize_t size = 1
@@ -40,7 +44,7 @@ cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int ma
         if p[i] < 0x80:
             if max_size == 5:
                 z = <uint32_t>z
-            n[0] = <int64_t>((z >> 1) ^ (0 - (z & 1)))
+            n[0] = unzigzag(z)
             return p + i + 1
     return NULL
 
@@ -48,15 +52,19 @@ cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int ma
 cdef inline const uint8_t* get_varint(const uint8_t* p, const uint8_t* end, int max_size, int64_t* n) noexcept nogil:
     """Read a varint of at most ``max_size`` bytes (5: an int32) into ``n``; NULL if there is none before ``end``."""
     cdef uint32_t z
-    if end - p >= 2:
+    if p < end:
         z = p[0]
         if z < 0x80:
-            n[0] = <int64_t>(z >> 1) ^ -<int64_t>(z & 1)
+            n[0] = unzigzag(z)
             return p + 1
-        if p[1] < 0x80:
-            z = (z & 0x7F) | (<uint32_t>p[1] << 7)
-            n[0] = <int64_t>(z >> 1) ^ -<int64_t>(z & 1)
-            return p + 2
+        if end - p >= 3:
+            z = (z & 0x7F) | (<uint32_t>(p[1] & 0x7F) << 7)
+            if p[1] < 0x80:
+                n[0] = unzigzag(z)
+                return p + 2
+            if p[2] < 0x80:
+                n[0] = unzigzag(z | (<uint32_t>p[2] << 14))
+                return p + 3
     return get_long_varint(p, end, max_size, n)
 
 

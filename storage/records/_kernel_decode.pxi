@@ -12,7 +12,7 @@ cdef struct Batch:
     bint log_append_time
 
 
-cdef const char* get_record(const uint8_t* p, const uint8_t* end, Record* r) noexcept nogil:
+cdef inline const char* get_record(const uint8_t* p, const uint8_t* end, Record* r) noexcept nogil:
     """The record at ``p`` as pointers into the batch; what is wrong with it, or NULL."""
     cdef int64_t length
     p = get_varint(p, end, 5, &length)
@@ -179,6 +179,8 @@ cdef tuple headers_of(Record* r):
     headers = []
     for i in range(r.header_count):
         p = get_header(p, r.end, &h)
+        if p == NULL:             # a mapped file changed since ``check_headers``
+            break
         name = PyUnicode_DecodeUTF8(<const char*>h.key, h.key_size, "replace")
         headers.append(named_tuple(_HEADER, (name, bytes_or_none(h.value, h.value_size))))
     return tuple(headers)
@@ -199,7 +201,7 @@ def decode_rows(buffer, int64_t start_offset, bint check_crc, bint control):
                 raise fetch.corrupt(why)
             b.p, b.left = r.end, b.left - 1
             offset = add(b.base_offset, r.offset_delta)
-            if offset < start_offset:
+            if not start_offset <= offset < fetch.end_offset:
                 continue
             timestamp = b.max_timestamp if b.log_append_time else add(b.base_timestamp, r.timestamp_delta)
             records.append(named_tuple(_RECORD, (
@@ -251,6 +253,8 @@ cdef void put_out_headers(OutTable* t, Record* r) noexcept nogil:
     cdef int64_t i
     for i in range(r.header_count):
         p = get_header(p, r.end, &h)
+        if p == NULL:             # a mapped file changed since ``check_headers``
+            return
         put_text(&t.header_names, h.key, h.key_size)
         put_text(&t.header_values, h.value, h.value_size)
 
