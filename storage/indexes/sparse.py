@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from raylog.storage.errors import CorruptIndex
+from raylog.storage.errors import CorruptIndex, DiskFull
 from raylog.storage.files import File, FileSystem, write_atomically
 
 # Entries held back at most: a write of eight bytes would cost every append as much as a small batch does.
@@ -102,8 +102,12 @@ class SparseIndex:
     def replace(self, content: bytes) -> None:
         """Put ``content`` in the place of all entries, on disk too: the end of a rebuild."""
         self.release()
-        write_atomically(self._fs, self.path, content)
         self._bytes, self._written = bytearray(content), len(content)
+        try:
+            write_atomically(self._fs, self.path, content)
+        except DiskFull:
+            self._fs.remove(self.path)  # the log must open, or its retention could never make space
+            self._written = 0
 
     def flush(self) -> None:
         if self._file is not None:

@@ -107,7 +107,8 @@ class MemoryFileSystem:
         self.log: list[str] = []  # every operation so far, as "verb path"
         self._stop_at: int | None = None
         self._faults: dict[int, Fault] = {}
-        self._fault_on_all: Fault | None = None
+        self._fault_everywhere: Fault | None = None
+        self._faulty_verb = ""
 
     # -- crashes and faults --------------------------------------------------------------------------------
 
@@ -125,13 +126,13 @@ class MemoryFileSystem:
         self._faults[operation] = fault
 
     @contextmanager
-    def failing(self, fault: Fault) -> Iterator[None]:
-        """Let every operation fail with ``fault(path)``."""
-        self._fault_on_all = fault
+    def failing(self, fault: Fault, verb: str = "") -> Iterator[None]:
+        """Let every operation fail with ``fault(path)``, or every one of a kind ("append" where a disk is full)."""
+        self._fault_everywhere, self._faulty_verb = fault, verb
         try:
             yield
         finally:
-            self._fault_on_all = None
+            self._fault_everywhere = None
 
     def crash(
         self, survives: Survives = "all", *, names: Survives = "all", seed: int = 0
@@ -149,7 +150,9 @@ class MemoryFileSystem:
         if self._stop_at is not None and number >= self._stop_at:
             raise Stopped(f"before operation {number}: {verb} {path}")
         self.log.append(f"{verb} {path}")
-        fault = self._faults.pop(number, self._fault_on_all)
+        fault = self._faults.pop(number, None)
+        if self._faulty_verb in ("", verb):
+            fault = fault or self._fault_everywhere
         if fault is not None:
             raise fault(path)
 

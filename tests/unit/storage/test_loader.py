@@ -1,0 +1,367 @@
+"""Opening a folder: after an orderly stop, after a crash, with files missing or damaged."""
+
+from collections.abc import Callable
+
+import pytest
+
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import CorruptCheckpoint, LogMissing, StorageError
+from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.loader import create_log, open_log
+from raylog.storage.log import Log
+from raylog.storage.records.batch import stamp
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import (
+    FOLDER,
+    PARTITION,
+    TOPIC_ID,
+    Disk,
+    batch,
+    batch_of_size,
+    flip,
+    of_producer,
+    offsets_of,
+)
+
+SMALL = {"segment_bytes": 1050, "index_interval_bytes": 150}
+INDEXES = (".index", ".timeindex")
+
+
+def fill(disk: Disk, batches: int = 20) -> Log:
+    """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
+    log = disk.open(**SMALL)
+    for number in range(batches):
+        log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
+    return log
+
+
+def holds_everything(log: Log, batches: int = 20) -> None:
+    """Reads and lookups all answer right."""
+    assert offsets_of(log) == list(range(log.log_start_offset, 2 * batches))
+    for offset in range(2 * batches):
+        assert offsets_of(log, offset, max_bytes=1)[:1] == [offset]
+    for number in range(batches):
+        found = log.offset_for_timestamp(T0 + 1000 * number)
+        assert found == TimestampOffset(T0 + 1000 * number, 2 * number)
+    assert log.offset_for_timestamp(T0 + 1000 * batches) is None
+
+
+# -- whole folders -------------------------------------------------------------------------------------------
+
+
+def test_a_new_log_has_kafkas_files_and_is_empty(disk: Disk) -> None:
+    first = [f"00000000000000000000{suffix}" for suffix in (".index", ".log", ".timeindex")]
+    assert disk.names() == [*first, "partition.metadata"]
+    assert Disk(disk.fs.crash("flushed", names="flushed")).names() == disk.names()
+    log = disk.open()
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
+
+
+def test_after_an_orderly_stop_all_is_there_and_flushed(disk: Disk) -> None:
+    fill(disk).close()
+    after = Disk(disk.fs.crash("flushed", names="all"))
+    log = after.open(**SMALL)
+    holds_everything(log)
+    assert (log.recovery_point, log.log_end_offset) == (40, 40)
+    assert log.append(batch()).base_offset == 40
+
+
+def test_after_a_kill_all_is_there_and_the_recovery_point_stays(disk: Disk) -> None:
+    """Kafka's: recovery point 10 and 100 good records: the end is 100, the recovery point 10 (13.6)."""
+    fill(disk)
+    log = disk.open(is_clean=False, recovery_point=10, **SMALL)
+    holds_everything(log)
+    assert log.recovery_point == 10
+    log.flush()
+    assert log.recovery_point == 40
+
+
+def test_an_empty_log_is_opened_after_a_crash(disk: Disk) -> None:
+    assert disk.open(is_clean=False).log_end_offset == 0
+
+
+def test_a_recovery_point_beyond_the_end_is_brought_back(disk: Disk) -> None:
+    fill(disk)
+    assert disk.open(is_clean=False, recovery_point=1000, **SMALL).recovery_point == 40
+
+
+def test_the_start_offset_of_the_checkpoint_counts(disk: Disk) -> None:
+    fill(disk)
+    log = disk.open(is_clean=False, log_start_offset=7, **SMALL)
+    assert (log.log_start_offset, log.recovery_point) == (7, 7)
+    assert offsets_of(log) == list(range(7, 40))
+
+
+# -- missing data is never an empty log ----------------------------------------------------------------------
+
+
+def test_a_missing_folder_is_an_error(disk: Disk) -> None:
+    disk.fs.remove_dir(FOLDER)
+    with pytest.raises(LogMissing, match="the partition's folder is gone"):
+        disk.open()
+
+
+def test_a_file_in_its_place_is_an_error(disk: Disk) -> None:
+    disk.fs.remove_dir(FOLDER)
+    disk.fs.write_file(FOLDER, b"")
+    with pytest.raises(LogMissing):
+        disk.open()
+
+
+@pytest.mark.parametrize("left", [[], ["abc.log"], ["1.log"]])
+def test_a_folder_without_a_log_file_is_an_error(disk: Disk, left: list[str]) -> None:
+    fill(disk).close()
+    for name in disk.names(".log"):
+        disk.fs.remove(disk.path(name))
+    for name in left:
+        disk.write(name, b"")
+    with pytest.raises(LogMissing, match=r"without a single \.log file"):
+        disk.open()
+
+
+def test_a_log_that_ends_before_its_start_is_an_error(disk: Disk) -> None:
+    with pytest.raises(LogMissing, match="ends at offset 0, but began at 5"):
+        disk.open(log_start_offset=5)
+
+
+def test_another_topics_folder_is_refused(disk: Disk) -> None:
+    args = (disk.fs, disk.clock, FOLDER, PARTITION, LogConfig())
+    open_log(*args, topic_id=TOPIC_ID)
+    with pytest.raises(LogMissing, match=f"holds topic id {TOPIC_ID}, not other"):
+        open_log(*args, topic_id="other")
+    disk.fs.remove(disk.path("partition.metadata"))
+    with pytest.raises(LogMissing, match="holds topic id None"):
+        open_log(*args, topic_id=TOPIC_ID)
+
+
+def test_creating_a_log_again_is_fine_while_it_is_empty(disk: Disk) -> None:
+    create_log(disk.fs, FOLDER, TOPIC_ID)
+    assert disk.open().log_end_offset == 0
+
+
+# -- leftovers -----------------------------------------------------------------------------------------------
+
+
+def test_leftovers_are_removed(disk: Disk) -> None:
+    fill(disk).close()
+    before = disk.names()
+    for name in (
+        "00000000000000000007.index",
+        "00000000000000000007.timeindex",
+        "00000000000000000007.txnindex",
+    ):
+        disk.write(name, b"")
+    disk.write("00000000000000000000.log.deleted", b"x")
+    disk.write("00000000000000000003.snapshot.deleted", b"x")
+    disk.write("00000000000000000000.log.cleaned", b"x")
+    disk.write("leader-epoch-checkpoint.tmp", b"x")
+    holds_everything(disk.open(**SMALL))
+    assert [name for name in disk.names() if name not in before] in ([], ["leader-epoch-checkpoint"])
+
+
+def test_files_of_others_are_left_alone(disk: Disk) -> None:
+    disk.write("notes.txt", b"x")
+    disk.open()
+    assert disk.read("notes.txt") == b"x"
+
+
+def test_an_unfinished_compaction_is_not_guessed_at(disk: Disk) -> None:
+    disk.write("00000000000000000000.log.swap", b"x")
+    with pytest.raises(StorageError, match="an unfinished compaction"):
+        disk.open()
+    assert disk.names(".swap") == ["00000000000000000000.log.swap"]
+
+
+# -- torn and damaged tails ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 10, 39, 60, 99, 100, 101, 250, 999, 1000])
+def test_a_torn_tail_is_cut_at_the_last_whole_batch(disk: Disk, lost_bytes: int) -> None:
+    fill(disk)
+    disk.damage("00000000000000000020.log", lambda content: content[: 1000 - lost_bytes])
+    log = disk.open(is_clean=False, **SMALL)
+    kept = 10 + (1000 - lost_bytes) // 100
+    holds_everything(log, kept)
+    assert log.append(batch(timestamp=T0)).base_offset == 2 * kept
+    log.close()
+    assert offsets_of(disk.open(**SMALL)) == list(range(2 * kept + 1))
+
+
+@pytest.mark.parametrize("position", [*range(8), *range(8, 100, 3)])
+def test_a_flipped_bit_in_the_tail_ends_the_log_before_its_batch(disk: Disk, position: int) -> None:
+    """Save in the fields that no CRC covers: the low bits of the offset (a gap) and the leader epoch."""
+    fill(disk)
+    disk.damage("00000000000000000020.log", flip(700 + position, 7))
+    log = disk.open(is_clean=False, **SMALL)
+    offsets = offsets_of(log)
+    assert offsets[:34] == list(range(34))
+    if position not in (5, 6, 7, 12, 13, 14, 15):
+        assert log.log_end_offset == 34
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\0", b"\0" * 11, b"\0" * 61, b"\0" * 5000, b"\xff" * 200, b"garbage" * 40]
+)
+def test_what_lies_behind_the_last_batch_is_cut(disk: Disk, tail: bytes) -> None:
+    fill(disk)
+    disk.damage("00000000000000000020.log", lambda content: content + tail)
+    holds_everything(disk.open(is_clean=False, **SMALL))
+    assert len(disk.read("00000000000000000020.log")) == 1000
+
+
+def test_a_clean_marker_is_not_believed_against_a_torn_tail(disk: Disk) -> None:
+    fill(disk).close()
+    disk.damage("00000000000000000020.log", lambda content: content[:-30])
+    log = disk.open(**SMALL)
+    assert log.log_end_offset == 38
+    log.append(batch(timestamp=T0))
+    assert offsets_of(log) == list(range(39))
+
+
+def test_damage_in_an_unflushed_segment_drops_those_behind_it(disk: Disk) -> None:
+    log = fill(disk, 30)
+    log.append(of_producer(0, timestamp=T0))
+    disk.damage("00000000000000000020.log", flip(350))
+    again = disk.open(is_clean=False, **SMALL)
+    assert offsets_of(again) == list(range(26))
+    assert disk.names(".log") == ["00000000000000000000.log", "00000000000000000020.log"]
+    assert all(int(name[:20]) <= 26 for name in disk.names(".snapshot"))
+    assert again.append(of_producer(5)).base_offset == 26  # the producer went with its batch
+
+
+def test_a_tail_lost_at_the_end_of_a_batch_is_seen_by_the_gap_behind_it(disk: Disk) -> None:
+    fill(disk, 30)
+    for kept in (5, 0):
+        crashed = Disk(disk.fs.crash())
+        crashed.damage("00000000000000000020.log", lambda content, kept=kept: content[: 100 * kept])  # type: ignore[misc]
+        log = crashed.open(is_clean=False, **SMALL)
+        assert offsets_of(log) == list(range(20 + 2 * kept))
+        log.append(batch(timestamp=T0))
+        log.flush()
+        later = Disk(crashed.fs.crash("flushed", names="flushed"))
+        again = later.open(is_clean=False, recovery_point=log.recovery_point, **SMALL)
+        assert offsets_of(again) == list(range(21 + 2 * kept))
+
+
+def test_gaps_that_compaction_left_are_no_loss(disk: Disk) -> None:
+    disk.write("00000000000000000000.log", bytes(batch(2)) + bytes(batch(2, base_offset=7)))
+    disk.write("00000000000000000010.log", bytes(batch(2, base_offset=11)))
+    disk.write("00000000000000000020.log", bytes(batch(2, base_offset=20)))
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1, 7, 8, 11, 12, 20, 21]
+
+
+def test_what_was_flushed_is_not_read_again(disk: Disk) -> None:
+    fill(disk)
+    disk.damage("00000000000000000000.log", flip(350))
+    log = disk.open(is_clean=False, recovery_point=20, **SMALL)
+    assert log.log_end_offset == 40
+
+
+def test_a_batch_whose_offset_goes_back_ends_the_log(disk: Disk) -> None:
+    again = batch(2)
+    stamp(again, 1, 0)
+    disk.write("00000000000000000000.log", bytes(batch(2)) + bytes(again))
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1]
+
+
+# -- damaged indexes -----------------------------------------------------------------------------------------
+
+DAMAGES: dict[str, Callable[[bytes], bytes] | None] = {
+    "missing": None,
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "cut to whole entries": lambda content: content[:24],
+    "zero tail": lambda content: content + b"\0" * 48,
+    "zeros": lambda content: b"\0" * len(content),
+    "garbage": lambda content: b"\x7f" * len(content),
+    "another's": lambda content: content[24:],
+}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("base", [0, 20])
+@pytest.mark.parametrize("suffix", INDEXES)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_index_is_made_again_and_gives_no_wrong_record(
+    disk: Disk, damage: str, suffix: str, base: int, is_clean: bool
+) -> None:
+    fill(disk).close()
+    name = f"{base:020d}{suffix}"
+    right = disk.read(name)
+    change = DAMAGES[damage]
+    if change is None:
+        disk.fs.remove(disk.path(name))
+    else:
+        disk.damage(name, change)
+    log = disk.open(is_clean=is_clean, recovery_point=40, **SMALL)
+    holds_everything(log)
+    if base == 20 and not is_clean:
+        assert disk.read(name) == right
+
+
+@pytest.mark.parametrize("suffix", INDEXES)
+def test_no_flipped_bit_in_an_index_gives_a_wrong_record(disk: Disk, suffix: str) -> None:
+    fill(disk).close()
+    for base in (0, 20):
+        name = f"{base:020d}{suffix}"
+        right = disk.read(name)
+        for position in range(len(right)):
+            disk.write(name, flip(position, position % 8)(right))
+            log = disk.open(**SMALL)
+            for offset in range(0, 40, 7):
+                where = log.read(offset, 1)
+                assert where is not None
+                assert where.position == offset // 2 % 10 * 100
+            for number in range(0, 20, 5):
+                found = log.offset_for_timestamp(T0 + 1000 * number)
+                assert found == TimestampOffset(T0 + 1000 * number, 2 * number)
+        disk.write(name, right)
+
+
+def test_both_indexes_missing_everywhere(disk: Disk) -> None:
+    fill(disk, 40).close()
+    for suffix in INDEXES:
+        for name in disk.names(suffix):
+            disk.fs.remove(disk.path(name))
+    holds_everything(disk.open(**SMALL), 40)
+
+
+# -- epochs, snapshots ---------------------------------------------------------------------------------------
+
+
+def test_epochs_beyond_the_end_are_dropped(disk: Disk) -> None:
+    log = fill(disk)
+    log.epochs.assign(1, 0)
+    log.epochs.assign(2, 38)
+    log.epochs.assign(3, 40)
+    disk.damage("00000000000000000020.log", lambda content: content[:900])
+    assert disk.open(is_clean=False, **SMALL).epochs.entries == ((1, 0),)
+
+
+def test_lost_epochs_are_taken_from_the_last_batch(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch(), leader_epoch=4)
+    log.append(batch(), leader_epoch=5)
+    log.close()
+    assert disk.open().epochs.latest == 5
+
+
+def test_a_corrupt_epoch_file_is_named_and_can_be_deleted(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch(), leader_epoch=4)
+    log.close()
+    disk.write("leader-epoch-checkpoint", b"x y z")
+    with pytest.raises(CorruptCheckpoint, match="delete it to have it rebuilt"):
+        disk.open()
+    disk.fs.remove(disk.path("leader-epoch-checkpoint"))
+    assert disk.open().epochs.latest == 4
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_snapshots_beyond_the_end_are_removed(disk: Disk, is_clean: bool) -> None:
+    log = disk.open()
+    log.append(of_producer(0))
+    log.close()
+    disk.write("00000000000000000009.snapshot", disk.read("00000000000000000001.snapshot"))
+    disk.open(is_clean=is_clean)
+    assert disk.names(".snapshot") == ["00000000000000000001.snapshot"]
