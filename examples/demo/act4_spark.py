@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 import raylog
-from examples.demo.picture import draw
+from examples.demo.picture import draw, short_name
 from examples.demo.stage import Demo, Stopwatch
 
 if TYPE_CHECKING:
@@ -138,15 +138,17 @@ def _show(demo: Demo, delays: Delays) -> None:
     stage.line("")
     stage.line("   mean departure delay      flights   minutes")
     for carrier, name, count, mean in delays.by_carrier:
-        stage.line(f"   {carrier} {name[:22]:<22} {count:>8,} {mean:>8.1f}")
+        stage.line(f"   {carrier} {short_name(name):<22} {count:>8,} {mean:>8.1f}")
     early, late = (max(delays.by_hour, key=lambda row: sign * row[2]) for sign in (-1, 1))
     stage.line("")
     stage.say(
-        f"by carrier: {worst[1]} leaves {worst[3]:.1f} minutes late on average, {best[1]} {best[3]:.1f}"
+        f"by carrier: {short_name(worst[1])} left {worst[3]:.1f} minutes late, {short_name(best[1])} {best[3]:.1f}"
     )
     stage.say(f"by scheduled hour: {early[2]:.1f} minutes at {early[0]}:00, {late[2]:.1f} at {late[0]}:00")
     with stage.progress("drawing"):
-        draw(delays.by_carrier, delays.by_hour, demo.output / PICTURE)
+        draw(
+            "July 2013" if demo.is_quick else "2013", delays.by_carrier, delays.by_hour, demo.output / PICTURE
+        )
     stage.say(f"picture: {demo.output / PICTURE}")
     stage.report.table(("carrier", "airline", "flights that left", "mean delay, minutes"), delays.by_carrier)
     stage.report.table(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import ray
 
+from examples.demo.act1_start import KEEP
 from examples.demo.stage import Demo, Stopwatch
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def run(demo: Demo) -> None:
     stage, broker, spark = demo.stage, demo.running_broker, demo.running_spark
     table = demo.flights.table.slice(0, QUICK_RECORDS if demo.is_quick else RECORDS)
     stage.act(5, f"Streaming: a query counts {TOPIC} while an actor writes {table.num_rows:,} records to it")
-    broker.create_topic(TOPIC, 2)
+    broker.create_topic(TOPIC, 2, KEEP)
     query = start_query(spark, str(demo.data / "checkpoint"))
     # One call writes, the other asks: two threads.
     writer = ray.remote(num_cpus=0, max_concurrency=2)(WriterImpl).remote(broker, TOPIC)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import raylog
 from examples.demo.act3_fetch import read_by_consumer
-from examples.demo.digest import agree
+from examples.demo.digest import agree, digest_of
 from examples.demo.stage import Demo, Stopwatch
 
 # What each kind of file is, and who writes it when.
@@ -52,10 +52,8 @@ def run(demo: Demo) -> None:
         before == after, f"all {len(after)} topics and {total:,} records are there: {', '.join(after)}"
     )
     for topic in ("flights", "flights-arrow"):
-        stage.check(
-            agree(read_by_consumer(demo, topic), demo.expected),
-            f"{topic}: the digests are still the source's",
-        )
+        digests = [digest_of(records) for records in read_by_consumer(demo, topic)]
+        stage.check(agree(digests, demo.expected), f"{topic}: the digests are still the source's")
 
 
 def stop_spark(demo: Demo) -> None:
@@ -88,22 +86,22 @@ def ends_of_topics(demo: Demo) -> dict[str, list[int]]:
 def _show_tree(demo: Demo, folder: Path) -> None:
     lines = [
         f"{folder.parent.name}/",
-        *_lines(folder.parent, "  "),
+        *describe_files(folder.parent, "  "),
         f"  {folder.name}/",
-        *_lines(folder, "    "),
+        *describe_files(folder, "    "),
     ]
     for line in lines:
         demo.stage.line(f"   {line}")
     demo.stage.report.code("\n".join(lines))
 
 
-def _lines(folder: Path, indent: str) -> Iterator[str]:
-    """The files of a folder with sizes; of one kind of file after the first, only how many more there are."""
+def describe_files(folder: Path, indent: str) -> Iterator[str]:
+    """The files of a folder with sizes; one line for each kind of file, with the size of all."""
     seen: dict[str, list[Path]] = {}
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         kind = path.suffix if path.name[0].isdigit() else path.name
         seen.setdefault(kind, []).append(path)
     for kind, paths in seen.items():
         size = sum(path.stat().st_size for path in paths)
-        name = paths[0].name + (f" +{len(paths) - 1}" if len(paths) > 1 else "")
-        yield f"{indent}{name:<{42 - len(indent)}} {size:>12,} B  {ORIGINS.get(kind, '')}"
+        name = paths[0].name + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+        yield f"{indent}{name:<{46 - len(indent)}} {size:>12,} B  {ORIGINS.get(kind, '')}"

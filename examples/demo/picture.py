@@ -4,18 +4,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 INK, GRID, BAR = "#222222", "#dddddd", "#3b6ea5"
-SHORT = {" Inc.": "", " Co.": "", " Corporation": "", " Airlines": "", " Air Lines": "", " Airways": ""}
+# What airlines' names end in and nobody says.
+SUFFIXES = (" Inc.", " Co.", " Corporation")
 
 
 def draw(
-    by_carrier: Sequence[tuple[str, str, int, float]], by_hour: Sequence[tuple[int, int, float]], path: Path
+    when: str,
+    by_carrier: Sequence[tuple[str, str, int, float]],
+    by_hour: Sequence[tuple[int, int, float]],
+    path: Path,
 ) -> None:
     """Write a PNG. ``by_carrier``: (carrier, name, flights, mean) in order; ``by_hour``: (hour, flights, mean)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 5.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    figure.suptitle("Flights from New York, 2013: mean departure delay in minutes", color=INK, fontsize=13)
+    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.1)
+    figure.suptitle(f"Flights from New York, {when}: mean departure delay in minutes", color=INK, fontsize=13)
 
     names = [short_name(name) for _, name, _, _ in by_carrier]
     means = [mean for _, _, _, mean in by_carrier]
@@ -44,6 +49,6 @@ def draw(
 
 def short_name(name: str) -> str:
     """An airline's name without what all of them have."""
-    for tail, instead in SHORT.items():
-        name = name.replace(tail, instead)
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
     return name

@@ -161,11 +161,12 @@ def _finish(stage: Stage, output: Path, data: Path, status: int, seconds: float)
 
 def _what_next(stage: Stage, output: Path, data: Path) -> None:
     size = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
-    dirs = [str(data / name) for name in ("log-dir-1", "log-dir-2")]
+    shown = data.relative_to(Path.cwd()) if data.is_relative_to(Path.cwd()) else data
+    dirs = [str(shown / name) for name in ("log-dir-1", "log-dir-2")]
     stage.line("What to try next:")
     stage.line(f"  read   {output / REPORT}: what was measured and how; with Spark, the picture beside it")
     stage.line("  run    python examples/quickstart.py: the same in 30 lines of your own")
     stage.line("  open   the same topics again:")
     stage.line(f"         broker = raylog.start({dirs})")
     stage.line('         broker.consumer("airlines", from_="earliest", to="latest").poll_arrow()')
-    stage.line(f"  clean  rm -r {data}  ({megabytes(size)})")
+    stage.line(f"  clean  rm -r {shown}  ({megabytes(size)})")
