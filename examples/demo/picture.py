@@ -16,6 +16,7 @@ def draw(
 ) -> None:
     """Write a PNG. ``by_carrier``: (carrier, name, flights, mean) in order; ``by_hour``: (hour, flights, mean)."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(12, 5.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
@@ -29,11 +30,13 @@ def draw(
     left.invert_yaxis()
     left.set_title("by carrier", color=INK, fontsize=11)
     left.margins(x=0.1)
+    left.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     left.grid(axis="x", color=GRID)
 
     hours = [hour for hour, _, _ in by_hour]
     bars = right.bar(hours, [mean for _, _, mean in by_hour], color=BAR, width=0.75)
     right.bar_label(bars, [f"{mean:.0f}" for _, _, mean in by_hour], padding=2, color=INK, fontsize=8)
+    right.margins(y=0.08)
     right.set_xticks(hours)
     right.set_xlabel("scheduled hour of departure", color=INK)
     right.set_title("by scheduled hour", color=INK, fontsize=11)
