@@ -273,7 +273,7 @@ class Segment:
             if header.max_timestamp < timestamp:
                 continue
             batch = self.log.read(header.size_bytes, position)
-            for record in decode_records(batch, start_offset=start_offset):
+            for record in decode_records(batch, start_offset=start_offset, control=True):
                 if record.timestamp >= timestamp:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
