@@ -59,9 +59,10 @@ def send_rows(demo: Demo, topic: str) -> float:
         with demo.running_broker.producer() as producer:
             send = producer.send
             for start in range(0, len(rows), SEND_STEP):
-                for value, key, timestamp in rows[start : start + SEND_STEP]:
+                step = rows[start : start + SEND_STEP]
+                for value, key, timestamp in step:
                     send(topic, value, key=key, timestamp=timestamp)
-                done(SEND_STEP)
+                done(len(step))
         return watch.seconds
 
 
