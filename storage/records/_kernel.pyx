@@ -58,14 +58,32 @@ cdef extern from "Python.h":
 
 KERNEL = "compiled"
 
+# The batch header and its attributes, as drawn in ``batch.py``
 cdef enum:
-    HEADER_SIZE = 61
+    AT_LENGTH = 8
     LOG_OVERHEAD = 12
+    AT_MAGIC = 16
+    AT_CRC = 17
+    AT_ATTRIBUTES = 21
+    AT_LAST_OFFSET_DELTA = 23
+    AT_BASE_TIMESTAMP = 27
+    AT_MAX_TIMESTAMP = 35
+    AT_COUNT = 57
+    HEADER_SIZE = 61
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    CONTROL = 0x20
+    MIN_MESSAGE_LENGTH = 14
+
+cdef enum:
     MIN_RECORD_SIZE = 7           # seven fields of one byte each
     MAX_RECORD_OVERHEAD = 32      # a record without key, value and headers, every field at its longest
     PREFETCH_SIZE = 256           # copies from this size on fetch ahead,
     PREFETCH_AHEAD = 2048         # so many bytes
     FIRST_CAPACITY = 65536        # bytes of a new Vector for data of unknown size
+    MAX_GROWTH = 16               # times, at once: batches may be unlike the first
+
+_NO_MEMORY = _allocate_buffer(0)
 
 cdef int64_t _MAX_PLAIN_BYTES = MAX_PLAIN_BYTES
 cdef type _RECORD = RecordTuple

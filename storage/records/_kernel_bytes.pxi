@@ -34,7 +34,8 @@ cdef inline uint8_t* put_varint(uint8_t* to, int64_t n) noexcept nogil:
     return to + 1
 
 
-cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int max_size, int64_t* n) noexcept nogil:
+cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int max_size,
+                                    int64_t* n) noexcept nogil:
     cdef uint64_t z = 0
     cdef int i
     for i in range(max_size):
@@ -49,8 +50,9 @@ cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int ma
     return NULL
 
 
-cdef inline const uint8_t* get_varint(const uint8_t* p, const uint8_t* end, int max_size, int64_t* n) noexcept nogil:
-    """Read a varint of at most ``max_size`` bytes (5: an int32) into ``n``; NULL if there is none before ``end``."""
+cdef inline const uint8_t* get_varint(const uint8_t* p, const uint8_t* end, int max_size,
+                                      int64_t* n) noexcept nogil:
+    """Read a varint of at most ``max_size`` bytes (5: an int32) into ``n``; NULL if there is none."""
     cdef uint32_t z
     if p < end:
         z = p[0]
@@ -69,8 +71,11 @@ cdef inline const uint8_t* get_varint(const uint8_t* p, const uint8_t* end, int 
 
 
 cdef inline void copy(uint8_t* to, const uint8_t* data, size_t size) noexcept nogil:
-    """memcpy, without the call where two overlapping moves do. What follows ``data`` and ``to`` comes next mostly,
-    so long copies have it fetched into the cache meanwhile; that has no other effect, wherever it points."""
+    """memcpy, without the call where two overlapping moves do.
+
+    What lies behind ``data`` and ``to`` mostly comes next, so a long copy has it fetched into the cache
+    meanwhile. That has no other effect, wherever it points.
+    """
     cdef size_t line
     if size > 32:
         for line in range(0, size if size >= PREFETCH_SIZE else 0, 64):
@@ -143,14 +148,14 @@ cdef class Vector:
     cdef Py_ssize_t capacity
 
     def __cinit__(self, Py_ssize_t capacity=0):
-        self.memory = _allocate_buffer(capacity)
-        self.data = <uint8_t*><size_t>self.memory.address
-        self.capacity = capacity
+        self.resize(capacity)
 
     cdef int resize(self, Py_ssize_t capacity) except -1:
-        cdef Vector other = Vector(capacity)
-        memcpy(other.data, self.data, min(self.capacity, capacity))
-        self.memory, self.data, self.capacity = other.memory, other.data, capacity
+        memory = _allocate_buffer(capacity) if capacity else _NO_MEMORY
+        cdef uint8_t* data = <uint8_t*><size_t>memory.address
+        if self.capacity:
+            memcpy(data, self.data, min(self.capacity, capacity))
+        self.memory, self.data, self.capacity = memory, data, capacity
         return 0
 
     cdef int reserve(self, Py_ssize_t capacity) except -1:

@@ -1,7 +1,7 @@
 """The batches of a fetch to rows and Arrow columns."""
 
 cdef struct Batch:
-    Py_ssize_t position
+    int64_t position
     int64_t size
     int64_t base_offset
     int64_t base_timestamp
@@ -79,7 +79,6 @@ cdef class Fetch:
 
     cdef View source
     cdef View plain               # of the batch if it is compressed; keeps its bytes alive
-    cdef Py_ssize_t next_position
     cdef int64_t start_offset, end_offset
     cdef int64_t plain_bytes      # of all batches so far
     cdef bint check_crc, control
@@ -95,49 +94,60 @@ cdef class Fetch:
 
     cdef bint next(self) except -1:
         """Go to the next batch with records for the reader; False at the end, or before a partial batch."""
-        cdef const uint8_t* p
         cdef Batch* b = &self.batch
-        cdef int64_t left, length, attributes, last_offset
-        while True:
-            b.position = self.next_position
+        cdef const uint8_t* p
+        cdef int64_t crc, attributes
+        while self.find():
             p = self.source.data + b.position
-            left = self.source.size - b.position
-            if left < LOG_OVERHEAD:
-                return False
-            length = big_endian(p + 8, 4)
-            if length < 14:
-                raise self.corrupt("its length is under 14")
-            if left < 17:
-                return False
-            if p[16] != 2:
-                raise self.corrupt("its magic is not 2")
-            if length < HEADER_SIZE - LOG_OVERHEAD:
-                raise self.corrupt("its length is under 49")
-            b.size = length + LOG_OVERHEAD
-            if left < b.size:
-                return False
             b.base_offset = big_endian(p, 8)
             if b.base_offset >= self.end_offset:
                 return False
-            self.next_position += b.size
-            if self.check_crc and <uint32_t>_crc32c(_view(p + 21, b.size - 21)) != <uint32_t>big_endian(p + 17, 4):
+            crc = big_endian(p + AT_CRC, 4)
+            if self.check_crc and <uint32_t>crc != <uint32_t>_crc32c(view_of(p + AT_ATTRIBUTES, p + b.size)):
                 raise self.corrupt("its CRC-32C is wrong")
-            attributes = big_endian(p + 21, 2)
-            last_offset = add(b.base_offset, big_endian(p + 23, 4))
-            if (attributes & 0x20 and not self.control) or last_offset < self.start_offset:
+            attributes = big_endian(p + AT_ATTRIBUTES, 2)
+            if attributes & CONTROL and not self.control:
                 continue
-            b.base_timestamp, b.max_timestamp = big_endian(p + 27, 8), big_endian(p + 35, 8)
-            b.log_append_time = (attributes & 0x08) != 0
-            b.left = big_endian(p + 57, 4)
-            self.open_records(p, attributes & 0x07)
+            if add(b.base_offset, big_endian(p + AT_LAST_OFFSET_DELTA, 4)) < self.start_offset:
+                continue
+            b.log_append_time = (attributes & LOG_APPEND_TIME) != 0
+            b.base_timestamp = big_endian(p + AT_BASE_TIMESTAMP, 8)
+            b.max_timestamp = big_endian(p + AT_MAX_TIMESTAMP, 8)
+            b.left = big_endian(p + AT_COUNT, 4)
+            self.open_records(p, attributes & CODEC_MASK)
             if b.left:
                 return True
+        return False
+
+    cdef bint find(self) except -1:
+        """Set the position and size of the next whole batch; False if there is none."""
+        cdef Batch* b = &self.batch
+        b.position += b.size
+        b.size = 0
+        cdef const uint8_t* p = self.source.data + b.position
+        cdef int64_t length, left = self.source.size - b.position
+        if left < LOG_OVERHEAD:
+            return False
+        length = big_endian(p + AT_LENGTH, 4)
+        if length < MIN_MESSAGE_LENGTH:
+            raise self.corrupt("its length is too small for any message")
+        if left <= AT_MAGIC:
+            return False
+        if p[AT_MAGIC] != 2:
+            raise self.corrupt("its magic is not 2")
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            raise self.corrupt("its length is too small for a header")
+        if left < length + LOG_OVERHEAD:
+            return False
+        b.size = length + LOG_OVERHEAD
+        return True
 
     cdef int open_records(self, const uint8_t* p, int codec) except -1:
+        """Point the batch at its records, and check that there can be as many as it says."""
         cdef Batch* b = &self.batch
         b.p, b.end = p + HEADER_SIZE, p + b.size
         if codec and b.left:
-            self.plain = View(decompress(codec, _view(b.p, b.end - b.p)))
+            self.plain = View(decompress(codec, view_of(b.p, b.end)))
             b.p, b.end = self.plain.data, self.plain.data + self.plain.size
         if b.left < 0 or b.left > (b.end - b.p) // MIN_RECORD_SIZE:
             raise self.corrupt("its bytes cannot hold its count of records")
@@ -149,12 +159,13 @@ cdef class Fetch:
         return 0
 
     cdef int64_t extrapolate(self, int64_t so_far) noexcept:
-        """How much there will be of what there is ``so_far`` of, this batch included, if the rest is like it."""
-        return so_far + <int64_t>(so_far * (<double>(self.source.size - self.next_position) / self.next_position))
+        """How much there will be of what there is ``so_far`` of, if the rest is like what was read."""
+        cdef double whole = <double>self.source.size / (self.batch.position + self.batch.size)
+        return <int64_t>(so_far * min(whole, MAX_GROWTH))
 
 
-cdef object _view(const uint8_t* data, Py_ssize_t size):
-    return PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ)
+cdef object view_of(const uint8_t* data, const uint8_t* end):
+    return PyMemoryView_FromMemory(<char*>data, end - data, PyBUF_READ)
 
 
 cdef object bytes_or_none(const uint8_t* data, int64_t size):
@@ -274,7 +285,7 @@ cdef inline bint has_room(OutTable* t, Record* r) noexcept nogil:
 
 cdef const char* fill(OutTable* table, Batch* batch, int64_t start_offset, int64_t end_offset,
                       Record* stopped_at) noexcept nogil:
-    """Decode until the batch ends (``batch.left`` is 0), ``stopped_at`` has no room, or one is corrupt (why)."""
+    """Decode until the batch ends (``left`` is 0), ``stopped_at`` finds no room, or one is corrupt (why)."""
     cdef OutTable t = table[0]    # copies that no write to a column can alias: they stay in registers
     cdef Batch b = batch[0]
     cdef Record r
@@ -357,9 +368,6 @@ cdef class OutColumns:
         self.keys, self.values = OutColumn(), OutColumn()
         self.header_ends, self.header_names, self.header_values = Vector(), OutColumn(), OutColumn()
         self.table.with_headers = headers
-        self.reserve_rows(0)
-        self.header_names.reserve_rows(&self.table.header_names, 0)
-        self.header_values.reserve_rows(&self.table.header_values, 0)
 
     cdef int reserve_rows(self, int64_t rows) except -1:
         cdef OutTable* t = &self.table
@@ -375,7 +383,7 @@ cdef class OutColumns:
         return 0
 
     cdef int reserve_batch(self, Fetch fetch) except -1:
-        """Room for every row and value of the batch, and on the way for the rest of a fetch that is like it."""
+        """Room for every row and value of the batch, and at once for the rest of a fetch that is like it."""
         cdef OutTable* t = &self.table
         cdef Batch* b = &fetch.batch
         cdef int64_t rows = t.rows + b.left, size = t.values.size + (b.end - b.p)
@@ -419,23 +427,24 @@ cdef class OutColumns:
 
     cdef tuple take(self):
         cdef OutTable* t = &self.table
-        headers = None
+        names = values = headers = None
+        self.reserve_rows(0)          # where there was no batch: the ends begin with a 0
+        if t.header_names.rows:
+            names, values = self.header_names.take(&t.header_names), self.header_values.take(&t.header_values)
         if t.with_headers:
-            headers = (
-                self.header_ends.take(4 * (t.rows + 1)), t.header_names.rows,
-                self.header_names.take(&t.header_names), self.header_values.take(&t.header_values),
-            )
+            headers = self.header_ends.take(4 * (t.rows + 1)), t.header_names.rows, names, values
         return (
             t.rows, self.offsets.take(8 * t.rows), self.timestamps.take(8 * t.rows),
-            self.timestamp_types.take(4 * t.rows), self.keys.take(&t.keys), self.values.take(&t.values), headers,
+            self.timestamp_types.take(4 * t.rows), self.keys.take(&t.keys), self.values.take(&t.values),
+            headers,
         )
 
 
 def decode_columns(buffer, int64_t start_offset, int64_t end_offset, bint check_crc, bint headers):
-    """(rows, offsets, timestamps, timestamp types, keys, values, headers) of all whole batches, as Arrow buffers.
+    """The columns of all whole batches: (rows, offsets, timestamps, timestamp types, keys, values, headers).
 
-    Keys and values are (ends, data, validity or None); headers are (ends, count, names, values), or None
-    if they are not asked for.
+    They are Arrow buffers. Keys and values are (ends, data, validity or None). Headers are None if they are
+    not asked for, or (ends, count, names, values); without any, names and values are None.
     """
     cdef Fetch fetch = Fetch(buffer, start_offset, end_offset, check_crc, False)
     cdef OutColumns columns = OutColumns(headers)

@@ -84,8 +84,11 @@ cdef int64_t integer(object number, str what, Py_ssize_t row) except? -1:
 
 
 def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
-    """(batch with 61 free bytes, base timestamp, max timestamp, last offset delta) of (timestamp, key, value,
-    headers) tuples. ``base_timestamp`` None: the first row's. ``offsets`` None: they count on from the base."""
+    """(batch with 61 free bytes, base timestamp, max timestamp, last offset delta) of the rows.
+
+    A row is a tuple (timestamp, key, value, headers). ``base_timestamp`` None is the first row's; ``offsets``
+    None counts on from the base offset.
+    """
     cdef list items = rows if type(rows) is list else list(rows)
     cdef Py_ssize_t count = PyList_Size(items), i
     cdef int64_t timestamp, base = 0, max_timestamp = -1, delta, last = -1, body, size = HEADER_SIZE
@@ -101,13 +104,13 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
             raise InvalidRecord(f"record {i} must be a tuple (timestamp, key, value, headers)")
         timestamp = integer(<object>PyTuple_GetItem(row, 0), "timestamp", i)
         if timestamp < -1:
-            raise InvalidRecord(f"record {i}: timestamp {timestamp} is negative: use ms since 1970, or -1 for none")
+            raise InvalidRecord(f"record {i}: timestamp {timestamp}: use ms since 1970, or -1 for none")
         if i == 0 and base_timestamp is None:
             base = timestamp
         max_timestamp = max(max_timestamp, timestamp)
         delta = i if offsets is None else subtract(integer(offsets[i], "offset", i), base_offset)
         if not last < delta <= INT32_MAX:
-            raise InvalidRecord(f"record {i}: offset delta {delta} after {last}: offsets must rise, by 2^31 at most")
+            raise InvalidRecord(f"record {i}: offset delta {delta} after {last}: offsets must rise")
         last = delta
         r.timestamp_delta = subtract(timestamp, base)
         r.offset_delta = delta
@@ -121,9 +124,10 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
         r.headers_size = headers_size(headers, i) if r.header_count else 0
         body = body_size(&r)
         if size + body > _MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"record {i}: the batch is over {MAX_PLAIN_BYTES} bytes: put fewer records in it")
+            raise InvalidRecord(f"record {i}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records")
         if size + 5 + body > out.capacity:
-            out.reserve(size + (5 + body) * (count - i))  # as if the others were like this one
+            # as if the others were like this one, within reason
+            out.reserve(min(size + (5 + body) * (count - i), MAX_GROWTH * (size + 5 + body)))
         to = put_record(out.data + size, &r, body)
         if r.header_count:
             to = put_headers(to, headers, i)
@@ -277,8 +281,8 @@ cdef void put_rows(const Table* table, int64_t start, int64_t base_timestamp, ui
 cdef class TableEncoder:
     """Arrow columns by their buffers, ready to be cut into batches.
 
-    ``keys``, ``values``, ``header_names`` and ``header_values`` are TextColumns or None; ``header_lists`` is one
-    without data. ``timestamps`` is a buffer of int64, or None.
+    ``keys`` and the three of the headers may be None; ``header_lists`` has no data, its ends count headers.
+    ``timestamps`` is a buffer of int64, or None.
     """
 
     cdef Table table
@@ -332,8 +336,8 @@ cdef class TableEncoder:
         return HEADER_SIZE + varint_size(body) + body
 
     def encode(self, int64_t start, int64_t max_bytes):
-        """(batch with 61 free bytes, rows in it, base timestamp, max timestamp) from row ``start`` on: as many
-        rows as fit in ``max_bytes``, and at least one."""
+        """(batch with 61 free bytes, rows in it, base timestamp, max timestamp) of the rows from ``start`` on
+        that fit in ``max_bytes``, but one at least."""
         if not 0 <= start < self.table.rows:
             raise IndexError(f"row {start} of {self.table.rows}")
         cdef Run run
@@ -341,7 +345,7 @@ cdef class TableEncoder:
         cdef int64_t limit = max(min(max_bytes, self.upper_bound(start)),
                                  self.size_with_first_row(start, base_timestamp))
         if limit > _MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"row {start}: a batch of {limit} bytes is over {MAX_PLAIN_BYTES}: lower max_bytes")
+            raise InvalidRecord(f"row {start}: a batch of over {MAX_PLAIN_BYTES} bytes: lower max_bytes")
         cdef Vector out = Vector(limit)
         with nogil:
             put_rows(&self.table, start, base_timestamp, out.data, limit, &run)

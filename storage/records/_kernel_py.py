@@ -26,7 +26,7 @@ INT32_MAX: Final = 2**31 - 1
 Text: TypeAlias = tuple[bytearray, bytearray, bytearray | None]  # ends, data, validity
 # rows, offsets, timestamps, timestamp types, keys, values, (ends, count, names, values) of headers
 Columns: TypeAlias = tuple[
-    int, bytearray, bytearray, bytearray, Text, Text, tuple[bytearray, int, Text, Text] | None
+    int, bytearray, bytearray, bytearray, Text, Text, tuple[bytearray, int, Text | None, Text | None] | None
 ]
 
 
@@ -71,25 +71,19 @@ def encode_rows(
             raise InvalidRecord(f"record {i} must be a tuple (timestamp, key, value, headers)")
         timestamp = _integer(row[0], "timestamp", i)
         if timestamp < -1:
-            raise InvalidRecord(
-                f"record {i}: timestamp {timestamp} is negative: use ms since 1970, or -1 for none"
-            )
+            raise InvalidRecord(f"record {i}: timestamp {timestamp}: use ms since 1970, or -1 for none")
         base = timestamp if base is None else base
         max_timestamp = max(max_timestamp, timestamp)
         delta = i if offsets is None else _integer(offsets[i], "offset", i) - base_offset
         if not last < delta <= INT32_MAX:
-            raise InvalidRecord(
-                f"record {i}: offset delta {delta} after {last}: offsets must rise, by 2^31 at most"
-            )
+            raise InvalidRecord(f"record {i}: offset delta {delta} after {last}: offsets must rise")
         last = delta
         headers = [(_name(name, i), _bytes(value, "header's value", i)) for name, value in row[3]]
         _put_record(
             out, _wrap(timestamp - base), delta, _bytes(row[1], "key", i), _bytes(row[2], "value", i), headers
         )
         if len(out) > MAX_PLAIN_BYTES:
-            raise InvalidRecord(
-                f"record {i}: the batch is over {MAX_PLAIN_BYTES} bytes: put fewer records in it"
-            )
+            raise InvalidRecord(f"record {i}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records")
     return out, base or 0, max_timestamp, last
 
 
@@ -205,9 +199,7 @@ class TableEncoder:
                 del out[size_before:]
                 return out, row - start, base, max_timestamp
             if len(out) > MAX_PLAIN_BYTES:
-                raise InvalidRecord(
-                    f"row {start}: a batch of {len(out)} bytes is over {MAX_PLAIN_BYTES}: lower max_bytes"
-                )
+                raise InvalidRecord(f"row {start}: a batch of over {MAX_PLAIN_BYTES} bytes: lower max_bytes")
             max_timestamp = max(max_timestamp, timestamp)
         return out, min(self.rows - start, INT32_MAX), base, max_timestamp
 
@@ -346,7 +338,8 @@ def decode_columns(
     for row in rows:
         entries += row.headers
         ends.append(len(entries))
-    names, values = _text([name for name, _ in entries]), _text([value for _, value in entries])
+    names = _text([name for name, _ in entries]) if entries else None
+    values = _text([value for _, value in entries]) if entries else None
     return (
         len(rows),
         bytearray(array("q", [row.offset for row in rows])),

@@ -32,6 +32,7 @@ DECODED: Final = pa.schema(
 )
 DECODED_WITH_HEADERS: Final = DECODED.append(pa.field("headers", HEADERS))
 
+_NO_ENTRIES: Final = pa.array([], HEADERS.value_type)
 _NAMES: Final = ("key", "value", "timestamp", "headers")
 _NARROW: Final = (pa.binary(), pa.string())
 _LARGE: Final = (pa.large_binary(), pa.large_string())
@@ -132,11 +133,14 @@ def decoded_batch(columns: "kernel.Columns") -> pa.RecordBatch:
     if headers is None:
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
     ends, count, names, header_values = headers
-    entries = pa.StructArray.from_arrays(
-        [_names(count, names), _binary(pa.binary(), count, header_values)], fields=list(HEADERS.value_type)
-    )
+    entries = _NO_ENTRIES if names is None or header_values is None else _entries(count, names, header_values)
     lists = pa.Array.from_buffers(HEADERS, rows, [None, as_buffer(ends)], children=[entries])
     return pa.RecordBatch.from_arrays([*arrays, lists], schema=DECODED_WITH_HEADERS)
+
+
+def _entries(count: int, names: "kernel.Text", values: "kernel.Text") -> pa.Array:
+    arrays = [_names(count, names), _binary(pa.binary(), count, values)]
+    return pa.StructArray.from_arrays(arrays, fields=list(HEADERS.value_type))
 
 
 def as_buffer(memory: Buffer | pa.Buffer) -> pa.Buffer:

@@ -82,7 +82,7 @@ def test_a_reader_starts_where_it_wants() -> None:
         ((T0, "k", b"v", ()), "key is str"),
         ((T0, b"k", 5, ()), "value is int"),
         (("now", b"k", b"v", ()), "timestamp is str"),
-        ((-2, b"k", b"v", ()), "negative"),
+        ((-2, b"k", b"v", ()), "timestamp -2"),
         ((T0, b"k", b"v", [(b"h", b"v")]), "name is bytes"),
         ((T0, b"k", b"v", [("h", "v")]), "header's value is str"),
         ((T0, b"k", b"v"), "must be a tuple"),
