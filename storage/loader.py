@@ -64,7 +64,7 @@ def open_log(
     LogMissing.
     """
     _check_identity(fs, folder, topic_id)
-    _remove_leftovers(fs, folder)
+    deleted = _remove_leftovers(fs, folder)
     found = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
     bases = [base for base in found if base is not None]
     if not bases:
@@ -73,7 +73,7 @@ def open_log(
     segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
     if not is_clean:
-        _recover(fs, folder, segments, recovery_point)
+        _recover(fs, folder, segments, recovery_point, deleted)
     _mend_indexes(fs, segments)
     start = max(log_start_offset, segments[0].base_offset)
     last = next(filter(None, (segment.last_batch() for segment in reversed(segments))), None)
@@ -98,8 +98,11 @@ def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
         raise LogMissing(folder, f"holds topic id {found}, not {topic_id}")
 
 
-def _remove_leftovers(fs: FileSystem, folder: str) -> None:
-    """Drop what retention and a failed cleaning left, and indexes whose log is gone."""
+def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
+    """Drop what retention and a failed cleaning left, and indexes whose log is gone.
+
+    Returns the base offsets of the segments that retention had renamed.
+    """
     names = fs.list_dir(folder)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if swaps:
@@ -111,9 +114,12 @@ def _remove_leftovers(fs: FileSystem, folder: str) -> None:
         )
         if orphan or suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"):
             fs.remove(os.path.join(folder, name))
+    return {offset_of(name) for name in names if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)}
 
 
-def _recover(fs: FileSystem, folder: str, segments: list[Segment], recovery_point: int) -> None:
+def _recover(
+    fs: FileSystem, folder: str, segments: list[Segment], recovery_point: int, deleted: set[int | None]
+) -> None:
     """Check the segments from the one with the recovery point on; the first loss ends the log."""
     first = max((n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     checked: list[Recovered] = []
@@ -121,7 +127,7 @@ def _recover(fs: FileSystem, folder: str, segments: list[Segment], recovery_poin
         checked.append(segment.recover())
         if checked[-1].cut_bytes:
             break
-    lost = segments[first + _count_kept(segments[first:], checked) :]
+    lost = segments[first + _count_kept(segments[first:], checked, deleted) :]
     if not lost:
         return
     for segment in lost:
@@ -130,15 +136,17 @@ def _recover(fs: FileSystem, folder: str, segments: list[Segment], recovery_poin
     fs.sync_dir(folder)  # one that came back would stand in the way of what is written now
 
 
-def _count_kept(segments: list[Segment], checked: list[Recovered]) -> int:
+def _count_kept(segments: list[Segment], checked: list[Recovered], deleted: set[int | None]) -> int:
     """How many of the checked segments follow each other without a loss.
 
     A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
     one tells. Compaction leaves such gaps too, but elsewhere as well: where any is seen, all are trusted.
+    So is the gap of a segment that retention has renamed, whose neighbour's new name was lost.
     """
     if all(segment.is_dense for segment in checked):
         for number, following in enumerate(segments[1 : len(checked)]):
-            if checked[number].next_offset < following.base_offset:
+            end = checked[number].next_offset
+            if end < following.base_offset and end not in deleted:
                 return number + 1
     return len(checked)
 

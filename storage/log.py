@@ -282,6 +282,8 @@ class Log:
         )
         if count == len(self._segments):
             self.roll()
+            # The new segment carries the log's end alone: its name must not be lost where the old ones' are.
+            self._fs.sync_dir(self.folder)
         doomed, kept = self._segments[:count], self._segments[count:]
         if not doomed:
             return 0

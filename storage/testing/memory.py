@@ -8,8 +8,9 @@ forgets one of them loses here what a real disk loses only on a bad day::
     open, rename, remove, make_dir  -> names seen        --sync_dir-->  names on disk
 
 :meth:`MemoryFileSystem.crash` makes the file system that the next process finds. What was never flushed may
-survive whole (a process was killed), not at all, or as a prefix that ends anywhere; what the folders say
-likewise. One stopped file system can be crashed many times, in different ways.
+survive whole (a process was killed), not at all, or as a prefix that ends anywhere; of the changes to a
+folder's names all, none or the first few, since file systems journal them in order. One stopped file system
+can be crashed many times, in different ways.
 
 Every change is an *operation* and is counted. ``stop_at`` ends the process before its n-th operation (it
 raises :class:`Stopped`, and so does everything after it); ``fail_at`` lets the n-th fail with an error, and
@@ -69,7 +70,14 @@ class Folder:
 
     def __init__(self) -> None:
         self.seen: dict[str, Content | Folder] = {}
-        self.on_disk: dict[str, Content | Folder] = {}
+        # What the disk may have: as of the last sync, and after each change since.
+        self.history: list[dict[str, Content | Folder]] = [{}]
+
+    def changed(self) -> None:
+        self.history.append(dict(self.seen))
+
+    def sync(self) -> None:
+        self.history = [dict(self.seen)]
 
     def after_crash(self, survives: Survives, names: Survives, random: Random) -> "Folder":
         """The folder that the next process finds, with all that is in it."""
@@ -79,20 +87,15 @@ class Folder:
                 found.seen[name] = node.after_crash(survives, names, random)
             else:
                 found.seen[name] = node.after_crash(survives, random)
-        found.on_disk = dict(found.seen)
+        found.sync()
         return found
 
     def _surviving(self, names: Survives, random: Random) -> "dict[str, Content | Folder]":
         if names == "all":
             return self.seen
         if names == "flushed":
-            return self.on_disk
-        chosen = {}
-        for name in sorted(self.seen.keys() | self.on_disk.keys()):
-            node = (self.seen if random.random() < 0.5 else self.on_disk).get(name)
-            if node is not None:
-                chosen[name] = node
-        return chosen
+            return self.history[0]
+        return random.choice(self.history)
 
 
 class MemoryFileSystem:
@@ -140,7 +143,7 @@ class MemoryFileSystem:
         """The file system that the next process finds; this one stays as it is.
 
         ``survives``: what of the contents never flushed survives: "all", none ("flushed"), or of each file a
-        prefix of random length ("torn"). ``names``: the same of names never synced; "torn" takes each by lot.
+        prefix of random length ("torn"). ``names``: the same of changes to names that were never synced.
         """
         return MemoryFileSystem(self._root.after_crash(survives, names, Random(seed)), self._next_inode)
 
@@ -161,7 +164,7 @@ class MemoryFileSystem:
     def open(self, path: str, *, create: bool = False) -> "MemoryFile":
         if create and not self.exists(path):
             self.change("create", path)
-            self._parent(path).seen[os.path.basename(path)] = self._new_content()
+            self._put(path, self._new_content())
         return MemoryFile(self, path, self._content(path))
 
     def exists(self, path: str) -> bool:
@@ -182,13 +185,13 @@ class MemoryFileSystem:
         if parent != path:
             self.make_dir(parent)
         self.change("make_dir", path)
-        self._parent(path).seen[os.path.basename(path)] = Folder()
+        self._put(path, Folder())
 
     def remove(self, path: str) -> None:
         if self.exists(path):
             self.change("remove", path)
             self._content(path)
-            del self._parent(path).seen[os.path.basename(path)]
+            self._put(path, None)
 
     def remove_dir(self, path: str) -> None:
         if not self.is_dir(path):
@@ -197,7 +200,7 @@ class MemoryFileSystem:
             child = os.path.join(path, name)
             self.remove_dir(child) if self.is_dir(child) else self.remove(child)
         self.change("remove_dir", path)
-        del self._parent(path).seen[os.path.basename(path)]
+        self._put(path, None)
 
     def rename(self, source: str, target: str) -> None:
         node = self._find(source)
@@ -205,7 +208,7 @@ class MemoryFileSystem:
             raise StorageError(source, "No such file or directory")
         self.change("rename", source)
         del self._parent(source).seen[os.path.basename(source)]
-        self._parent(target).seen[os.path.basename(target)] = node
+        self._put(target, node)
 
     def read_file(self, path: str) -> bytes:
         return bytes(self._content(path).seen)
@@ -222,7 +225,7 @@ class MemoryFileSystem:
     def sync_dir(self, path: str) -> None:
         folder = self._folder(path)
         self.change("sync_dir", path)
-        folder.on_disk = dict(folder.seen)
+        folder.sync()
 
     def mtime_ms(self, path: str) -> int:
         return self._content(path).mtime_ms
@@ -247,6 +250,15 @@ class MemoryFileSystem:
     def _new_content(self) -> Content:
         self._next_inode += 1
         return Content(self._next_inode, self.now_ms)
+
+    def _put(self, path: str, node: Content | Folder | None) -> None:
+        """Give a name to a file or folder, or take it away."""
+        folder = self._parent(path)
+        if node is None:
+            del folder.seen[os.path.basename(path)]
+        else:
+            folder.seen[os.path.basename(path)] = node
+        folder.changed()
 
     def _find(self, path: str) -> Content | Folder | None:
         node: Content | Folder | None = self._root

@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from raylog.storage.testing.logs import (
     offsets_of,
 )
 
-CONFIG = {"segment_bytes": 400, "index_interval_bytes": 0}
+CONFIG: dict[str, Any] = {"segment_bytes": 400, "index_interval_bytes": 0}
 
 
 def test_every_operation_of_an_append_may_find_the_disk_full() -> None:

@@ -1,6 +1,7 @@
 """Opening a folder: after an orderly stop, after a crash, with files missing or damaged."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from raylog.storage.testing.logs import (
     offsets_of,
 )
 
-SMALL = {"segment_bytes": 1050, "index_interval_bytes": 150}
+SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
 INDEXES = (".index", ".timeindex")
 
 
@@ -248,6 +249,17 @@ def test_gaps_that_compaction_left_are_no_loss(disk: Disk) -> None:
     disk.write("00000000000000000010.log", bytes(batch(2, base_offset=11)))
     disk.write("00000000000000000020.log", bytes(batch(2, base_offset=20)))
     assert offsets_of(disk.open(is_clean=False)) == [0, 1, 7, 8, 11, 12, 20, 21]
+
+
+def test_a_retention_that_was_torn_is_no_loss(disk: Disk) -> None:
+    """The new name of the second segment survived, that of the first did not."""
+    fill(disk, 30)
+    for suffix in (".log", *INDEXES):
+        name = disk.path(f"00000000000000000020{suffix}")
+        disk.fs.rename(name, name + ".deleted")
+    log = disk.open(is_clean=False, **SMALL)
+    assert offsets_of(log) == [*range(20), *range(40, 60)]
+    assert disk.names(".deleted") == []
 
 
 def test_what_was_flushed_is_not_read_again(disk: Disk) -> None:
