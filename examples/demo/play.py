@@ -90,7 +90,9 @@ def _guarded(stage: Stage, what: Callable[[], None]) -> int:
     try:
         what()
     except CheckFailed as failed:
-        stage.failed(f"FAILED: {failed}")
+        stage.failed(f"FAILED, this does not hold: {failed}")
+        return 1
+    except SystemExit:  # rich's word for a reader that went away, as in `./dev demo | head`
         return 1
     except KeyboardInterrupt:
         stage.failed("interrupted: stopping in order")
@@ -116,7 +118,7 @@ def _end(demo: Demo | None, mark: str) -> None:
     if processes.can_tell():
         left = processes.end_the_rest(mark)
         stage.check(
-            not left, "no process is left" if not left else f"processes were left, and killed: {left}"
+            not left, "no process is left" + (f"; these were, and are killed: {left}" if left else "")
         )
 
 

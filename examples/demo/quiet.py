@@ -7,7 +7,7 @@ are turned to the file, and the demo prints to a copy of the old one.
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -27,7 +27,8 @@ def quiet(noise: Path) -> Iterator[TextIO]:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        screen.close()
+        with suppress(BrokenPipeError):
+            screen.close()
         for descriptor, original in saved.items():
             os.dup2(original, descriptor)
             os.close(original)
