@@ -114,6 +114,14 @@ class BrokerNotFound(RaylogError):
     template = "no raylog broker in namespace {namespace!r}: call raylog.start() or `raylog start` first"
 
 
+class RayNotFound(RaylogError):
+    """No Ray cluster answers."""
+
+    code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
+    fields = ("address", "why")
+    template = "no Ray cluster at {address!r} ({why}): start one with `raylog start`, or give another address"
+
+
 class BrokerRunning(RaylogError):
     """A broker runs in this namespace already."""
 

@@ -33,7 +33,13 @@ from raylog.actors.runtime import (
     running,
     wait_for,
 )
-from raylog.cluster.metadata import Topic, producer_ids_record, topic_record, topic_removed_record
+from raylog.cluster.metadata import (
+    ClusterState,
+    Topic,
+    producer_ids_record,
+    topic_record,
+    topic_removed_record,
+)
 from raylog.cluster.metadata_log import MetadataLog
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig, LogConfig
@@ -102,9 +108,14 @@ class ControllerImpl:
         return self._state.cluster_id
 
     @property
-    def _state(self) -> Any:
-        assert self._metadata is not None, "start comes first"
-        return self._metadata.state
+    def _log(self) -> MetadataLog:
+        if self._metadata is None:
+            raise NotLeader("the broker", "it is being started or stopped")
+        return self._metadata
+
+    @property
+    def _state(self) -> ClusterState:
+        return self._log.state
 
     def _watch(self) -> None:
         while not self._stopped.wait(WATCH_INTERVAL_S):
@@ -227,8 +238,7 @@ class ControllerImpl:
             placed = self._place(name, topic_id, partitions)
             topic = Topic(name, topic_id, dict(config), tuple(place.directory_id for place in placed))
             try:
-                assert self._metadata is not None
-                self._metadata.append(topic_record(topic))
+                self._log.append(topic_record(topic))
             except RaylogError:
                 self._undo(name, placed)
                 raise
@@ -277,8 +287,7 @@ class ControllerImpl:
         """Remove a topic and its records."""
         with self._lock:
             topic = self._topic(name)
-            assert self._metadata is not None
-            self._metadata.append(topic_removed_record(name))
+            self._log.append(topic_removed_record(name))
             for number, directory_id in enumerate(topic.directories):
                 partition = TopicPartition(name, number)
                 self._places.pop(partition, None)
@@ -334,9 +343,8 @@ class ControllerImpl:
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""
         with self._lock:
-            assert self._metadata is not None
             if self._next_producer_id >= self._state.next_producer_id:
-                self._metadata.append(producer_ids_record(self._next_producer_id + PRODUCER_ID_BLOCK))
+                self._log.append(producer_ids_record(self._next_producer_id + PRODUCER_ID_BLOCK))
             self._next_producer_id += 1
             return self._next_producer_id - 1
 

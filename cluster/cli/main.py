@@ -1,0 +1,60 @@
+"""``raylog``: start and stop a broker, look after topics, produce lines, consume records.
+
+What goes wrong is one line on stderr and exit status 1; a wrong use of the command itself is exit status 2.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from raylog.cluster.cli import broker, records, topics
+from raylog.storage.errors import RaylogError
+
+app = typer.Typer(
+    help="A durable, partitioned, replayable log inside a Ray cluster, in Apache Kafka's on-disk format.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(broker.start)
+app.command()(broker.stop)
+app.command()(broker.status)
+app.add_typer(topics.app, name="topic")
+app.command()(records.produce)
+app.command()(records.consume)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from raylog import __version__
+
+        typer.echo(f"raylog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The console entry point."""
+    try:
+        app()
+    except RaylogError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The command line against a broker that ``raylog start`` runs in the foreground, as a person would use it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+START_TIMEOUT_S = 90
+
+
+class Shell:
+    """Runs ``raylog`` with the address of the one broker."""
+
+    def __init__(self, address: str) -> None:
+        self._environment = {**os.environ, "RAY_ADDRESS": address}
+
+    def __call__(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "raylog", *arguments]
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=60, env=self._environment
+        )
+
+    def lines(self, *arguments: str, stdin: str = "") -> list[str]:
+        done = self(*arguments, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+
+def start(folder: Path) -> tuple["subprocess.Popen[str]", str]:
+    """``raylog start`` in the foreground on a Ray of its own; the process and Ray's address."""
+    code = (
+        "import sys, ray.exceptions, raylog.cluster.broker as b, raylog.actors.messages as m\n"
+        "def nowhere(address=None): raise m.RayNotFound('auto', 'none')\n"
+        "b.join_ray = nowhere  # another Ray may run on this machine: leave it alone\n"
+        "from raylog.cluster.cli.main import main; main()"
+    )
+    environment = {**os.environ, "RAY_TMPDIR": str(folder / "ray"), "PYTHONUNBUFFERED": "1"}
+    environment.pop("RAY_ADDRESS", None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "start", "--log-dir", str(folder / "log")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+    killer = threading.Timer(START_TIMEOUT_S, process.kill)
+    killer.start()
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        found = re.search(r"runs on Ray, started here, at (\S+)", line)
+        if found:
+            killer.cancel()
+            return process, found[1]
+    raise AssertionError("".join(seen))
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="rl-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def raylog(folder: Path) -> Iterator[Shell]:
+    process, address = start(folder)
+    shell = Shell(address)
+    try:
+        yield shell
+        assert shell("stop").stdout == "stopped\n"
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.terminate()
+
+
+@pytest.mark.timeout(240)
+def test_a_topics_life(raylog: Shell) -> None:
+    assert raylog.lines("topic", "create", "t", "--partitions", "2", "--config", "retention.ms=-1") == [
+        "created t with 2 partitions"
+    ]
+    assert raylog.lines("topic", "list") == ["t"]
+    described = raylog.lines("topic", "describe", "t")
+    assert "retention.ms=-1" in described[0]
+    assert [line.split("\t")[0] for line in described[1:]] == ["partition", "0", "1"]
+    sent = raylog("produce", "t", "--key-separator", ":", stdin="a:1\nb:2\nno key\n")
+    assert sent.stderr == "3 records acknowledged\n"
+    found = [
+        json.loads(line)
+        for line in raylog.lines("consume", "t", "--from", "earliest", "--to", "latest", "--format", "json")
+    ]
+    assert sorted((one["key"] or "", one["value"]) for one in found) == [
+        ("", "no key"),
+        ("a", "1"),
+        ("b", "2"),
+    ]
+    assert len(raylog.lines("consume", "t", "--from", "earliest", "--max", "2")) == 2
+    assert "t-1" in "\n".join(raylog.lines("status"))
+    assert raylog.lines("topic", "delete", "t") == ["deleted t"]
+    assert raylog.lines("topic", "list") == []
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("topic", "describe", "nowhere"), "no such topic"),
+        (("topic", "create", "a/b"), "topic name 'a/b'"),
+        (("topic", "create", "t", "--config", "segment.byte=1"), "no such key"),
+        (("produce", "nowhere"), "no such topic"),
+        (("consume", "nowhere"), "no such topic"),
+        (("status", "--namespace", "other"), "no raylog broker in namespace 'other'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_goes_wrong_is_one_line(raylog: Shell, arguments: tuple[str, ...], says: str) -> None:
+    done = raylog(*arguments)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.timeout(240)
+def test_ctrl_c_stops_it_in_order_and_the_next_start_finds_the_topic(folder: Path, raylog: Shell) -> None:
+    own = folder / "second"
+    own.mkdir()
+    process, address = start(own)
+    Shell(address).lines("topic", "create", "kept")
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=90)[0]
+    assert process.returncode == 0, output
+    assert output.splitlines()[-1] == "stopped"
+    assert (own / "log" / ".kafka_cleanshutdown").exists()
+    process, address = start(own)
+    try:
+        assert Shell(address).lines("topic", "list") == ["kept"]
+    finally:
+        assert Shell(address)("stop").returncode == 0
+        process.communicate(timeout=90)
