@@ -35,7 +35,6 @@ from raylog.storage.testing.logs import (
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 
 CLUSTER = "uHx_mWK3Sji2MLBMLyjjfg"
-PRODUCER = 7
 CONFIG: dict[str, Any] = {
     "segment_bytes": 400,
     "index_interval_bytes": 60,

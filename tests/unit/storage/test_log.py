@@ -378,6 +378,17 @@ def test_what_retention_left_is_there_after_a_loss_of_power(disk: Disk) -> None:
     assert (again.log_start_offset, again.log_end_offset) == (3, 3)
 
 
+def test_a_start_that_retention_moved_does_not_move_back_with_a_lost_checkpoint(disk: Disk) -> None:
+    log = disk.open(segment_bytes=250, retention_bytes=200)
+    for _ in range(5):
+        log.append(batch_of_size(100))
+    log.flush()
+    assert log.delete_old_segments() == 1
+    after = Disk(disk.fs.crash("flushed", names="flushed"))
+    again = after.open(is_clean=False, recovery_point=log.recovery_point)
+    assert (again.log_start_offset, offsets_of(again)) == (2, [2, 3, 4])
+
+
 def test_epochs_follow_the_start(disk: Disk) -> None:
     log = disk.open(segment_bytes=100, retention_bytes=100)
     for epoch in range(3):

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,11 +92,13 @@ def test_a_poll_wakes_when_records_come(disk: Disk, pool: ThreadPoolExecutor) ->
     assert partition.waiting == 0
 
 
-def test_a_poll_that_has_enough_does_not_wait(disk: Disk) -> None:
+def test_a_poll_that_has_enough_does_not_wait(disk: Disk, pool: ThreadPoolExecutor) -> None:
     partition = partition_on(disk)
     partition.append(batch_of_size(100))
-    assert offsets(partition.fetch(0, min_bytes=100, max_wait_ms=LONG_MS)) == [0]
-    assert offsets(partition.fetch(0, max_bytes=50, min_bytes=10**6, max_wait_ms=LONG_MS)) == [0]
+    both: list[dict[str, Any]] = [{"min_bytes": 100}, {"max_bytes": 50, "min_bytes": 10**6}]
+    for sizes in both:
+        poll = pool.submit(partial(partition.fetch, 0, max_wait_ms=LONG_MS, **sizes))
+        assert offsets(poll.result(10)) == [0]
 
 
 def test_a_poll_wakes_exactly_when_its_bytes_are_there(disk: Disk, pool: ThreadPoolExecutor) -> None:
@@ -144,12 +147,15 @@ def test_a_duplicate_wakes_nobody(disk: Disk, pool: ThreadPoolExecutor) -> None:
     assert offsets(poll.result(10)) == [1]
 
 
-def test_a_poll_behind_the_active_segment_does_not_wait_for_what_is_there(disk: Disk) -> None:
+def test_a_poll_behind_the_active_segment_does_not_wait_for_what_is_there(
+    disk: Disk, pool: ThreadPoolExecutor
+) -> None:
     partition = partition_on(disk)
     partition.append(batch_of_size(100))
     partition.roll()
     partition.append(batch_of_size(5000))
-    assert offsets(partition.fetch(0, min_bytes=1000, max_wait_ms=LONG_MS)) == [0]
+    poll = pool.submit(partition.fetch, 0, min_bytes=1000, max_wait_ms=LONG_MS)
+    assert offsets(poll.result(10)) == [0]
 
 
 # -- group commit --------------------------------------------------------------------------------------------
