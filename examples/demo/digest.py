@@ -8,6 +8,7 @@ Arrow buffers are hashed, never single records: it runs at the speed of SHA-256.
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ class Digest:
         """Take in the next records: columns key, value, timestamp; no nulls."""
         for batch in records.to_batches() if isinstance(records, pa.Table) else [records]:
             self.count += batch.num_rows
-            parts = [
+            parts: list[Any] = [
                 *_binary(batch.column("key")),
                 *_binary(batch.column("value")),
                 _times(batch.column("timestamp")),

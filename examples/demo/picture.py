@@ -16,11 +16,11 @@ def draw(
 ) -> None:
     """Write a PNG. ``by_carrier``: (carrier, name, flights, mean) in order; ``by_hour``: (hour, flights, mean)."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(12, 5.2), layout="constrained")
+    figure = Figure(figsize=(12, 5.2), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.1))
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.1)
     figure.suptitle(f"Flights from New York, {when}: mean departure delay in minutes", color=INK, fontsize=13)
 
     names = [short_name(name) for _, name, _, _ in by_carrier]

@@ -19,8 +19,9 @@ from examples.demo.stage import CheckFailed, Demo, Stage, Stopwatch, megabytes
 
 # A frame of all flights fits; Ray's default would be a third of the machine's memory.
 OBJECT_STORE_BYTES = 512 << 20
-# Spark's executor and master ask Ray for CPUs, so declare more than a small machine has.
-CPUS = 8
+# Spark's executor asks Ray for two CPUs and its master for one, so declare more than a small machine has; but
+# Ray starts a worker of 100 MB for each.
+CPUS = 4
 REPORT = "report.md"
 
 
