@@ -165,7 +165,8 @@ class Log:
         stamp = _STAMP.pack(base_offset, header.batch_length, epoch)
         active.append((stamp, content[_STAMP.size :]), size_bytes, last_offset, max_timestamp)
         if has_producer:
-            self._producers.add(header._replace(max_timestamp=max_timestamp), base_offset, now_ms)
+            stamped = header._replace(max_timestamp=max_timestamp) if append_time >= 0 else header
+            self._producers.add(stamped, base_offset, now_ms)
         self._producers.end_offset = last_offset + 1
         self._end = LogEnd(last_offset + 1, active.base_offset, active.log.size)
         return AppendInfo(base_offset, last_offset, append_time, self.log_start_offset)
