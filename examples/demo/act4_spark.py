@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PICTURE = "delays.png"
 # 336,776 flights make too few rows for Spark's default of 200 tasks a shuffle.
-SPARK_CONFIG = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+SPARK_CONFIG = {"spark.sql.shuffle.partitions": "2"}
 TOLERANCE = 1e-9
 
 
@@ -39,7 +39,6 @@ def run(demo: Demo) -> None:
             demo.running_broker,
             app_name="raylog-demo",
             executor_cores=2,
-            executor_memory="1g",
             config=SPARK_CONFIG,
         )
     stage.say(f"raylog.spark.session() started Spark {demo.spark.version} on Ray in {watch.seconds:.1f} s")
