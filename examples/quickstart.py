@@ -6,7 +6,6 @@ import pyarrow as pa
 import ray
 
 import raylog
-from raylog.storage.records.encode import encode_records
 
 with tempfile.TemporaryDirectory() as log_dir, raylog.start([log_dir]) as broker:
     broker.create_topic("greetings", partitions=2)
@@ -19,7 +18,7 @@ with tempfile.TemporaryDirectory() as log_dir, raylog.start([log_dir]) as broker
 
     # Each partition is a Ray actor: any task or actor can call it. It takes and gives Kafka's record batches.
     partition = broker.partition("greetings", 0)
-    batch = encode_records([(1_700_000_000_000, None, b"straight to the actor", [])])
+    batch = raylog.encode_records([(1_700_000_000_000, None, b"straight to the actor", [])])
     print(ray.get(partition.append.remote(batch)))
 
     # A consumer, up to what is there now: records one by one, or poll_arrow() for a table.
