@@ -2,7 +2,8 @@
 
 ``start`` and ``connect`` return a :class:`~raylog.cluster.broker.Broker`; ``raylog.spark`` holds the bridge
 to Spark; ``encode_records``, ``decode_records`` and ``decode_table`` make and read the record batches that go
-through the handles of ``Broker.partition``. Everything here is imported on first use, so that ``import raylog.storage`` needs no Ray.
+through the handles of ``Broker.partition``. Everything here is imported on first use, so that
+``import raylog.storage`` needs no Ray.
 """
 
 from importlib import import_module
