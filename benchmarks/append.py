@@ -7,6 +7,8 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.measure import alternate, rate, seconds
@@ -56,8 +58,7 @@ def _append_all(folder: str, batch: bytes, count: int) -> float:
     fs = RealFileSystem()
     create_log(fs, path, random_id())
     log = open_log(fs, SystemClock(), path, TopicPartition("bench", 0), LogConfig())
-    append = log.append
-    taken = seconds(lambda: [append(batch) for _ in range(count)])
+    taken = seconds(lambda: _repeat(log.append, batch, count))
     for segment in log.segments:
         segment.close()
     shutil.rmtree(path)
@@ -67,8 +68,12 @@ def _append_all(folder: str, batch: bytes, count: int) -> float:
 def _write_all(folder: str, batch: bytes, count: int) -> float:
     path = os.path.join(folder, "raw")
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND)
-    write = os.write
-    taken = seconds(lambda: [write(descriptor, batch) for _ in range(count)])
+    taken = seconds(lambda: _repeat(partial(os.write, descriptor), batch, count))
     os.close(descriptor)
     os.unlink(path)
     return taken
+
+
+def _repeat(work: Callable[[bytes], object], batch: bytes, count: int) -> None:
+    for _ in range(count):
+        work(batch)

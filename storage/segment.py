@@ -77,6 +77,7 @@ class Segment:
         self._has_room: bool | None = None
         self._first_timestamp: int | None = None
         self._max: TimestampOffset | None = None
+        self._timed: TimestampOffset | None = None  # the largest timestamp that the time index has seen
 
     def _create(self) -> None:
         """Make all files or none: an empty .log left behind would end the log at its base offset one day."""
@@ -188,7 +189,9 @@ class Segment:
 
     def _add_entries(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(*self.max_timestamp)
+        if self._max is not self._timed:
+            self.time_index.maybe_append(*self.max_timestamp)
+            self._timed = self._max
         self._bytes_since_entry = 0
         self._has_room = None
 

@@ -39,8 +39,9 @@ class OffsetIndex(SparseIndex):
 
     def append(self, last_offset: int, position: int) -> None:
         """Add an entry; both columns must rise."""
-        assert not len(self) or last_offset > self[len(self) - 1].offset, "index offsets rise"
-        self._append(self.entry.pack(last_offset - self.base_offset, position))
+        entry = self.entry.pack(last_offset - self.base_offset, position)
+        assert self._loaded()[-8:-4] < entry[:4], "index offsets rise"  # big-endian: bytes sort as numbers
+        self._append(entry)
 
     def __getitem__(self, number: int) -> OffsetPosition:
         relative, position = self.entry.unpack_from(self._loaded(), number * self.entry.size)

@@ -49,6 +49,7 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_new_header = tuple.__new__  # _make, without its checks: every append and every step of a scan makes one
 _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 
@@ -118,10 +119,13 @@ def increment_sequence(sequence: int, by: int) -> int:
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at ``position``. Raises CorruptRecord where no v2 header can be; its CRC is not checked."""
-    view = memoryview(buffer)
-    if position < 0 or len(view) - position < HEADER_SIZE:
-        raise _corrupt(position, f"{max(len(view) - position, 0)} bytes hold no header of {HEADER_SIZE}")
-    header = BatchHeader._make(_HEADER.unpack_from(view, position))
+    try:
+        if position < 0:
+            raise struct.error
+        header = _new_header(BatchHeader, _HEADER.unpack_from(buffer, position))
+    except struct.error:
+        left = max(memoryview(buffer).nbytes - max(position, 0), 0)
+        raise _corrupt(position, f"{left} bytes hold no header of {HEADER_SIZE}") from None
     if header.magic != MAGIC:
         raise _corrupt(position, f"magic {header.magic} instead of {MAGIC}")
     if header.batch_length < MIN_BATCH_LENGTH:
