@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import ray
 
-from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, PartitionStatus
+from raylog.actors.messages import AppendResult, FetchRequest, FetchResult, PartitionOffsets, PartitionStatus
 from raylog.actors.partition import Partition
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
@@ -97,6 +97,24 @@ class LogActorImpl:
         """As ``fetch``, but waits up to ``max_wait_ms`` until there are ``min_bytes``."""
         fetch = self._partition.fetch
         return _or_exit(lambda: fetch(offset, max_bytes, min_bytes, max_wait_ms, locate=locate))
+
+    @ray.method(concurrency_group="fetch")
+    def fetch_request(self, request: bytes) -> FetchResult:
+        """``fetch``, for raylog's own readers: a FetchRequest's bytes that does not wait."""
+        return self._answer(FetchRequest.decode(request))
+
+    @ray.method(concurrency_group="poll")
+    def poll_request(self, request: bytes) -> FetchResult:
+        """``poll``, for raylog's own readers: a FetchRequest's bytes."""
+        return self._answer(FetchRequest.decode(request))
+
+    def _answer(self, asked: FetchRequest) -> FetchResult:
+        fetch = self._partition.fetch
+        return _or_exit(
+            lambda: fetch(
+                asked.offset, asked.max_bytes, asked.min_bytes, asked.max_wait_ms, locate=asked.locate
+            )
+        )
 
     # -- offsets -------------------------------------------------------------------------------------------
 

@@ -120,6 +120,8 @@ class Consumer:
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on at ``offset``; the next poll raises OffsetOutOfRange if the log does not have it."""
+        if not isinstance(offset, int) or not 0 <= offset < 2**63:
+            raise InvalidRequest("offset", offset, "must be an integer of 0 or more")
         assigned = self._of(topic, partition)
         assigned.offset, assigned.pending = offset, None
 

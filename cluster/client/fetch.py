@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from raylog.actors.messages import FetchResult
+from raylog.actors.messages import FetchRequest, FetchResult
 from raylog.actors.runtime import own_node_id
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.files import Buffer
@@ -87,10 +87,11 @@ class PartitionReader:
 
     def request(self, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
         """Ask for batches from ``offset`` on; the answer is for :meth:`records`."""
-        handle = self._broker.partition(self.topic, self.partition)
-        if max_wait_ms:
-            return handle.poll.remote(offset, max_bytes, 1, max_wait_ms, locate=self.is_local)
-        return handle.fetch.remote(offset, max_bytes, locate=self.is_local)
+        return self._call(self._broker.partition(self.topic, self.partition), offset, max_bytes, max_wait_ms)
+
+    def _call(self, handle: Any, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
+        request = FetchRequest(offset, max_bytes, 1, max_wait_ms, self.is_local).encode()
+        return (handle.poll_request if max_wait_ms else handle.fetch_request).remote(request)
 
     def records(self, answer: FetchResult, offset: int, max_bytes: int) -> Buffer | None:
         """The bytes of an answer; None at the log's end."""
@@ -105,9 +106,7 @@ class PartitionReader:
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
         """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being restarted."""
         key = (self.topic, self.partition)
-        answer = self._broker.ask(
-            [key], lambda _, handle: handle.fetch.remote(offset, max_bytes, locate=self.is_local)
-        )
+        answer = self._broker.ask([key], lambda _, handle: self._call(handle, offset, max_bytes))
         return self.records(answer[key], offset, max_bytes)
 
     def lost(self) -> None:

@@ -153,6 +153,8 @@ def test_positions_times_and_ends(broker: Broker, topic: str) -> None:
         consumer.poll(5000)
     with pytest.raises(UnknownTopicOrPartition):
         consumer.seek(topic, 1, 0)
+    with pytest.raises(InvalidRequest, match="offset='0'"):
+        consumer.seek(topic, 0, "0")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest):
         broker.consumer(topic, from_="yesterday")
 
