@@ -61,6 +61,15 @@ class Placed(NamedTuple):
     folder: str
 
 
+def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
+    """This node's log dirs: those of the environment that Ray was started with, else ``log.dirs``."""
+    override = os.environ.get(LOG_DIRS_VARIABLE)
+    paths = BrokerConfig.parse({"log.dirs": override}).log_dirs if override else config.log_dirs
+    if not paths:
+        raise NoLogDirs("none is configured: set log.dirs")
+    return paths
+
+
 class LogManagerImpl:
     """The methods that the Controller calls."""
 
@@ -94,13 +103,9 @@ class LogManagerImpl:
             return {log_dir.directory_id: log_dir.path for log_dir in self._dirs}
 
     def _lock_dirs(self) -> list[LogDir]:
-        override = os.environ.get(LOG_DIRS_VARIABLE)
-        paths = override.split(",") if override else self._config.log_dirs
-        if not paths:
-            raise NoLogDirs("none is configured: set log.dirs")
         dirs: list[LogDir] = []
         try:
-            for path in paths:
+            for path in node_log_dirs(self._config):
                 dirs.append(
                     lock_patiently(partial(LogDir, self._fs, path, self._cluster_id, self._node_number))
                 )

@@ -5,15 +5,12 @@ A broker is a set of detached actors in one namespace of a Ray cluster: it outli
 and actors, and pass it between them.
 """
 
-import logging
 import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import ray
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 
 from raylog.actors.messages import (
     BrokerNotFound,
@@ -21,7 +18,6 @@ from raylog.actors.messages import (
     InvalidRequest,
     NotLeader,
     PartitionStatus,
-    RayNotFound,
 )
 from raylog.actors.runtime import (
     CONTROLLER,
@@ -35,13 +31,11 @@ from raylog.actors.runtime import (
     wait_for,
 )
 from raylog.cluster.config_file import read_config_file
+from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
 from raylog.cluster.controller import Controller, TopicDescription
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
-
-# Each connection would say that tokens are on, which is as it should be.
-logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
 
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import Consumer
@@ -50,7 +44,6 @@ if TYPE_CHECKING:
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
 RETRY_INTERVAL_S = 0.1
-PROBE_TIMEOUT_S = 5.0
 # Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
 MIN_DECLARED_CPUS = 8
 
@@ -65,8 +58,9 @@ def start(
 ) -> "Broker":
     """Start a broker and return when it serves.
 
-    Joins the Ray cluster that this process is connected to, or the one at ``address``; without either it starts
-    Ray on this machine (``ray_options`` go to ``ray.init``) and :meth:`Broker.stop` ends it again.
+    Joins the Ray cluster that this process is connected to, or the one at ``address`` or RAY_ADDRESS; without
+    them, or where they say "local", it starts Ray on this machine (``ray_options`` go to ``ray.init``) and
+    :meth:`Broker.stop` ends it again.
 
     ``log_dirs``: folders for partitions, on every node alike, made if missing (their parents must exist); a
     node can have its own in the environment variable RAYLOG_LOG_DIRS. ``config``: Kafka's broker keys
@@ -102,51 +96,31 @@ def start(
 
 
 def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
-    """The broker that runs in ``namespace``; from any driver, task or actor. Raises BrokerNotFound, RayNotFound."""
-    owns_ray = False
-    if not ray.is_initialized():
-        join_ray(address)
-        owns_ray = True
-    if find(CONTROLLER, namespace) is None:
-        if owns_ray:
-            ray.shutdown()
-        raise BrokerNotFound(namespace)
-    return Broker(namespace)
+    """The broker that runs in ``namespace``; from any driver, task or actor.
 
-
-def join_ray(address: str | None = None) -> None:
-    """Connect this process to a running Ray cluster; default: RAY_ADDRESS, else the one on this machine.
-
-    Raises RayNotFound, and soon: Ray by itself tries for minutes.
+    Looks in the Ray cluster that this process is connected to, or at ``address``, or in RAY_ADDRESS; without any
+    in all Ray clusters of this machine. Raises BrokerNotFound, RayNotFound, SeveralBrokers.
     """
-    address = address or os.environ.get("RAY_ADDRESS") or "auto"
-    host, colon, port = address.rpartition(":")
-    if colon and port.isdigit() and "/" not in address:
-        try:
-            socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S).close()
-        except OSError as error:
-            raise RayNotFound(address, error.strerror or str(error)) from error
-    # Ray turns its token on by itself only where it starts a cluster, not where it joins one.
-    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
-    try:
-        ray.init(address, log_to_driver=False, logging_level="ERROR")
-    except ConnectionError as error:
-        raise RayNotFound(
-            address, "none runs on this machine" if address == "auto" else str(error)
-        ) from error
+    if ray.is_initialized():
+        if find(CONTROLLER, namespace) is None:
+            raise BrokerNotFound(namespace)
+    else:
+        join_ray_with(lambda: find(CONTROLLER, namespace) is not None, namespace, address)
+    return Broker(namespace)
 
 
 def _ensure_ray(address: str | None, options: Mapping[str, Any] | None) -> bool:
     """Connect to Ray; True if that started it on this machine."""
     if ray.is_initialized():
         return False
-    if address or os.environ.get("RAY_ADDRESS"):
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address and address != LOCAL:
         join_ray(address)
         return False
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", **(options or {})}
     settings.setdefault("num_cpus", max(MIN_DECLARED_CPUS, os.cpu_count() or 1))
     settings.setdefault("include_dashboard", False)
-    ray.init("local", **settings)
+    ray.init(LOCAL, **settings)
     return True
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import ray
 
-from raylog.actors.log_manager import LogManager, Placed
+from raylog.actors.log_manager import LogManager, Placed, node_log_dirs
 from raylog.actors.messages import (
     InvalidPartitions,
     NoLogDirs,
@@ -100,7 +100,7 @@ class ControllerImpl:
 
         Raises why this node's log dirs cannot be used; of the other nodes, ``nodes()`` tells.
         """
-        self._metadata = MetadataLog(RealFileSystem(), SystemClock(), self._config.log_dirs[0])
+        self._metadata = MetadataLog(RealFileSystem(), SystemClock(), node_log_dirs(self._config)[0])
         self._next_producer_id = self._state.next_producer_id
         self._join(own_node_id())
         self._watch_once()
@@ -335,7 +335,7 @@ class ControllerImpl:
     def _topic(self, name: str) -> Topic:
         topic = self._state.topics.get(name)
         if topic is None:
-            raise UnknownTopicOrPartition(name, 0, "no such topic")
+            raise UnknownTopicOrPartition(name, None, "no such topic")
         return topic
 
     # -- the rest ------------------------------------------------------------------------------------------

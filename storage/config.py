@@ -7,6 +7,7 @@ refused too: a setting that nothing obeys would be a lie.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any
 
 from raylog.storage.errors import InvalidConfig
@@ -136,11 +137,27 @@ class LogConfig:
 def parse_value(table: Mapping[str, Key], key: str, value: Any) -> Any:
     """The value that ``key`` takes for ``value``, or InvalidConfig."""
     if key not in table:
-        raise InvalidConfig(key, value, f"no such key; there are {', '.join(sorted(table))}")
+        raise InvalidConfig(key, value, _no_such_key(key, table))
     try:
         return table[key].parse(value)
     except ValueError:
         raise InvalidConfig(key, value, f"must be {table[key].valid}") from None
+
+
+def _no_such_key(key: str, table: Mapping[str, Key]) -> str:
+    is_broker = table is BROKER_KEYS
+    if is_broker and key in BROKER_SYNONYMS:
+        return f"that is a topic's key; {BROKER_SYNONYMS[key][0][0]} is the broker's, for all topics"
+    if not is_broker and key in broker_keys():
+        return "that is a broker's key, no topic's; see docs/CONFIG.md"
+    known = broker_keys() if is_broker else set(table)
+    close = get_close_matches(key, sorted(known), n=3)
+    return "no such key; " + ("like it are " if close else "there are ") + ", ".join(close or sorted(known))
+
+
+def broker_keys() -> set[str]:
+    """All that a broker takes: its own keys, and those that set its topics' defaults."""
+    return {*BROKER_KEYS, *(name for names in BROKER_SYNONYMS.values() for name, _ in names)}
 
 
 # Broker keys that set a topic key's default, by priority, with the factor to the topic key's unit.
@@ -214,7 +231,7 @@ class BrokerConfig:
     @classmethod
     def parse(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":
         """Kafka's defaults with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
-        synonyms = {broker for pairs in BROKER_SYNONYMS.values() for broker, _ in pairs}
+        synonyms = broker_keys() - set(BROKER_KEYS)
         own = {key: value for key, value in overrides.items() if key not in synonyms}
         values = {key.replace(".", "_"): parse_value(BROKER_KEYS, key, value) for key, value in own.items()}
         return cls(**values, topic_defaults=LogConfig.parse(dict(_topic_defaults(overrides))))

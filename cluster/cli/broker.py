@@ -1,26 +1,49 @@
 """``raylog start``, ``stop``, ``status``."""
 
+import os
 import signal
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, pairs, quiet_ray, show
+from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note, pairs, quiet_ray, show
+
+if TYPE_CHECKING:
+    from raylog.actors.messages import PartitionStatus
+    from raylog.cluster.broker import Broker
 
 WATCH_INTERVAL_S = 0.5
+COLUMNS = ("partition", "log start", "log end", "flushed to", "bytes", "segments", "epoch", "pid", "folder")
 
 
 def start(
     config: Annotated[
-        Path | None, typer.Option(help="YAML file of broker keys, as configs/broker.yaml.")
+        Path | None,
+        typer.Option(
+            help="YAML file of broker keys, as configs/broker.yaml. --log-dir and --set go before it."
+        ),
     ] = None,
-    log_dir: Annotated[list[str] | None, typer.Option(help="Folder for partitions; repeat for more.")] = None,
+    log_dir: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Folder for partitions, made if missing; repeat for more."),
+    ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One broker key (docs/CONFIG.md).")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="One of Kafka's broker keys (docs/CONFIG.md); repeat for more."
+        ),
     ] = None,
-    address: Address = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="RAY_ADDRESS",
+            help="Ray cluster to join; 'local': start one here, though others run. Default: the one that "
+            "runs on this machine, else 'local'.",
+        ),
+    ] = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Start a broker.
@@ -29,87 +52,110 @@ def start(
     too, and stays until Ctrl-C or `raylog stop`.
     """
     quiet_ray()
-    from raylog.actors.messages import RayNotFound
-    from raylog.cluster.broker import join_ray
     from raylog.cluster.broker import start as start_broker
     from raylog.cluster.config_file import read_config_file
 
     settings: dict[str, Any] = read_config_file(config) if config else {}
     settings.update(pairs(setting or []))
-    try:
-        join_ray(address)
-        is_joined = True
-    except RayNotFound:
-        if address:
-            raise
-        is_joined = False
-    broker = start_broker(log_dir, config=settings, namespace=namespace)
-    where = "the Ray cluster" if is_joined else "Ray, started here,"
+    if log_dir:
+        settings["log.dirs"] = log_dir
+    if "log.dirs" not in settings and not os.environ.get("RAYLOG_LOG_DIRS"):
+        raise typer.BadParameter(
+            "say where partitions are to live: --log-dir DIR, or log.dirs in --config FILE"
+        )
+    joined = _join(address)
+    if joined is None and log_dir:
+        os.environ.pop("RAYLOG_LOG_DIRS", None)  # what is said here goes before what the shell has
+    broker = start_broker(config=settings, address=joined or "local", namespace=namespace)
+    where = "the Ray cluster" if joined else "Ray, started here,"
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
-    for node, problem in broker.nodes().items():
-        if problem:
-            typer.echo(f"node {node[:8]} takes no part: {problem}", err=True)
-    if not is_joined:
+    _tell_problems(broker)
+    if joined is None:
         typer.echo("Ctrl-C, or `raylog stop` in another terminal, stops it.")
-        _stay(broker, namespace)
+        _stay(broker)
 
 
-def _stay(broker: Any, namespace: str) -> None:
+def _join(address: str | None) -> str | None:
+    """Connect to a Ray cluster that runs; None if none does, or one of our own is wanted."""
+    from raylog.actors.messages import RayNotFound
+    from raylog.cluster.connection import LOCAL, join_ray
+
+    if address == LOCAL:
+        return None
+    try:
+        return join_ray(address)
+    except RayNotFound:
+        if address and address != "auto":
+            raise
+        return None
+
+
+def _stay(broker: "Broker") -> None:
     """Wait until the broker is stopped from elsewhere, or from here by a signal; then end Ray."""
     from raylog.actors.runtime import CONTROLLER, find
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
     try:
-        while find(CONTROLLER, namespace) is not None:
+        while find(CONTROLLER, broker.namespace) is not None:
             time.sleep(WATCH_INTERVAL_S)
     except KeyboardInterrupt:
-        typer.echo("stopping ...")
-    clean = broker.stop()
-    typer.echo("stopped" if clean else "stopped; some logs were not closed in order and will be recovered")
+        note("stopping ...")
+    try:
+        _stop(broker)
+    except KeyboardInterrupt:
+        note("stopped at once: the next start recovers the logs")
+        raise typer.Exit(1) from None
 
 
 def stop(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
-    """Stop the broker in order: logs flushed and closed, checkpoints written."""
-    clean = connected(address, namespace).stop()
-    typer.echo("stopped" if clean else "stopped; some logs were not closed in order and will be recovered")
+    """Stop the broker in order.
+
+    Logs are flushed and closed, checkpoints written; Ray goes on, unless `raylog start` started it.
+    """
+    _stop(connected(address, namespace))
+
+
+def _stop(broker: "Broker") -> None:
+    clean = broker.stop()
+    typer.echo(
+        "stopped" if clean else "stopped; logs that were not closed in order are recovered at the next start"
+    )
 
 
 def status(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
-    """Show nodes, partitions and their offsets."""
+    """Show partitions and their offsets.
+
+    And, on standard error, which nodes and partitions are away, and why.
+    """
     broker = connected(address, namespace)
-    columns = (
-        "partition",
-        "log start",
-        "log end",
-        "flushed to",
-        "bytes",
-        "segments",
-        "epoch",
-        "pid",
-        "folder",
-    )
-    rows = [
-        (
-            one.partition,
-            one.offsets.log_start_offset,
-            one.offsets.log_end_offset,
-            one.offsets.recovery_point,
-            one.size_bytes,
-            one.segments,
-            one.leader_epoch,
-            one.pid,
-            one.folder + (" OFFLINE" if one.is_offline else ""),
-        )
-        for one in sorted(broker.status())
-    ]
-    show(columns, rows)
-    for node, problem in broker.nodes().items():
-        if problem:
-            typer.echo(f"node {node[:8]} takes no part: {problem}", err=True)
+    partitions = sorted(broker.status(), key=lambda one: one.partition)
+    show(COLUMNS, [_row(one) for one in partitions])
+    _tell_problems(broker)
     for topic in broker.list_topics():
         for place in broker.describe_topic(topic).partitions:
             if place.problem:
-                typer.echo(f"{topic}-{place.partition} is away: {place.problem}", err=True)
+                note(f"{topic}-{place.partition} is away: {place.problem}")
+
+
+def _row(one: "PartitionStatus") -> tuple[object, ...]:
+    return (
+        one.partition,
+        one.offsets.log_start_offset,
+        one.offsets.log_end_offset,
+        one.offsets.recovery_point,
+        one.size_bytes,
+        one.segments,
+        one.leader_epoch,
+        one.pid,
+        one.folder + (" OFFLINE" if one.is_offline else ""),
+    )
+
+
+def _tell_problems(broker: "Broker") -> None:
+    for node, problem in broker.nodes().items():
+        if problem:
+            note(f"node {node[:8]} takes no part: {problem}")

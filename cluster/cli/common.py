@@ -12,10 +12,14 @@ if TYPE_CHECKING:
 
 Address = Annotated[
     str | None,
-    typer.Option(envvar="RAY_ADDRESS", help="Ray cluster (host:port); default: the one on this machine."),
+    typer.Option(
+        metavar="HOST:PORT", envvar="RAY_ADDRESS", help="Ray cluster; default: the one on this machine."
+    ),
 ]
-Namespace = Annotated[str, typer.Option(help="Which broker of the cluster.")]
+Namespace = Annotated[str, typer.Option(metavar="NAME", help="Which broker of the cluster.")]
 NAMESPACE = "raylog"
+# Of a line on a terminal: more than any path, so that no cell is shortened.
+MAX_WIDTH = 10_000
 
 
 def connected(address: str | None, namespace: str) -> "Broker":
@@ -44,6 +48,11 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
     return {key: value for key, _, value in split}
 
 
+def note(text: str) -> None:
+    """A line for the person at the terminal, not for who reads our output."""
+    typer.echo(text, err=True)
+
+
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for a terminal; for a pipe, lines of fields between tabs under a line of names."""
     if not sys.stdout.isatty():
@@ -52,8 +61,16 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, column in enumerate(columns):
+        is_number = bool(rows) and isinstance(rows[0][number], int)
+        table.add_column(column, no_wrap=True, justify="right" if is_number else "left")
     for row in rows:
-        table.add_row(*map(str, row))
-    Console().print(table)
+        table.add_row(*(Text(str(cell)) for cell in row))
+    console = Console()
+    # A line that is too long is the terminal's to fold: a folded or shortened path cannot be copied.
+    needed = console.measure(table, options=console.options.update(max_width=MAX_WIDTH)).maximum
+    console.width = max(console.width, needed)
+    console.print(table, soft_wrap=True)

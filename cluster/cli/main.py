@@ -17,6 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stderr.isatty() and sys.stdout.isatty() else None,  # boxes are for people
 )
 app.command()(broker.start)
 app.command()(broker.stop)
@@ -48,7 +49,7 @@ def main() -> None:
     try:
         app()
     except RaylogError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain about it at exit.

@@ -2,13 +2,17 @@
 
 import base64
 import json
+import select
 import sys
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected
+from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note
+from raylog.storage.errors import RaylogError
 
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import ConsumerRecord
@@ -16,71 +20,149 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
+class LineRefused(RaylogError):
+    """A line of the input that cannot be a record."""
+
+    fields = ("line", "cause")
+    template = "line {line} was refused, those before it are acknowledged: {cause}"
+
+
+class Compression(StrEnum):
+    none = "none"
+    gzip = "gzip"
+    snappy = "snappy"
+    lz4 = "lz4"
+    zstd = "zstd"
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+
+
 def produce(
     topic: Name,
-    file: Annotated[Path | None, typer.Option(help="Read this file instead of standard input.")] = None,
-    key_separator: Annotated[
-        str | None, typer.Option(help="Split each line into key and value here.")
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read this file instead of standard input.")
     ] = None,
-    partition: Annotated[int | None, typer.Option(help="Send everything to this partition.")] = None,
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Split each line into key and value where this first is, '\\t' for a tab; a line without it "
+            "has no key.",
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Send everything here. Default: by key, as Kafka; without one in turns."
+        ),
+    ] = None,
+    compression: Annotated[Compression, typer.Option(help="Of the batches.")] = Compression.none,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Send each line as a record; returns when all are acknowledged."""
-    separator = key_separator.encode() if key_separator else None
+    """Send each line as a record; returns when all are acknowledged.
+
+    Ctrl-C ends the input: what was read before is sent.
+    """
+    if key_separator == "":
+        raise typer.BadParameter("--key-separator is empty")
+    separator = key_separator.replace("\\t", "\t").encode() if key_separator else None
     try:
         source = sys.stdin.buffer if file is None else file.open("rb")
     except OSError as error:
         raise typer.BadParameter(f"{file}: {error.strerror}") from error
+    from raylog.actors.messages import UnknownTopicOrPartition
+
     broker = connected(address, namespace)
-    broker.describe_topic(topic)
+    partitions = len(broker.describe_topic(topic).partitions)
+    if partition is not None and partition >= partitions:
+        raise UnknownTopicOrPartition(topic, partition, f"the topic has {partitions} partitions")
     count = 0
-    with broker.producer(compression_type=compression) as producer:
-        for line in source:
-            value, key = line.rstrip(b"\r\n"), None
-            if separator is not None and separator in value:
-                key, _, value = value.partition(separator)
-            producer.send(topic, value, key=key, partition=partition)
-            count += 1
-    typer.echo(f"{count} records acknowledged", err=True)
+    with broker.producer(compression_type=compression.value) as producer:
+        try:
+            for line in source:
+                count += 1
+                key, value = _split(line.rstrip(b"\r\n"), separator)
+                producer.send(topic, value, key=key, partition=partition)
+        except KeyboardInterrupt:
+            pass
+        except RaylogError as error:
+            producer.flush()
+            raise LineRefused(count, error) from error
+    note(f"{count} record{'' if count == 1 else 's'} acknowledged")
+
+
+def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    """(key, value) of a line."""
+    if separator is None or separator not in line:
+        return None, line
+    key, _, value = line.partition(separator)
+    return key, value
 
 
 def consume(
     topic: Name,
-    from_: Annotated[str, typer.Option("--from", help="earliest, latest, or ms since the epoch.")] = "latest",
+    from_: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="WHEN", help="earliest, latest (what comes from now on), or ms since the epoch."
+        ),
+    ] = "latest",
     to: Annotated[
-        str | None, typer.Option(help="Stop at: latest, or ms since the epoch. Default: never.")
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="Stop at: latest (what is there now), or ms since the epoch. Default: never."
+        ),
     ] = None,
-    maximum: Annotated[int | None, typer.Option("--max", help="Stop after so many records.")] = None,
-    partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
-    format_: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
-    with_key: Annotated[bool, typer.Option(help="Text: print the key and a tab before the value.")] = False,
+    maximum: Annotated[
+        int | None, typer.Option("--max", min=1, metavar="N", help="Stop after so many records.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only this partition.")] = None,
+    format_: Annotated[
+        Format,
+        typer.Option(
+            "--format", help="text: values; json: an object a line, with offset, time, key, headers."
+        ),
+    ] = Format.text,
+    with_key: Annotated[
+        bool, typer.Option("--with-key", help="Text: print the key and a tab before the value.")
+    ] = False,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Print records, one a line, until --to, --max or Ctrl-C."""
-    if format_ not in ("text", "json"):
-        raise typer.BadParameter(f"no format {format_!r}: use text or json")
-    partitions = None if partition is None else [partition]
-    out = sys.stdout.buffer
+    start, end = _moment("--from", from_), None if to is None else _moment("--to", to)
+    line = _json if format_ is Format.json else partial(_text, with_key=with_key)
+    out, left = sys.stdout.buffer, maximum
     try:
-        consumer = connected(address, namespace).consumer(
-            topic, from_=_moment(from_), to=None if to is None else _moment(to), partitions=partitions
-        )
-        count = 0
-        while not consumer.is_at_end and (maximum is None or count < maximum):
-            records = consumer.poll()[: None if maximum is None else maximum - count]
-            for record in records:
-                out.write(_json(record) if format_ == "json" else _text(record, with_key))
-            out.flush()
-            count += len(records)
+        broker = connected(address, namespace)
+        partitions = None if partition is None else [partition]
+        with broker.consumer(topic, from_=start, to=end, partitions=partitions) as consumer:
+            while not consumer.is_at_end and left != 0 and not _reader_left():
+                records = consumer.poll()[:left]
+                out.writelines(map(line, records))
+                out.flush()
+                left = None if left is None else left - len(records)
     except KeyboardInterrupt:
         raise typer.Exit from None
 
 
-def _moment(text: str) -> str | int:
-    return int(text) if text.isdigit() else text
+def _reader_left() -> bool:
+    """Whether nobody reads our output any more; a write would tell, but there may be nothing to write for long."""
+    poller = select.poll()
+    poller.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))
+
+
+def _moment(option: str, text: str) -> str | int:
+    if text in ("earliest", "latest"):
+        return text
+    if not text.isdecimal():
+        raise typer.BadParameter(f"{option} {text!r}: use earliest, latest, or ms since the epoch")
+    return int(text)
 
 
 def _text(record: "ConsumerRecord", with_key: bool) -> bytes:

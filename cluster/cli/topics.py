@@ -1,10 +1,11 @@
 """``raylog topic create``, ``list``, ``describe``, ``delete``."""
 
+import sys
 from typing import Annotated
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, pairs, show
+from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note, pairs, show
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
@@ -13,24 +14,39 @@ Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 @app.command()
 def create(
     topic: Name,
-    partitions: Annotated[int | None, typer.Option(help="Default: the broker's num.partitions.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(metavar="N", help="Default: the broker's num.partitions.")
+    ] = None,
     config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="One topic key (docs/CONFIG.md); repeat.")
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="One of Kafka's topic keys, as retention.ms=3600000; repeat for more."
+        ),
     ] = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Create a topic; its partitions serve when this returns."""
+    """Create a topic; its partitions serve when this returns.
+
+    Keys that are used most: retention.ms and retention.bytes (how long and how much is kept, -1 for ever and
+    without limit), segment.bytes and segment.ms (when a new file is begun: what is kept or deleted at once),
+    flush.messages (1: acknowledged means fsynced), max.message.bytes, message.timestamp.type. docs/CONFIG.md has
+    them all, with their defaults. A key that is not set here follows the broker's.
+    """
     settings = pairs(config or [])
     created = connected(address, namespace).create_topic(topic, partitions, settings)
-    typer.echo(f"created {topic} with {len(created.partitions)} partitions")
+    count = len(created.partitions)
+    typer.echo(f"created {topic} with {count} partition{'s' if count > 1 else ''}")
 
 
 @app.command("list")
 def list_topics(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
     """List the topics, one a line."""
-    for topic in connected(address, namespace).list_topics():
+    topics = connected(address, namespace).list_topics()
+    for topic in topics:
         typer.echo(topic)
+    if not topics and sys.stdout.isatty():
+        note("no topics yet: raylog topic create TOPIC")
 
 
 @app.command()

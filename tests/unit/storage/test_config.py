@@ -88,10 +88,24 @@ def test_a_choice_that_is_none_is_refused_with_those_there_are(key: str, value: 
         LogConfig.parse({key: value})
 
 
-@pytest.mark.parametrize("key", ["segment_bytes", "retention", "min.insync.replicas", "", "topic_defaults"])
+@pytest.mark.parametrize("key", ["listeners", "min.insync.replicas", "", "topic_defaults"])
 def test_an_unknown_key_is_refused_and_the_known_are_named(key: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"no such key.*retention\.bytes"):
+    with pytest.raises(InvalidConfig, match=r"no such key; there are .*retention\.bytes"):
         LogConfig.parse({key: 1})
+
+
+def test_a_mistyped_key_is_answered_with_those_like_it() -> None:
+    with pytest.raises(InvalidConfig, match=r"no such key; like it are segment\.bytes"):
+        LogConfig.parse({"segment.byte": 1})
+    with pytest.raises(InvalidConfig, match=r"no such key; like it are log\.segment\.bytes"):
+        BrokerConfig.parse({"log.segment.byte": 1})
+
+
+def test_a_topics_key_given_to_a_broker_is_told_apart_from_one_that_does_not_exist() -> None:
+    with pytest.raises(InvalidConfig, match=r"log\.segment\.bytes is the broker's"):
+        BrokerConfig.parse({"segment.bytes": 1 << 20})
+    with pytest.raises(InvalidConfig, match="that is a broker's key"):
+        LogConfig.parse({"log.segment.bytes": 1 << 20})
 
 
 def test_overrides_stand_on_a_base() -> None:
