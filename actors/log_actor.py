@@ -99,22 +99,23 @@ class LogActorImpl:
         return _or_exit(lambda: fetch(offset, max_bytes, min_bytes, max_wait_ms, locate=locate))
 
     @ray.method(concurrency_group="fetch")
-    def fetch_request(self, request: bytes) -> FetchResult:
-        """``fetch``, for raylog's own readers: a FetchRequest's bytes that does not wait."""
+    def fetch_request(self, request: bytes) -> FetchResult | bytes:
+        """``fetch``, for raylog's own readers: takes a FetchRequest's bytes; a location comes back as bytes, too."""
         return self._answer(FetchRequest.decode(request))
 
     @ray.method(concurrency_group="poll")
-    def poll_request(self, request: bytes) -> FetchResult:
-        """``poll``, for raylog's own readers: a FetchRequest's bytes."""
+    def poll_request(self, request: bytes) -> FetchResult | bytes:
+        """``poll``, for raylog's own readers, in the same way."""
         return self._answer(FetchRequest.decode(request))
 
-    def _answer(self, asked: FetchRequest) -> FetchResult:
+    def _answer(self, asked: FetchRequest) -> FetchResult | bytes:
         fetch = self._partition.fetch
-        return _or_exit(
+        found = _or_exit(
             lambda: fetch(
                 asked.offset, asked.max_bytes, asked.min_bytes, asked.max_wait_ms, locate=asked.locate
             )
         )
+        return found.encode() if asked.locate else found
 
     # -- offsets -------------------------------------------------------------------------------------------
 

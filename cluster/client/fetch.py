@@ -93,15 +93,16 @@ class PartitionReader:
         request = FetchRequest(offset, max_bytes, 1, max_wait_ms, self.is_local).encode()
         return (handle.poll_request if max_wait_ms else handle.fetch_request).remote(request)
 
-    def records(self, answer: FetchResult, offset: int, max_bytes: int) -> Buffer | None:
+    def records(self, answer: FetchResult | bytes, offset: int, max_bytes: int) -> Buffer | None:
         """The bytes of an answer; None at the log's end."""
-        if answer.location is not None:
-            view = self._maps.view(answer.location)
+        found = FetchResult.decode(answer) if isinstance(answer, bytes) else answer
+        if found.location is not None:
+            view = self._maps.view(found.location)
             if view is not None:
                 return view
             key = (self.topic, self.partition)
-            answer = self._broker.ask([key], lambda _, handle: handle.fetch.remote(offset, max_bytes))[key]
-        return None if answer.records is None else memoryview(answer.records)  # type: ignore[arg-type]
+            found = self._broker.ask([key], lambda _, handle: handle.fetch.remote(offset, max_bytes))[key]
+        return None if found.records is None else memoryview(found.records)  # type: ignore[arg-type]
 
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
         """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being restarted."""

@@ -11,6 +11,7 @@ import ray
 
 from raylog.actors.messages import (
     AppendResult,
+    FetchResult,
     InvalidRequest,
     NotLeader,
     ProduceFailed,
@@ -103,10 +104,11 @@ def test_a_local_fetch_is_decoded_in_the_map_itself(broker: Broker, topic: str) 
     maps = SegmentMaps()
     reader = PartitionReader(broker, topic, 0, maps)
     assert reader.is_local
-    answer = ray.get(reader.request(0, 1 << 20))
+    answer = FetchResult.decode(ray.get(reader.request(0, 1 << 20)))
     assert answer.records is None, "no byte of a record crosses the call"
     view = reader.records(answer, 0, 1 << 20)
     assert isinstance(view, memoryview)
+    assert answer.location is not None
     mapped = maps.view(answer.location)
     assert mapped is not None
     assert isinstance(mapped.obj, mmap.mmap)
@@ -117,7 +119,8 @@ def test_a_location_whose_file_is_another_is_read_through_the_actor(broker: Brok
     with broker.producer() as producer:
         producer.send(topic, b"here", partition=0)
     reader = PartitionReader(broker, topic, 0)
-    answer = ray.get(reader.request(0, 1 << 20))
+    answer = FetchResult.decode(ray.get(reader.request(0, 1 << 20)))
+    assert answer.location is not None
     for stale in (answer.location._replace(inode=1), answer.location._replace(path="/no/such/file", inode=2)):
         records = reader.records(answer._replace(location=stale), 0, 1 << 20)
         assert records is not None
