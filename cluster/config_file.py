@@ -1,6 +1,6 @@
 """A broker's configuration as a YAML file: a flat map of Kafka's keys (docs/CONFIG.md), see ``configs/``.
 
-Only the file's form is judged here; which keys and values can be is ``raylog.storage.config``'s to say.
+Which keys and values can be is ``raylog.storage.config``'s to say; here its word gets the file and the line.
 """
 
 import os
@@ -9,7 +9,15 @@ from typing import Any
 
 import yaml
 
+from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig
+
+
+class InvalidConfigFile(InvalidConfig):
+    """A configuration file that cannot be read, is no map of keys to values, or has a key or value that cannot be."""
+
+    fields = ("path", "why")
+    template = "config file {path}: {why}"
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -25,17 +33,46 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings in a file. InvalidConfig, with file and line, if it is not a map of keys to values."""
+    """The settings in a file, each of them a key and a value that a broker takes. Raises InvalidConfigFile."""
     name = os.fspath(path)
     try:
         with open(name, encoding="utf-8") as file:
-            settings = yaml.load(file, _UniqueKeys)
+            settings, lines = _load(file.read())
     except OSError as error:
-        raise InvalidConfig("config file", name, error.strerror or str(error)) from error
+        raise InvalidConfigFile(name, error.strerror or str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidConfig("config file", name, " ".join(str(error).split())) from error
+        raise InvalidConfigFile(name, _where_and_why(error)) from error
     if settings is None:
         return {}
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
-        raise InvalidConfig("config file", name, "must be a map of keys to values, as in configs/broker.yaml")
+        raise InvalidConfigFile(name, "must be a map of keys to values, as in configs/broker.yaml")
+    for key, value in settings.items():
+        try:
+            BrokerConfig.parse({key: value})
+        except InvalidConfig as error:
+            raise InvalidConfigFile(name, f"line {lines[key]}: {error}") from error
     return settings
+
+
+def _load(text: str) -> tuple[Any, dict[str, int]]:
+    """What the text says, and on which line each key of its map stands."""
+    loader = _UniqueKeys(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None, {}
+        entries = node.value if isinstance(node, yaml.MappingNode) else []
+        scalars = [key for key, _ in entries if isinstance(key, yaml.ScalarNode)]
+        lines = {key.value: key.start_mark.line + 1 for key in scalars}
+        return loader.construct_document(node), lines  # type: ignore[no-untyped-call]
+    finally:
+        loader.dispose()  # type: ignore[no-untyped-call]
+
+
+def _where_and_why(error: Exception) -> str:
+    """``line 2: what is wrong``, in the place of YAML's several lines."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"

@@ -35,6 +35,8 @@ class MetadataLog:
                 raise InvalidLogDir(
                     log_dir, "neither it nor its parent folder exists: make it, or mount its disk"
                 )
+            if fs.exists(log_dir) and not fs.is_dir(log_dir):
+                raise InvalidLogDir(log_dir, "is a file: give a folder")
             fs.make_dir(log_dir)
             if not fs.can_write(log_dir):
                 raise InvalidLogDir(log_dir, "is read-only: give a folder that this user may write to")

@@ -159,7 +159,7 @@ class InvalidConfig(RaylogError):
     """A config key that does not exist, or a value that it cannot have."""
 
     code, error_name = 40, "INVALID_CONFIG"
-    fields = ("key", "value", "why")
+    fields: ClassVar[tuple[str, ...]] = ("key", "value", "why")
     template = "config {key}={value!r}: {why}"
 
 
