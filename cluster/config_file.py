@@ -5,7 +5,7 @@ Which keys and values can be is ``raylog.storage.config``'s to say; here its wor
 
 import os
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -16,7 +16,7 @@ from raylog.storage.errors import InvalidConfig
 class InvalidConfigFile(InvalidConfig):
     """A configuration file that cannot be read, is no map of keys to values, or has a key or value that cannot be."""
 
-    fields = ("path", "why")
+    fields: ClassVar[tuple[str, ...]] = ("path", "why")
     template = "config file {path}: {why}"
 
 
