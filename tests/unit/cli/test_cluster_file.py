@@ -2,13 +2,19 @@
 
 import json
 import re
+import shlex
+import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import ray
+import typer
 import yaml
+
+from raylog.cluster.cli.main import app
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,18 +35,51 @@ def test_ray_itself_takes_it(cluster: dict[str, Any]) -> None:
     validate_config(prepare_config(cluster))
 
 
-def test_head_and_workers_install_raylog_and_the_head_starts_the_broker(cluster: dict[str, Any]) -> None:
-    assert any("pip install" in command and "raylog" in command for command in cluster["setup_commands"])
-    started = [
-        command for command in cluster["head_start_ray_commands"] if command.startswith("raylog start")
-    ]
-    assert len(started) == 1
-    config = re.search(r"--config ~/raylog/(\S+)", started[0])
-    assert config is not None
-    assert (ROOT / config[1]).exists()
+def commands(cluster: dict[str, Any]) -> list[str]:
+    names = ("setup", "head_setup", "head_start_ray", "worker_start_ray")
+    return [command for name in names for command in cluster[f"{name}_commands"]]
 
 
-def test_the_mounted_folders_are_those_of_the_config(cluster: dict[str, Any]) -> None:
-    settings = yaml.safe_load((ROOT / "configs" / "production.yaml").read_text())
-    made = " ".join(cluster["setup_commands"])
-    assert all(folder in made for folder in settings["log.dirs"])
+def test_head_and_workers_install_raylog_with_java_for_spark(cluster: dict[str, Any]) -> None:
+    everywhere = "\n".join(cluster["setup_commands"])
+    (mounted,) = cluster["file_mounts"]
+    assert f'pip install -q "{mounted.replace("~", "$HOME")}[spark]"' in everywhere
+    assert "openjdk-17" in everywhere
+
+
+def test_every_raylog_command_is_one_with_its_options(cluster: dict[str, Any]) -> None:
+    known = typer.main.get_command(app)
+    assert isinstance(known, typer.core.TyperGroup)
+    run = [shlex.split(command) for command in commands(cluster) if command.startswith("raylog ")]
+    assert [words[1] for words in run] == ["stop", "start"]
+    for _, verb, *rest in run:
+        options = {name for parameter in known.commands[verb].params for name in parameter.opts}
+        assert {word for word in rest if word.startswith("--")} <= options
+
+
+def test_the_files_of_the_project_that_it_names_are_there(cluster: dict[str, Any]) -> None:
+    named = {path for command in commands(cluster) for path in re.findall(r"~/raylog/(\S+)", command)}
+    assert named == {"configs/production.yaml", "configs/mount_disks.sh"}
+    assert all((ROOT / path).is_file() for path in named)
+
+
+def test_ray_and_the_pin_of_the_project_are_the_same(cluster: dict[str, Any]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (pin,) = (one.removeprefix("ray") for one in project["dependencies"] if one.startswith("ray=="))
+    assert any(f'"ray[default]{pin}"' in command for command in cluster["setup_commands"])
+
+
+def test_every_machine_has_a_volume_for_each_log_dir_and_tells_its_actors(cluster: dict[str, Any]) -> None:
+    log_dirs = yaml.safe_load((ROOT / "configs" / "production.yaml").read_text())["log.dirs"]
+    assert log_dirs == [f"/mnt/raylog-{number}" for number in range(len(log_dirs))]
+    for kind in cluster["available_node_types"].values():
+        assert len(kind["node_config"]["BlockDeviceMappings"]) == 1 + len(log_dirs)
+    for role in ("head", "worker"):
+        (start,) = (
+            one for one in cluster[f"{role}_start_ray_commands"] if "ray start " in one.replace("raylog", "")
+        )
+        assert f"RAYLOG_LOG_DIRS={','.join(log_dirs)} ray start" in start
+
+
+def test_the_script_that_mounts_disks_is_bash() -> None:
+    subprocess.run(["bash", "-n", str(ROOT / "configs" / "mount_disks.sh")], check=True)
