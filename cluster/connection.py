@@ -9,7 +9,7 @@ gives its address, because Ray looks for the token (``~/.ray/auth_token``) only 
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import ray
 from ray._private import services
@@ -17,6 +17,7 @@ from ray._private.authentication.authentication_token_setup import maybe_enable_
 from ray.exceptions import AuthenticationError
 
 from raylog.actors.messages import BrokerNotFound, RayNotFound, SeveralBrokers
+from raylog.storage.errors import RaylogError
 
 # Each connection would say that tokens are on, which is as it should be.
 logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
@@ -48,15 +49,14 @@ def join_ray_with(has_broker: Callable[[], bool], namespace: str, address: str |
     """
     candidates = _candidates(address)
     found: list[str] = []
-    problem = (
-        RayNotFound("auto", "none runs on this machine") if not candidates else BrokerNotFound(namespace)
-    )
+    problem: RaylogError = RayNotFound("auto", "none runs on this machine")
     for candidate in candidates:
         try:
             _join(candidate)
         except RayNotFound as error:
-            problem = error if len(candidates) == 1 else problem
+            problem = problem if isinstance(problem, BrokerNotFound) else error
             continue
+        problem = BrokerNotFound(namespace)
         if has_broker():
             if len(candidates) == 1:
                 return
@@ -74,9 +74,14 @@ def _candidates(address: str | None) -> list[str]:
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     if wanted not in ("auto", LOCAL):
         return [wanted]
+    running, latest = _running_here()
+    return sorted(running, key=lambda found: (found != latest, found))
+
+
+def _running_here() -> tuple[Set[str], str | None]:
+    """The addresses of this machine's Ray clusters, and the one that ``ray start`` wrote down last."""
     services.find_gcs_addresses.cache_clear()
-    latest = services.find_bootstrap_address(None)
-    return sorted(services.find_gcs_addresses(), key=lambda found: (found != latest, found))
+    return services.find_gcs_addresses(), services.find_bootstrap_address(None)
 
 
 def _join(address: str) -> None:
