@@ -50,8 +50,7 @@ def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
         try:
             BrokerConfig.parse({key: value})
         except InvalidConfig as error:
-            where = f"line {lines[key]}: " if key in lines else ""  # a merged key (<<) has none of its own
-            raise InvalidConfigFile(name, f"{where}{error}") from error
+            raise InvalidConfigFile(name, f"line {lines[key]}: {error}") from error
     return settings
 
 

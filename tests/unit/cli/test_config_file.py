@@ -37,7 +37,7 @@ def test_the_page_in_docs_is_the_one_that_the_tables_give() -> None:
         ("log.dirs: /a\nsegment.bytes: 1\n", "line 2: .*a topic's key"),
         ("log.dirs: /a\nnum.partitions: many\n", "line 2: config num.partitions='many': must be an integer"),
         ("log.dirs: {a: b}\n", "line 1: .*a list of folders"),
-        ("<<: {num.partitions: 0}\nlog.dirs: /a\n", "num.partitions=0"),
+        ("<<: {num.partitions: 0}\nlog.dirs: /a\n", "line 1.*merge"),
         ("log.retention.hours: x\n", "line 1: config log.retention.hours='x'"),
     ],
 )
