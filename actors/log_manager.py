@@ -164,9 +164,12 @@ class LogManagerImpl:
             for log_dir in self._dirs:
                 if self._fs.is_dir(log_dir.folder(partition)):
                     self._fs.remove_dir(log_dir.doom(partition))
+            # A topic of the same name may come: it must not begin where this one's checkpoints left off.
+            self._write_offsets()
 
     def set_aside(self, partition: TopicPartition) -> str:
         """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
+        self._end_actor(partition)  # one that outlived a Controller killed in the middle of a deletion
         with self._lock:
             return self._dir_of(partition).doom(partition, stray=True)
 
@@ -203,7 +206,7 @@ class LogManagerImpl:
                     last[task] = time.monotonic()
                     try:
                         task()
-                    except RaylogError:
+                    except Exception:  # Ray may fail in its own ways; the next round tries again
                         logger.exception("%s failed", task.__name__)
 
     def checkpoint(self) -> None:

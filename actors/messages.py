@@ -191,7 +191,7 @@ class NoLogDirs(RaylogError):
 
 
 class ProduceFailed(RaylogError):
-    """Records that were sent could not be written. The producer is closed; nothing is retried."""
+    """Records that were sent could not be written. They are not sent again."""
 
     code, error_name = -1, "UNKNOWN_SERVER_ERROR"
     fields = ("partition", "records", "cause")

@@ -35,6 +35,8 @@ from raylog.storage.validation import check_append
 
 # Half of what an int32 position can address: no reader needs more in one answer.
 MAX_FETCH_BYTES = 1 << 30
+# The longest that one fetch may hold its place among the parked.
+MAX_WAIT_MS = 300_000
 
 Answer = TypeVar("Answer")
 
@@ -97,7 +99,7 @@ class Partition:
         """
         _check_integers(offset=offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms)
         max_bytes = max(0, min(max_bytes, MAX_FETCH_BYTES))
-        min_bytes = min(min_bytes, max_bytes)
+        min_bytes, max_wait_ms = min(min_bytes, max_bytes), min(max_wait_ms, MAX_WAIT_MS)
         self._check_online()
         seen_bytes = self._appended_bytes  # before the look: what is appended after it wakes us
         found = self.log.read(offset, max_bytes)

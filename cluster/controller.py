@@ -159,6 +159,8 @@ class ControllerImpl:
                     self._problems[partition] = LogMissing(
                         folder, "the partition's folder is gone or another topic's"
                     )
+                else:
+                    self._problems.pop(partition, None)  # it is back
         self._open(
             node_id,
             [

@@ -28,7 +28,7 @@ from crc32c import crc32c
 
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, OffsetOutOfRange
+from raylog.storage.errors import CorruptIndex, OffsetOutOfRange, StorageError
 from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, TopicPartition, segment_file
@@ -218,7 +218,9 @@ class Log:
     def read_bytes(self, found: Slice) -> bytes:
         """The bytes of a slice that :meth:`read` has just answered."""
         every = [*self._segments, *(segment for _, segment in self._doomed)]
-        segment = next(segment for segment in every if segment.log.inode == found.inode)
+        segment = next((segment for segment in every if segment.log.inode == found.inode), None)
+        if segment is None:
+            raise StorageError(found.path, "the segment was deleted before it was read")
         return segment.log.read(found.size_bytes, found.position)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
@@ -295,9 +297,9 @@ class Log:
         self._fs.sync_dir(self.folder)
         self.log_start_offset = max(self.log_start_offset, kept[0].base_offset)
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
-        self._segments = kept
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
-        self._doomed += [(due, segment) for segment in doomed]
+        self._doomed = [*self._doomed, *((due, segment) for segment in doomed)]
+        self._segments = kept  # last: a reader finds each segment in one of the two
         self.epochs.truncate_from_start(self.log_start_offset)
         return count
 

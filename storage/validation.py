@@ -73,10 +73,10 @@ def check_append(records: Buffer, config: LogConfig, now_ms: int) -> CheckedBatc
 def _bytes_of(records: Buffer) -> memoryview:
     try:
         view = memoryview(records)
-    except TypeError:
+        return view if view.format == "B" and view.ndim == 1 else view.cast("B")
+    except (TypeError, ValueError):
         kind = type(records).__name__
         raise InvalidRecord(f"a {kind} is no record batch: give bytes or a buffer") from None
-    return view if view.format == "B" and view.ndim == 1 else view.cast("B")
 
 
 def _is_create_time(config: LogConfig) -> bool:

@@ -159,20 +159,23 @@ class Consumer:
 
     def poll(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
         """The records that have come, of one or more partitions; none if none comes in time."""
-        return [
-            record for assigned, records in self._fetched(timeout_ms) for record in _rows(assigned, records)
-        ]
+        fetched = list(self._fetched(timeout_ms))
+        found = [record for assigned, records in fetched for record in _rows(assigned, records)]
+        _advance(fetched)
+        return found
 
     def poll_arrow(self, timeout_ms: int = POLL_TIMEOUT_MS) -> pa.Table:
         """As ``poll``, as a table: key, value, topic, partition, offset, timestamp, timestampType, headers."""
+        fetched = list(self._fetched(timeout_ms))
         batches = [
             to_table(
                 decode_table(records, start_offset=assigned.offset, end_offset=assigned.end),
                 assigned.reader.topic,
                 assigned.reader.partition,
             )
-            for assigned, records in self._fetched(timeout_ms)
+            for assigned, records in fetched
         ]
+        _advance(fetched)
         return pa.Table.from_batches(batches, schema=SCHEMA)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -184,7 +187,7 @@ class Consumer:
         self._assigned, self._maps = {}, SegmentMaps()
 
     def _fetched(self, timeout_ms: int) -> Iterator[tuple[_Assigned, Buffer]]:
-        """(partition, batches) of every answer that is there, after waiting for the first; then positions move."""
+        """(partition, batches) of every answer that is there, after waiting for the first."""
         deadline = time.monotonic() + timeout_ms / 1000
         got_one = False
         while not got_one and not self.is_at_end:
@@ -201,7 +204,6 @@ class Consumer:
                 if records is not None:
                     got_one = True
                     yield assigned, records
-                    assigned.offset = next_offset(records)
             if time.monotonic() >= deadline:
                 return
 
@@ -234,6 +236,12 @@ class Consumer:
         """The actor is being restarted: look it up and ask again in a moment."""
         assigned.reader.lost()
         assigned.retry_at = time.monotonic() + RETRY_BACKOFF_S
+
+
+def _advance(fetched: list[tuple[_Assigned, Buffer]]) -> None:
+    """Move the positions, once all is decoded: an error of one partition must not lose another's records."""
+    for assigned, records in fetched:
+        assigned.offset = next_offset(records)
 
 
 def _rows(assigned: _Assigned, records: Buffer) -> Iterator[ConsumerRecord]:

@@ -34,27 +34,28 @@ class SegmentMaps:
     """Memory maps of the segments that were read last."""
 
     def __init__(self) -> None:
-        self._maps: OrderedDict[int, memoryview] = OrderedDict()
+        self._maps: OrderedDict[tuple[str, int], memoryview] = OrderedDict()
 
     def view(self, location: Slice) -> memoryview | None:
         """The bytes at ``location``, in the map itself; None if that file is not there any more."""
         end = location.position + location.size_bytes
-        known = self._maps.get(location.inode)
+        key = (location.path, location.inode)  # an inode is unique on one disk only
+        known = self._maps.get(key)
         if known is None or len(known) < end:
             known = _map(location)
             if known is None or len(known) < end:
                 return None
-            self._maps[location.inode] = known
+            self._maps[key] = known
             if len(self._maps) > MAPPED_SEGMENTS:
                 self._maps.popitem(last=False)
-        self._maps.move_to_end(location.inode)
+        self._maps.move_to_end(key)
         return known[location.position : end]
 
 
 def _map(location: Slice) -> memoryview | None:
     try:
         descriptor = os.open(location.path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:
         return None
     try:
         stat = os.fstat(descriptor)

@@ -202,7 +202,7 @@ class Producer:
         now = time.time()
         if timestamp is None:
             timestamp = int(now * 1000)
-        elif not isinstance(timestamp, int) or timestamp < 0:
+        elif not isinstance(timestamp, int) or not 0 <= timestamp < 2**63:
             raise InvalidRecord(f"timestamp={timestamp!r}: give ms since the epoch as an int of 0 or more")
         row = (timestamp, key, value, headers)
         known = self._topics.get(topic) or self._know(topic)
@@ -357,9 +357,10 @@ class Producer:
                     return
                 for queue in ready:
                     self._close_rows(queue)
-                    queue.in_flight = True
+                    queue.in_flight = bool(queue.batches)
             for queue in ready:
-                self._dispatch(queue)
+                if queue.in_flight:
+                    self._dispatch(queue)
 
     def _ready(self) -> list[PartitionQueue]:
         now = time.time()
@@ -382,13 +383,17 @@ class Producer:
         if not queue.rows:
             return
         rows, size_bytes, delivery = queue.close_rows()
-        content = encode_records(
-            rows,
-            compression_type=self.config.compression_type,
-            producer_id=queue.identity.producer_id,
-            producer_epoch=queue.identity.epoch,
-            base_sequence=queue.base_sequence,
-        )
+        try:
+            content = encode_records(
+                rows,
+                compression_type=self.config.compression_type,
+                producer_id=queue.identity.producer_id,
+                producer_epoch=queue.identity.epoch,
+                base_sequence=queue.base_sequence,
+            )
+        except Exception as error:  # a row that send let pass: its batch fails, the producer goes on
+            self._fail(queue, [(delivery, len(rows), size_bytes)], error)
+            return
         queue.add_batch(Batch(content, len(rows), delivery, size_bytes, self._deadline()))
 
     def _dispatch(self, queue: PartitionQueue) -> None:
@@ -424,17 +429,25 @@ class Producer:
                 queue.in_flight = False
                 queue.retry_at = time.time() + self.config.retry_backoff_ms / 1000
             else:
-                self._give_up(queue, error, is_fate_known=not is_retriable)
+                # An earlier attempt whose answer was lost may have been written.
+                is_refused = isinstance(error, RaylogError) and not is_retriable and batch.attempts == 1
+                self._give_up(queue, error, is_fate_known=is_refused)
             self._changed.notify_all()
 
     def _give_up(self, queue: PartitionQueue, error: BaseException, *, is_fate_known: bool) -> None:
-        dropped = queue.give_up(is_fate_known=is_fate_known)
+        self._fail(queue, queue.give_up(is_fate_known=is_fate_known), error)
+
+    def _fail(
+        self, queue: PartitionQueue, dropped: Sequence[tuple[Delivery, int, int]], error: BaseException
+    ) -> None:
+        """Tell whoever waits for these records. The caller holds the lock."""
         records = sum(count for _, count, _ in dropped)
         failure = ProduceFailed(f"{queue.topic}-{queue.partition}", records, error)
         self._failure = self._failure or failure
         for delivery, _, size_bytes in dropped:
             self._waiting_bytes -= size_bytes
             delivery.error, delivery.is_done = failure, True
+        self._changed.notify_all()
 
     def _deadline(self) -> float:
         return time.time() + self.config.delivery_timeout_ms / 1000
