@@ -11,7 +11,7 @@ from raylog.actors.log_actor import lock_patiently
 from raylog.cluster.metadata import ClusterState, cluster_record, decode, encode
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import InvalidLogDir
+from raylog.storage.errors import InvalidLogDir, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
@@ -46,6 +46,7 @@ class MetadataLog:
         self._log = open_log(fs, clock, folder, METADATA_PARTITION, LogConfig(retention_ms=-1))
         self._log.epochs.assign(self._log.epochs.latest + 1, self._log.log_end_offset)
         self.state = ClusterState()
+        self._failed: StorageError | None = None
         self._replay()
         if not self.state.cluster_id:
             meta = read_meta(fs, log_dir)
@@ -59,14 +60,24 @@ class MetadataLog:
                 offset = record.offset + 1
 
     def append(self, *records: Mapping[str, Any]) -> None:
-        """Write the records, all or none, and then take them into the state."""
+        """Write the records, all or none, and then take them into the state.
+
+        After a failed fsync nobody knows what is on the disk: every later call raises that error again.
+        """
+        if self._failed is not None:
+            raise self._failed
         now_ms = self._clock.now_ms()
         rows: Sequence[Any] = [(now_ms, None, encode(record), ()) for record in records]
         self._log.append(encode_records(rows))
-        self._log.flush()
+        try:
+            self._log.flush()
+        except StorageError as error:
+            self._failed = error
+            raise
         for record in records:
             self.state.apply(record)
 
     def close(self) -> None:
-        self._log.close()
+        if self._failed is None:
+            self._log.close()
         self._lock.release()

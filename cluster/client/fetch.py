@@ -62,6 +62,8 @@ def _map(location: Slice) -> memoryview | None:
         if stat.st_ino != location.inode or not stat.st_size:
             return None
         return memoryview(mmap.mmap(descriptor, stat.st_size, prot=mmap.PROT_READ))
+    except OSError:
+        return None  # the actor will send the bytes
     finally:
         os.close(descriptor)
 

@@ -3,9 +3,8 @@
 import os
 import shutil
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import raylog
 from raylog.actors.log_manager import LOG_DIRS_VARIABLE
 from raylog.actors.messages import NotLeader
 from raylog.cluster.broker import Broker
+from raylog.storage.testing.waiting import wait_for
 
 # Ray's own defaults take half a minute to call a node dead.
 FAST_FAILURE_DETECTION = {
@@ -24,13 +24,6 @@ FAST_FAILURE_DETECTION = {
     "RAY_health_check_failure_threshold": "3",
     "RAY_health_check_initial_delay_ms": "500",
 }
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what}"
-        time.sleep(0.1)
 
 
 class Nodes:
@@ -91,7 +84,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 @pytest.fixture(scope="module")
 def broker(nodes: Nodes) -> Iterator[Broker]:
     running = raylog.start([nodes.log_dir("head")], namespace="three")
-    wait_for(lambda: list(running.nodes().values()) == [None] * 3, "three LogManagers")
+    wait_for(lambda: list(running.nodes().values()) == [None] * 3, 60, "three LogManagers")
     yield running
     running.stop()
 
@@ -132,7 +125,7 @@ def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: 
             return "is away" in str(error)
         return False
 
-    wait_for(is_away, "the partition is said to be away")
+    wait_for(is_away, 60, "the partition is said to be away")
     assert broker.describe_topic("moved").partitions[away].node_id is None
     with broker.producer() as producer:  # the others go on
         for partition in here:
@@ -154,12 +147,14 @@ def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: 
 @pytest.mark.timeout(240)
 def test_a_new_topic_avoids_a_node_that_is_away(broker: Broker, nodes: Nodes) -> None:
     nodes.kill("one")
-    wait_for(lambda: len(broker.nodes()) == 2, "the Controller has seen it go")
+    wait_for(lambda: len(broker.nodes()) == 2, 60, "the Controller has seen it go")
     broker.create_topic("elsewhere", partitions=2)
     assert "one" not in {home(place.folder) for place in broker.describe_topic("elsewhere").partitions}
     nodes.add("one")
     wait_for(
-        lambda: all(p.node_id for p in broker.describe_topic("spread").partitions), "its partitions are back"
+        lambda: all(p.node_id for p in broker.describe_topic("spread").partitions),
+        60,
+        "its partitions are back",
     )
     found = list(broker.consumer("spread", from_="earliest", to="latest"))
     assert len(found) == 600

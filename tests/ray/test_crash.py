@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,7 @@ from raylog.actors.runtime import CONTROLLER, find, log_actor_name, log_manager_
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what}"
-        time.sleep(0.05)
+from raylog.storage.testing.waiting import wait_for
 
 
 def pid_of(broker: Broker, topic: str, partition: int) -> int:
@@ -55,7 +48,7 @@ def test_a_log_actor_killed_while_producing_loses_nothing_and_repeats_nothing(
     try:
         for _ in range(3):
             reached = len(acknowledged) + 2000
-            wait_for(lambda reached=reached: len(acknowledged) >= reached, "more acknowledgements")  # type: ignore[misc]
+            wait_for(lambda reached=reached: len(acknowledged) >= reached, 60, "more acknowledgements")  # type: ignore[misc]
             os.kill(pid_of(broker, topic, 0), signal.SIGKILL)
     finally:
         stop.set()
@@ -122,7 +115,7 @@ def test_log_manager_and_controller_come_back_and_go_on(broker: Broker, topic: s
             except RaylogError:
                 return False
 
-        wait_for(created, f"a topic can be created after {name} was killed")
+        wait_for(created, 60, f"a topic can be created after {name} was killed")
     assert set(before) < set(broker.list_topics())
     with broker.producer() as producer:
         producer.send(topic, b"1", partition=0).result()

@@ -1,0 +1,52 @@
+"""The Controller's log: what it replays, and that it does not go on after a failed fsync."""
+
+import pytest
+
+from raylog.cluster.metadata import Topic, producer_ids_record, topic_record, topic_removed_record
+from raylog.cluster.metadata_log import MetadataLog
+from raylog.storage.errors import StorageError
+from raylog.storage.log import Log
+from raylog.storage.testing.clock import ManualClock
+from raylog.storage.testing.memory import MemoryFileSystem
+
+TOPIC = Topic("t", "id", {"retention.ms": -1}, ("dir-a", "dir-b"))
+
+
+def opened(fs: MemoryFileSystem) -> MetadataLog:
+    return MetadataLog(fs, ManualClock(), "/disk/log")
+
+
+@pytest.fixture
+def fs() -> MemoryFileSystem:
+    made = MemoryFileSystem()
+    made.make_dir("/disk")
+    return made
+
+
+def test_the_state_is_what_was_appended_after_any_reopening(fs: MemoryFileSystem) -> None:
+    log = opened(fs)
+    cluster_id = log.state.cluster_id
+    log.append(topic_record(TOPIC), topic_record(TOPIC._replace(name="gone")))
+    log.append(topic_removed_record("gone"), producer_ids_record(1000))
+    log.close()
+    state = opened(fs).state
+    assert (state.cluster_id, state.topics, state.next_producer_id) == (cluster_id, {"t": TOPIC}, 1000)
+
+
+def test_after_a_failed_fsync_nothing_is_retried(
+    fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(fs)
+
+    def failing(*_: object) -> None:
+        raise StorageError("/disk/log", "I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "flush", failing)
+        with pytest.raises(StorageError):
+            log.append(topic_record(TOPIC))
+    with pytest.raises(StorageError, match="I/O error"):
+        log.append(producer_ids_record(1000))
+    assert log.state.topics == {}
+    assert log.state.next_producer_id == 0
+    log.close()
