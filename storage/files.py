@@ -17,9 +17,6 @@ from raylog.storage.errors import DiskFull, LogLocked, StorageError, UndoFailed
 
 Buffer = bytes | bytearray | memoryview
 
-# The most buffers that Linux takes in one writev.
-IOV_MAX = 1024
-
 
 class File(Protocol):
     """An open file that grows at its end."""
@@ -29,7 +26,7 @@ class File(Protocol):
     inode: int
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """Write all of ``buffers`` behind each other at the end, or raise with the file's size unchanged."""
+        """Write a few buffers behind each other at the end, or raise with the file's size unchanged."""
 
     def read(self, size_bytes: int, position: int) -> bytes:
         """Up to ``size_bytes`` from ``position``; fewer at the end of the file."""
@@ -126,8 +123,6 @@ class RealFile:
         self.inode = stat.st_ino
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        if len(buffers) > IOV_MAX:
-            buffers = [b"".join(buffers)]
         try:
             written = os.writev(self._descriptor, buffers)
             total = sum(map(len, buffers))

@@ -38,6 +38,7 @@ from raylog.storage.records.decode import decode_records
 
 # Positions and relative offsets are 4-byte signed integers on disk.
 MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -75,7 +76,8 @@ class Segment:
         jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
         self._max_span_ms = config.segment_ms - jitter_ms
         self._has_room: bool | None = None
-        self._first_timestamp: int | None = None
+        self._has_times: bool | None = None  # whether the first batch has a timestamp
+        self._span_end = -MAX_INT64  # a larger timestamp needs a look at the clocks
         self._max: TimestampOffset | None = None
         self._timed: TimestampOffset | None = None  # the largest timestamp that the time index has seen
 
@@ -139,19 +141,24 @@ class Segment:
         size = self.log.size
         if size + size_bytes > self.config.segment_bytes or last_offset - self.base_offset > MAX_INT32:
             return True
-        if size and self._waited_ms(max_timestamp, now_ms) > self._max_span_ms:
+        if max_timestamp > self._span_end and size and self._is_over(max_timestamp, now_ms):
             return True
         if self._has_room is None:
             self._has_room = not (self.offset_index.is_full or self.time_index.is_full)
         return not self._has_room
 
-    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """How much time the segment would span, by its records' clock where they have one."""
-        if self._first_timestamp is None:
-            self._first_timestamp = read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp
-        if self._first_timestamp >= 0:
-            return max_timestamp - self._first_timestamp
-        return now_ms - self._created_ms
+    def _is_over(self, max_timestamp: int, now_ms: int) -> bool:
+        """Whether the segment would span more than its time, by its records' clock where they have one."""
+        if self._has_times is None:
+            self._begin_at(read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp)
+        if self._has_times:
+            return max_timestamp > self._span_end
+        return now_ms - self._created_ms > self._max_span_ms
+
+    def _begin_at(self, first_timestamp: int) -> None:
+        self._has_times = first_timestamp >= 0
+        if self._has_times:
+            self._span_end = first_timestamp + self._max_span_ms
 
     def append(
         self, buffers: Sequence[Buffer], size_bytes: int, last_offset: int, max_timestamp: int
@@ -159,7 +166,7 @@ class Segment:
         """Write one whole batch, given in pieces, at the end; raises with the segment as it was."""
         position = self.log.size
         assert position + size_bytes <= MAX_INT32, "should_roll comes first"
-        before = self.max_timestamp
+        before = self._max or self.max_timestamp
         try:
             self.log.append(buffers)
             if max_timestamp > before.timestamp:
@@ -172,7 +179,7 @@ class Segment:
             raise
         self._bytes_since_entry += size_bytes
         if position == 0:
-            self._first_timestamp = max_timestamp
+            self._begin_at(max_timestamp)
 
     def _take_back(self, position: int, last_offset: int) -> None:
         """Drop what a failed append left."""

@@ -19,6 +19,7 @@ from raylog.storage.errors import (
     UnsupportedForMessageFormat,
 )
 from raylog.storage.files import Buffer
+from raylog.storage.records import kernel
 from raylog.storage.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
@@ -37,12 +38,19 @@ class CheckedBatch(NamedTuple):
     """A batch that may be appended: its header and its bytes, header included."""
 
     header: BatchHeader
-    content: memoryview
+    content: Buffer
 
 
 def check_append(records: Buffer, config: LogConfig, now_ms: int) -> CheckedBatch:
     """The one batch that ``records`` is; raises the named error of why it may not be appended."""
-    content = _bytes_of(records)
+    limit = min(config.max_message_bytes, config.segment_bytes)
+    plain = kernel.ops.plain_header(records, limit, now_ms, config.message_timestamp_after_max_ms)
+    content = records if type(records) is bytes else _bytes_of(records)
+    return CheckedBatch(plain or _closer_look(content, config, now_ms), content)
+
+
+def _closer_look(content: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
+    """The header of a batch that the kernel would not call plain; raises why it may not be appended."""
     try:
         header = read_header(content)
     except CorruptRecord:
@@ -67,13 +75,13 @@ def check_append(records: Buffer, config: LogConfig, now_ms: int) -> CheckedBatc
         limit = config.message_timestamp_after_max_ms
         raise InvalidTimestamp(header.max_timestamp, now_ms, "message.timestamp.after.max.ms", limit)
     check_crc(content, 0, header)
-    return CheckedBatch(header, content)
+    return header
 
 
 def _bytes_of(records: Buffer) -> memoryview:
     try:
         view = memoryview(records)
-        return view if view.format == "B" and view.ndim == 1 else view.cast("B")
+        return view if view.format == "B" and view.ndim == 1 and view.c_contiguous else view.cast("B")
     except (TypeError, ValueError):
         kind = type(records).__name__
         raise InvalidRecord(f"a {kind} is no record batch: give bytes or a buffer") from None

@@ -62,15 +62,20 @@ KERNEL = "compiled"
 cdef enum:
     AT_LENGTH = 8
     LOG_OVERHEAD = 12
+    AT_LEADER_EPOCH = 12
     AT_MAGIC = 16
     AT_CRC = 17
     AT_ATTRIBUTES = 21
     AT_LAST_OFFSET_DELTA = 23
     AT_BASE_TIMESTAMP = 27
     AT_MAX_TIMESTAMP = 35
+    AT_PRODUCER_ID = 43
+    AT_PRODUCER_EPOCH = 51
+    AT_BASE_SEQUENCE = 53
     AT_COUNT = 57
     HEADER_SIZE = 61
     CODEC_MASK = 0x07
+    LAST_CODEC = 4
     LOG_APPEND_TIME = 0x08
     CONTROL = 0x20
     MIN_MESSAGE_LENGTH = 14
@@ -92,6 +97,7 @@ cdef type _HEADER = Header
 include "_kernel_bytes.pxi"
 include "_kernel_encode.pxi"
 include "_kernel_decode.pxi"
+include "_kernel_append.pxi"
 
 
 # -- partitioning --------------------------------------------------------------------------------------------

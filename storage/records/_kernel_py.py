@@ -13,6 +13,7 @@ from raylog.storage.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    BatchHeader,
     iter_batches,
 )
 from raylog.storage.records.batch import check_crc as _check_crc
@@ -28,6 +29,11 @@ Text: TypeAlias = tuple[bytearray, bytearray, bytearray | None]  # ends, data, v
 Columns: TypeAlias = tuple[
     int, bytearray, bytearray, bytearray, Text, Text, tuple[bytearray, int, Text | None, Text | None] | None
 ]
+
+
+def plain_header(records: Any, max_bytes: int, now_ms: int, max_ahead_ms: int) -> BatchHeader | None:
+    """See ``_kernel_append.pxi``. Never sure: the closer look that follows is in Python already."""
+    return None
 
 
 # -- varints -------------------------------------------------------------------------------------------------

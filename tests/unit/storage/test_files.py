@@ -35,13 +35,6 @@ def test_an_append_puts_all_buffers_behind_each_other(fs: FileSystem, at: Callab
     assert bytes(file.view()) == fs.read_file(at("f")) == b"abcdefg"
 
 
-def test_more_buffers_than_one_writev_takes(fs: FileSystem, at: Callable[[str], str]) -> None:
-    file = fs.open(at("f"), create=True)
-    file.append([b"%04d" % n for n in range(3000)])
-    assert file.size == 12_000
-    assert file.read(4, 4 * 2999) == b"2999"
-
-
 def test_an_empty_file_has_an_empty_view(fs: FileSystem, at: Callable[[str], str]) -> None:
     assert bytes(fs.open(at("f"), create=True).view()) == b""
 
