@@ -6,11 +6,12 @@ refused too: a setting that nothing obeys would be a lie.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
 from raylog.storage.errors import InvalidConfig
+from raylog.storage.records.compression import CODECS
 
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
@@ -54,6 +55,10 @@ def _one_of(*allowed: str) -> Callable[[Any], str]:
     return parse
 
 
+def _refuse() -> Any:
+    raise ValueError
+
+
 def _number(name: str, default: int, low: int, high: int, doc: str) -> Key:
     text = {MAX_INT: "2^31-1", MAX_LONG: "2^63-1"}
     return Key(name, default, _integer(low, high), f"an integer from {low} to {text.get(high, high)}", doc)
@@ -82,12 +87,33 @@ TOPIC_KEYS: dict[str, Key] = {
         _number("file.delete.delay.ms", 60_000, 0, MAX_LONG, "how long a deleted segment stays readable"),
         _number("max.message.bytes", MIB + 12, 0, MAX_INT, "the largest record batch that is taken"),
         _choice("cleanup.policy", "delete", ("delete",), "what happens to old segments"),
-        _choice("compression.type", "producer", ("producer",), "batches stay as the producer made them"),
+        _choice(
+            "compression.type",
+            "producer",
+            ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+            "the codec of what is written; producer: batches stay as they came",
+        ),
+        Key(
+            "compression.gzip.level",
+            -1,
+            lambda value: _integer(-1, 9)(value) or _refuse(),
+            "an integer from 1 to 9, or -1",
+            "when gzip compresses again; -1: the library's own",
+        ),
+        _number("compression.lz4.level", 9, 1, 17, "when lz4 compresses again"),
+        _number("compression.zstd.level", 3, -131_072, 22, "when zstd compresses again"),
         _choice(
             "message.timestamp.type",
             "CreateTime",
             ("CreateTime", "LogAppendTime"),
             "whose clock stamps records",
+        ),
+        _number(
+            "message.timestamp.before.max.ms",
+            MAX_LONG,
+            0,
+            MAX_LONG,
+            "how far behind now a timestamp may be",
         ),
         _number(
             "message.timestamp.after.max.ms",
@@ -118,9 +144,45 @@ class LogConfig:
     max_message_bytes: int = MIB + 12
     cleanup_policy: str = "delete"
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_after_max_ms: int = 3_600_000
     internal_segment_bytes: int = 0
+    # Whether a batch is appended without a look at its records: kept, since every append asks.
+    is_opaque: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        looks_inside = (
+            self.is_compacted or self.checks_record_timestamps or self.compression_type != "producer"
+        )
+        object.__setattr__(self, "is_opaque", not looks_inside)
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def checks_record_timestamps(self) -> bool:
+        """Whether every record's timestamp has bounds that the batch's header cannot tell."""
+        return self.message_timestamp_type == "CreateTime" and self.message_timestamp_before_max_ms < MAX_LONG
+
+    @property
+    def target_codec(self) -> int | None:
+        """The id of the codec to write with; None: the producer's."""
+        name = "none" if self.compression_type == "uncompressed" else self.compression_type
+        return CODECS.get(name)
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level for ``target_codec``, in Kafka's numbers."""
+        return {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }.get(self.compression_type)
 
     @classmethod
     def parse(cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None) -> "LogConfig":
@@ -178,7 +240,12 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
     "max.message.bytes": (("message.max.bytes", 1),),
     "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
     "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
 }
 
 
@@ -257,4 +324,6 @@ def _converted(topic_key: str, broker_key: str, value: Any, factor: int) -> Any:
         ) from None
 
 
-assert {field.name for field in fields(LogConfig)} == {name.replace(".", "_") for name in TOPIC_KEYS}
+assert {entry.name for entry in fields(LogConfig) if entry.init} == {
+    name.replace(".", "_") for name in TOPIC_KEYS
+}

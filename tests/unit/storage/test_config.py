@@ -23,7 +23,11 @@ DEFAULTS = {
     "max.message.bytes": 1048588,
     "cleanup.policy": "delete",
     "compression.type": "producer",
+    "compression.gzip.level": -1,
+    "compression.lz4.level": 9,
+    "compression.zstd.level": 3,
     "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": 9223372036854775807,
     "message.timestamp.after.max.ms": 3600000,
     "internal.segment.bytes": 0,
 }
@@ -35,19 +39,22 @@ def attribute(key: str) -> str:
 
 def test_every_topic_key_has_kafkas_default() -> None:
     assert {key.name: key.default for key in TOPIC_KEYS.values()} == DEFAULTS
-    assert {field.name: getattr(LogConfig(), field.name) for field in fields(LogConfig)} == {
+    assert {field.name: getattr(LogConfig(), field.name) for field in fields(LogConfig) if field.init} == {
         attribute(key): value for key, value in DEFAULTS.items()
     }
     assert LogConfig.parse({}) == LogConfig()
 
 
-@pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, int)])
+NUMBERS = [key for key, value in DEFAULTS.items() if isinstance(value, int) and "level" not in key]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
 def test_a_number_is_taken_as_yaml_and_command_lines_give_it(key: str) -> None:
     for given in (1 << 20, str(1 << 20), float(1 << 20)):
         assert getattr(LogConfig.parse({key: given}), attribute(key)) == 1 << 20
 
 
-@pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, int)])
+@pytest.mark.parametrize("key", NUMBERS)
 @pytest.mark.parametrize(
     "value", ["", "x", "1.5", 1.5, None, True, [], {}, float("nan"), float("inf"), -2, 2**63]
 )
@@ -78,7 +85,7 @@ def test_the_lowest_value_is_taken_and_the_one_below_is_not(key: str, lowest: in
     ("key", "value"),
     [
         ("cleanup.policy", "compact"),
-        ("compression.type", "zstd"),
+        ("compression.type", "none"),
         ("message.timestamp.type", "createtime"),
         ("cleanup.policy", None),
     ],
@@ -108,6 +115,19 @@ def test_a_topics_key_given_to_a_broker_is_told_apart_from_one_that_does_not_exi
         LogConfig.parse({"log.segment.bytes": 1 << 20})
 
 
+@pytest.mark.parametrize(
+    ("codec", "levels", "refused"),
+    [("gzip", (-1, 1, 9), (0, 10, -2)), ("lz4", (1, 17), (0, 18)), ("zstd", (-131_072, 22), (-131_073, 23))],
+)
+def test_each_codec_has_its_levels(codec: str, levels: tuple[int, ...], refused: tuple[int, ...]) -> None:
+    key = f"compression.{codec}.level"
+    for level in levels:
+        assert LogConfig.parse({key: level, "compression.type": codec}).compression_level == level
+    for level in refused:
+        with pytest.raises(InvalidConfig):
+            LogConfig.parse({key: level})
+
+
 def test_overrides_stand_on_a_base() -> None:
     base = LogConfig(retention_ms=5, segment_ms=6)
     assert LogConfig.parse({"retention.ms": 7}, base) == LogConfig(retention_ms=7, segment_ms=6)
@@ -132,12 +152,19 @@ def test_every_broker_key_has_its_default() -> None:
     assert config.topic_defaults == LogConfig()
 
 
+VALUES: dict[str, tuple[Any, Any]] = {
+    "message.timestamp.type": ("LogAppendTime", "LogAppendTime"),
+    "compression.type": ("zstd", "zstd"),
+    **{f"compression.{codec}.level": ("7", 7) for codec in ("gzip", "lz4", "zstd")},
+}
+
+
 @pytest.mark.parametrize(
     ("topic_key", "broker_key", "factor"),
     [(topic_key, *pair) for topic_key, pairs in BROKER_SYNONYMS.items() for pair in pairs],
 )
 def test_a_broker_synonym_sets_the_topics_default(topic_key: str, broker_key: str, factor: int) -> None:
-    value, expected = ("LogAppendTime",) * 2 if "type" in topic_key else (2**21, 2**21 * factor)
+    value, expected = VALUES.get(topic_key, (2**21, 2**21 * factor))
     config = BrokerConfig.parse({broker_key: value}).topic_defaults
     assert getattr(config, attribute(topic_key)) == expected
 
