@@ -159,8 +159,7 @@ class Segment:
 
     def _begin_at(self, first_timestamp: int) -> None:
         self._has_times = first_timestamp >= 0
-        if self._has_times:
-            self._span_end = first_timestamp + self._max_span_ms
+        self._span_end = first_timestamp + self._max_span_ms if self._has_times else -MAX_INT64
 
     def append(
         self,
@@ -199,7 +198,6 @@ class Segment:
             self.log.truncate(position)
         self.offset_index.truncate_to_position(position)
         self.time_index.truncate_to(last_offset)
-        self.txn_index.truncate_to(last_offset)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop the batch that holds ``offset``, whole, and all behind it; on disk when this returns."""
@@ -215,7 +213,7 @@ class Segment:
         self._max = self._timed = self._has_room = None
         self._bytes_since_entry = 0
         if position == 0:
-            self._created_ms, self._has_times, self._span_end = now_ms, None, -MAX_INT64
+            self._created_ms = now_ms
 
     def _undo(self, undo: Callable[[], None]) -> None:
         try:
