@@ -87,6 +87,8 @@ class Segment:
         """Make all files or none: an empty .log left behind would end the log at its base offset one day."""
         try:
             self.log.truncate(0)
+            if self.config.preallocate:
+                self.log.allocate(self.config.segment_bytes)
             self.offset_index.create()
             self.time_index.create()
         except StorageError:
@@ -235,6 +237,8 @@ class Segment:
             self.time_index.maybe_append(*self.max_timestamp)
         self.offset_index.write()
         self.time_index.write()
+        if self.config.preallocate:
+            self.log.truncate(self.log.size)
 
     def flush(self) -> None:
         self.log.flush()
