@@ -89,8 +89,10 @@ class PartitionReader:
         return partitions[self.partition]
 
     def request(self, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
-        """Ask for batches from ``offset`` on; the answer is for :meth:`records`."""
-        return self._call(self._broker.partition(self.topic, self.partition), offset, max_bytes, max_wait_ms)
+        """Ask for batches from ``offset`` on; the answer is for :meth:`records`. NotLeader at once if no actor is
+        there."""
+        handle = self._broker.partition(self.topic, self.partition, timeout_s=0)
+        return self._call(handle, offset, max_bytes, max_wait_ms)
 
     def _call(self, handle: Any, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
         request = FetchRequest(offset, max_bytes, 1, max_wait_ms, self.is_local).encode()
