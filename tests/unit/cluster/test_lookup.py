@@ -115,6 +115,7 @@ def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(c
     cluster.actors["Log:t-0"], cluster.early_looks = "actor", 5
     assert ask(Broker(), Failed(NotLeader("t-0", "died")), Reference(7)) == 7
     assert controller.asked == 2
+    assert set(cluster.waited_s) == {0}, "no partition waits in front of the others"
 
 
 @pytest.mark.parametrize(
