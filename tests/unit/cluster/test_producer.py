@@ -132,6 +132,20 @@ def test_a_call_that_hangs_fails_in_time_and_what_follows_is_written_once(
     assert link.values() == [b"first", *hung, b"next", b"last"]
 
 
+@pytest.mark.parametrize("late", [AppendResult(99, 99, -1, 0, 0, False), RecordTooLarge(2, 1)])
+def test_an_answer_that_comes_too_late_is_nobody_elses(produce: Callable[..., Producer], late: Any) -> None:
+    link = Link("hangs", "hangs")
+    producer = produce(link, delivery_timeout_ms=1000)
+    cause_of(producer.send("t", b"hung", partition=0))
+    after = producer.send("t", b"after", partition=0)
+    wait_for(lambda: len(link.held) == 2, what="the next batch is on its way")
+    _, _, answer = link.held.pop(0)
+    answer.set_exception(late) if isinstance(late, Exception) else answer.set_result(late)
+    assert not after.is_done
+    link.resume()
+    assert after.result().offset == 0
+
+
 def test_rows_behind_a_call_that_hangs_are_not_lost_with_it(produce: Callable[..., Producer]) -> None:
     link = Link("hangs")
     producer = produce(link, delivery_timeout_ms=500)
