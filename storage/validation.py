@@ -73,7 +73,8 @@ def check_append(records: Buffer, config: LogConfig, now_ms: int) -> CheckedBatc
 def _bytes_of(records: Buffer) -> memoryview:
     try:
         view = memoryview(records)
-        return view if view.format == "B" and view.ndim == 1 else view.cast("B")
+        is_bytes = view.format == "B" and view.ndim == 1 and view.c_contiguous
+        return view if is_bytes else view.cast("B")
     except (TypeError, ValueError):
         kind = type(records).__name__
         raise InvalidRecord(f"a {kind} is no record batch: give bytes or a buffer") from None
