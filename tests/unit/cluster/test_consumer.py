@@ -15,6 +15,7 @@ from raylog.actors.partition import Partition
 from raylog.cluster.client import consumer as module
 from raylog.cluster.client import fetch
 from raylog.cluster.client.consumer import Consumer
+from raylog.cluster.client.fetch import PartitionReader
 from raylog.storage.errors import CorruptRecord, LogMissing, OffsetOutOfRange, RaylogError, StorageError
 from raylog.storage.log import Log, Slice
 from raylog.storage.testing.logs import Disk, batch, flip
@@ -60,9 +61,11 @@ class FakeBroker:
 
     def __init__(self) -> None:
         self.actors = [Actor(), Actor()]
+        self.node_id: str | None = "far"
+        self.forgotten: list[tuple[str, int]] = []
 
     def topic(self, _: str) -> Any:
-        return SimpleNamespace(partitions=[SimpleNamespace(node_id="far")] * len(self.actors))
+        return SimpleNamespace(partitions=[SimpleNamespace(node_id=self.node_id)] * len(self.actors))
 
     def list_offsets(self, wanted: Any) -> Any:
         return dict.fromkeys(wanted, 0)
@@ -74,8 +77,8 @@ class FakeBroker:
             raise away
         return self.actors[number]
 
-    def forget(self, *_: Any) -> None:
-        pass
+    def forget(self, topic: str, partition: int) -> None:
+        self.forgotten.append((topic, partition))
 
 
 class Time:
@@ -213,3 +216,12 @@ def test_a_consumer_survives_retention_that_is_faster(
     assert not actor.partition.is_offline
     consumer.seek("t", 0, actor.partition.log.log_start_offset)
     assert [record.offset for record in consumer.poll(100)] == [4, 5]
+
+
+def test_where_a_partition_is_stays_open_until_the_controller_knows(broker: Any, clock: Time) -> None:
+    reader = PartitionReader(broker, "t", 1)
+    broker.node_id = None
+    assert not reader.is_local
+    assert broker.forgotten == [("t", 1)], "what was described is not believed for ever"
+    broker.node_id = "here"
+    assert reader.is_local
