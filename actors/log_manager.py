@@ -192,9 +192,8 @@ class LogManagerImpl:
 
     def set_aside(self, partition: TopicPartition, topic_id: str | None) -> str:
         """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
-        self._end_actor(
-            partition, topic_id
-        )  # one that outlived a Controller killed in the middle of a deletion
+        # Its actor may have outlived a Controller that was killed in the middle of a deletion.
+        self._end_actor(partition, topic_id)
         with self._lock:
             self._check_running(str(partition))
             return self._dir_of(partition).doom(partition, stray=True)

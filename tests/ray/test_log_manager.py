@@ -235,8 +235,10 @@ def test_a_topic_made_anew_does_not_begin_where_the_old_ones_checkpoint_left_off
     assert node.recovery_points() == {OTHERS: 7}
     node.make()
     assert node.ask("offsets") == (0, 0, 0, 0)
+    node.manager.delete_partition(OTHERS, NEW)  # the next to write the checkpoints, before orders was asked
+    assert node.recovery_points() == {}
     node.manager.checkpoint()
-    assert node.recovery_points() == {ORDERS: 0, OTHERS: 7}
+    assert node.recovery_points() == {ORDERS: 0}
 
 
 def test_an_answer_of_a_partition_deleted_and_made_anew_meanwhile_is_not_written(
