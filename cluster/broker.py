@@ -5,6 +5,7 @@ A broker is a set of detached actors in one namespace of a Ray cluster: it outli
 and actors, and pass it between them.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +35,8 @@ from raylog.actors.runtime import (
 )
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
-from raylog.cluster.controller import Controller, TopicDescription
+from raylog.cluster.controller import Controller
+from raylog.cluster.placement import TopicDescription
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
@@ -42,6 +44,8 @@ from raylog.storage.names import TopicPartition
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
+
+logger = logging.getLogger(__name__)
 
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
@@ -84,17 +88,28 @@ def start(
     try:
         if find(CONTROLLER, namespace) is not None:
             raise BrokerRunning(namespace)
-        controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, parsed)
-        try:
-            wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
-        except RaylogError:
-            kill(CONTROLLER, namespace)
-            raise
-    except RaylogError:
+        _start_controller(namespace, parsed)
+    except BaseException:
         if owns_ray:
             ray.shutdown()
         raise
     return Broker(namespace, owns_ray=owns_ray)
+
+
+def _start_controller(namespace: str, config: BrokerConfig) -> None:
+    controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, config)
+    try:
+        wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
+    except BrokerRunning:
+        raise  # somebody else's, started at the same time
+    except BaseException:  # KeyboardInterrupt, too: what is half started is not left to itself
+        try:
+            wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S)
+        except RaylogError as error:
+            logger.warning("the broker that did not start was not stopped in order: %s", error)
+        finally:
+            kill(CONTROLLER, namespace)
+        raise
 
 
 def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
