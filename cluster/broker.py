@@ -218,17 +218,19 @@ class Broker:
     def partition(self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
         """The handle of the partition's LogActor: ``append``, ``fetch``, ``poll``, ``offsets`` and more.
 
-        Waits up to ``timeout_s`` for an actor that is being started; with 0 for nothing at all. Raises
-        UnknownTopicOrPartition, NotLeader (its node is away, or it is still being started) or LogMissing.
+        Waits up to ``timeout_s`` for an actor that is being started, or for its node; with 0 for nothing at all.
+        Raises UnknownTopicOrPartition, LogMissing, or NotLeader (its node is still away, or it is still being
+        started).
         """
         wanted = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
         handle = self._handles.get(wanted)
         while handle is None:
             left_s = max(deadline - time.monotonic(), 0)
-            handle = self._look_up(wanted, left_s)
-            if handle is None and not left_s:
-                raise NotLeader(str(wanted), "it is being started")
+            with self._again_until(deadline, topic, partition):
+                handle = self._look_up(wanted, left_s)
+                if handle is None:
+                    raise NotLeader(str(wanted), "it is being started")
             if handle is None:
                 time.sleep(RETRY_INTERVAL_S)
         self._handles[wanted] = handle
