@@ -31,6 +31,7 @@ from raylog.storage.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC_AT,
     TRANSACTIONAL,
     BatchHeader,
     check_crc,
@@ -46,7 +47,6 @@ Origin = Literal["client", "coordinator"]
 CLIENT: Final = "client"
 COORDINATOR: Final = "coordinator"
 
-MAGIC_POSITION = 16
 CODEC_IDS = frozenset(CODECS.values())
 _TOLD_FAILURES = 10  # so many rows of a batch are named in its error
 
@@ -75,12 +75,9 @@ def check_append(records: Buffer, config: LogConfig, now_ms: int, origin: Origin
 
 def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin) -> BatchHeader:
     """The header of a batch that the kernel would not call plain; raises why it may not be appended."""
-    try:
-        header = read_header(content)
-    except CorruptRecord:
-        if len(content) > MAGIC_POSITION and content[MAGIC_POSITION] in (0, 1):
-            raise UnsupportedForMessageFormat(content[MAGIC_POSITION]) from None
-        raise
+    if len(content) > MAGIC_AT and content[MAGIC_AT] in (0, 1):
+        raise UnsupportedForMessageFormat(content[MAGIC_AT])
+    header = read_header(content)
     size_bytes = header.batch_length + LOG_OVERHEAD
     if size_bytes != len(content):
         _refuse_length(size_bytes, len(content))
