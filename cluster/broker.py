@@ -5,9 +5,11 @@ A broker is a set of detached actors in one namespace of a Ray cluster: it outli
 and actors, and pass it between them.
 """
 
+import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import ray
@@ -18,6 +20,7 @@ from raylog.actors.messages import (
     InvalidRequest,
     NotLeader,
     PartitionStatus,
+    RequestTimedOut,
 )
 from raylog.actors.runtime import (
     CONTROLLER,
@@ -32,7 +35,8 @@ from raylog.actors.runtime import (
 )
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
-from raylog.cluster.controller import Controller, TopicDescription
+from raylog.cluster.controller import Controller
+from raylog.cluster.placement import TopicDescription
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
@@ -40,6 +44,8 @@ from raylog.storage.names import TopicPartition
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
+
+logger = logging.getLogger(__name__)
 
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
@@ -82,17 +88,28 @@ def start(
     try:
         if find(CONTROLLER, namespace) is not None:
             raise BrokerRunning(namespace)
-        controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, parsed)
-        try:
-            wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
-        except RaylogError:
-            kill(CONTROLLER, namespace)
-            raise
-    except RaylogError:
+        _start_controller(namespace, parsed)
+    except BaseException:
         if owns_ray:
             ray.shutdown()
         raise
     return Broker(namespace, owns_ray=owns_ray)
+
+
+def _start_controller(namespace: str, config: BrokerConfig) -> None:
+    controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, config)
+    try:
+        wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
+    except BrokerRunning:
+        raise  # somebody else's, started at the same time
+    except BaseException:  # KeyboardInterrupt, too: what is half started is not left to itself
+        try:
+            wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S)
+        except RaylogError as error:
+            logger.warning("the broker that did not start was not stopped in order: %s", error)
+        finally:
+            kill(CONTROLLER, namespace)
+        raise
 
 
 def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
@@ -132,6 +149,7 @@ class Broker:
         self._owns_ray = owns_ray
         self._handles: dict[TopicPartition, Any] = {}
         self._topics: dict[str, TopicDescription] = {}
+        self._questions: dict[TopicPartition, Any] = {}
 
     def __reduce__(self) -> Any:
         return (Broker, (self.namespace,))
@@ -197,29 +215,48 @@ class Broker:
 
     # -- partitions ----------------------------------------------------------------------------------------
 
-    def partition(self, topic: str, partition: int) -> Any:
+    def partition(self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
         """The handle of the partition's LogActor: ``append``, ``fetch``, ``poll``, ``offsets`` and more.
 
-        Raises UnknownTopicOrPartition, NotLeader (its node is away) or LogMissing (its data is).
+        Waits up to ``timeout_s`` for an actor that is being started, or for its node; with 0 for nothing at all.
+        Raises UnknownTopicOrPartition, LogMissing, or NotLeader (its node is still away, or it is still being
+        started).
         """
         wanted = TopicPartition(topic, partition)
+        deadline = time.monotonic() + timeout_s
         handle = self._handles.get(wanted)
-        if handle is None:
-            handle = self._handles[wanted] = self._look_up(wanted)
+        while handle is None:
+            left_s = max(deadline - time.monotonic(), 0)
+            with self._again_until(deadline, topic, partition):
+                handle = self._look_up(wanted, left_s)
+                if handle is None:
+                    raise NotLeader(str(wanted), "it is being started")
+            if handle is None:
+                time.sleep(RETRY_INTERVAL_S)
+        self._handles[wanted] = handle
         return handle
 
-    def _look_up(self, wanted: TopicPartition) -> Any:
-        deadline = time.monotonic() + LOOKUP_TIMEOUT_S
-        while True:
-            why = wait_for(self._controller().explain.remote(*wanted), f"looking for {wanted}")
-            if why is not None:
-                raise why
-            handle = find(log_actor_name(wanted), self.namespace)
-            if handle is not None:
-                return handle
-            if time.monotonic() > deadline:
-                raise NotLeader(str(wanted), "it is being started")
-            time.sleep(0.05)
+    def _look_up(self, wanted: TopicPartition, timeout_s: float) -> Any | None:
+        """The partition's actor; None while it is being started, or the Controller does not answer in time.
+
+        A partition that runs is found without the Controller, which is busy, at times, for seconds. Where there
+        is none the Controller tells why, and that is raised; its answer may come in a later call.
+        """
+        is_number = isinstance(wanted.partition, int) and wanted.partition >= 0  # else another's name
+        handle = find(log_actor_name(wanted), self.namespace) if is_number else None
+        question = self._questions.pop(wanted, None)
+        if handle is not None:
+            return handle
+        if question is None:
+            question = self._controller().explain.remote(*wanted)
+        ready, _ = ray.wait([question], timeout=timeout_s)
+        if not ready:
+            self._questions[wanted] = question
+            return None
+        why = wait_for(question, f"looking for {wanted}")
+        if why is not None:
+            raise why
+        return None
 
     def forget(self, topic: str, partition: int) -> None:
         """Look a partition up afresh next time: its actor did not answer."""
@@ -238,24 +275,34 @@ class Broker:
     def ask(
         self, partitions: Iterable[tuple[str, int]], call: Callable[[tuple[str, int], Any], Any]
     ) -> dict[tuple[str, int], Any]:
-        """The answers of many partitions to a call that may be repeated: an actor that is being restarted is asked
-        again. ``call`` gets (topic, partition) and the handle, and returns the call's reference."""
+        """The answers of many partitions to a call that may be repeated: while an actor or the Controller is being
+        started, it is asked again. ``call`` gets (topic, partition) and the handle, and returns the call's
+        reference."""
         deadline = time.monotonic() + LOOKUP_TIMEOUT_S
         answers: dict[tuple[str, int], Any] = {}
         left = list(partitions)
         while left:
-            pending = {key: call(key, self.partition(*key)) for key in left}
+            pending: dict[tuple[str, int], Any] = {}
+            for key in left:
+                with self._again_until(deadline, *key):
+                    pending[key] = call(key, self.partition(*key, timeout_s=0))
             for key, reference in pending.items():
-                try:
+                with self._again_until(deadline, *key):
                     answers[key] = wait_for(reference, f"{key[0]}-{key[1]}")
-                except NotLeader:
-                    self.forget(*key)
-                    if time.monotonic() > deadline:
-                        raise
             left = [key for key in left if key not in answers]
             if left:
                 time.sleep(RETRY_INTERVAL_S)
         return answers
+
+    @contextmanager
+    def _again_until(self, deadline: float, topic: str, partition: int) -> Iterator[None]:
+        """Swallow, until the deadline, what passes by itself."""
+        try:
+            yield
+        except (NotLeader, RequestTimedOut):
+            self.forget(topic, partition)
+            if time.monotonic() > deadline:
+                raise
 
     # -- clients -------------------------------------------------------------------------------------------
 

@@ -46,6 +46,13 @@ def _as_int(value: Any) -> int | None:
         return None
 
 
+def _as_bool(value: Any) -> bool:
+    known = {"true": True, "false": False}.get(str(value).strip().lower())
+    if known is None:
+        raise ValueError
+    return known
+
+
 def _one_of(*allowed: str) -> Callable[[Any], str]:
     def parse(value: Any) -> str:
         if value not in allowed:
@@ -87,6 +94,13 @@ TOPIC_KEYS: dict[str, Key] = {
         _number("file.delete.delay.ms", 60_000, 0, MAX_LONG, "how long a deleted segment stays readable"),
         _number("max.message.bytes", MIB + 12, 0, MAX_INT, "the largest record batch that is taken"),
         _choice("cleanup.policy", "delete", ("delete",), "what happens to old segments"),
+        Key(
+            "preallocate",
+            False,
+            _as_bool,
+            "true or false",
+            "whether a new segment's room is reserved at once",
+        ),
         _choice(
             "compression.type",
             "producer",
@@ -127,6 +141,22 @@ TOPIC_KEYS: dict[str, Key] = {
 }
 
 
+# Keys of Kafka for what raylog does not have: taken with their default, so that a topic's config can be carried
+# over, and refused with any other value.
+_ONE_REPLICA, _NO_TIERS = "a log has one replica", "there is no tiered storage"
+FIXED_TOPIC_KEYS: dict[str, tuple[str, str]] = {
+    "min.insync.replicas": ("1", _ONE_REPLICA),
+    "unclean.leader.election.enable": ("false", _ONE_REPLICA),
+    "leader.replication.throttled.replicas": ("", _ONE_REPLICA),
+    "follower.replication.throttled.replicas": ("", _ONE_REPLICA),
+    "remote.storage.enable": ("false", _NO_TIERS),
+    "remote.log.copy.disable": ("false", _NO_TIERS),
+    "remote.log.delete.on.disable": ("false", _NO_TIERS),
+    "local.retention.ms": ("-2", _NO_TIERS),
+    "local.retention.bytes": ("-2", _NO_TIERS),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """What one log obeys. Made by hand it is not checked; :meth:`parse` checks."""
@@ -144,6 +174,7 @@ class LogConfig:
     max_message_bytes: int = MIB + 12
     cleanup_policy: str = "delete"
     compression_type: str = "producer"
+    preallocate: bool = False
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
@@ -188,12 +219,24 @@ class LogConfig:
     def parse(cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None) -> "LogConfig":
         """``base`` (default: Kafka's) with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
         values = {
-            key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value) for key, value in overrides.items()
+            key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value)
+            for key, value in overrides.items()
+            if not _is_fixed(key, value)
         }
         config = replace(base or cls(), **values)
         if config.internal_segment_bytes:
             config = replace(config, segment_bytes=config.internal_segment_bytes)
         return config
+
+
+def _is_fixed(key: str, value: Any) -> bool:
+    """Whether it is a key that has one value only, and this is it; InvalidConfig if it is not."""
+    if key not in FIXED_TOPIC_KEYS:
+        return False
+    only, why = FIXED_TOPIC_KEYS[key]
+    if str(value).strip().lower() != only:
+        raise InvalidConfig(key, value, f"{why}: leave it out, or give its default, {only!r}")
+    return True
 
 
 def parse_value(table: Mapping[str, Key], key: str, value: Any) -> Any:
@@ -230,7 +273,7 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "segment.index.bytes": (("log.index.size.max.bytes", 1),),
     "index.interval.bytes": (("log.index.interval.bytes", 1),),
     "flush.messages": (("log.flush.interval.messages", 1),),
-    "flush.ms": (("log.flush.interval.ms", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     "retention.bytes": (("log.retention.bytes", 1),),
     "retention.ms": (
         ("log.retention.ms", 1),
@@ -242,6 +285,7 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "message.timestamp.type": (("log.message.timestamp.type", 1),),
     "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
     "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "preallocate": (("log.preallocate", 1),),
     "compression.type": (("compression.type", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
     "compression.lz4.level": (("compression.lz4.level", 1),),

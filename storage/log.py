@@ -491,6 +491,8 @@ class Log:
         """Orderly end: everything flushed, the producers' snapshot written, files closed."""
         self._segments[-1].seal()
         self.flush()
+        for segment in self._segments:
+            segment.flush_indexes()  # of what a flush before the seal left out
         self._producers.write_snapshot(self._fs, self.folder, flush=True)
         for segment in self._segments:
             segment.close()

@@ -96,6 +96,8 @@ class Segment:
         """Make all files or none: an empty .log left behind would end the log at its base offset one day."""
         try:
             self.log.truncate(0)
+            if self.config.preallocate:
+                self.log.allocate(self.config.segment_bytes)
             self.offset_index.create()
             self.time_index.create()
         except StorageError:
@@ -116,7 +118,11 @@ class Segment:
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp, with the last offset of the first batch that has it; (-1, ..) if none."""
         if self._max is None:
-            self._max = self._find_max()
+            try:
+                self._max = self._find_max()
+            except CorruptIndex:
+                self.rebuild_indexes()
+        assert self._max is not None
         return self._max
 
     def _find_max(self) -> TimestampOffset:
@@ -244,9 +250,14 @@ class Segment:
             self.time_index.maybe_append(*self.max_timestamp)
         self.offset_index.write()
         self.time_index.write()
+        if self.config.preallocate:
+            self.log.truncate(self.log.size)
 
     def flush(self) -> None:
         self.log.flush()
+        self.flush_indexes()
+
+    def flush_indexes(self) -> None:
         self.offset_index.flush()
         self.time_index.flush()
         self.txn_index.flush()

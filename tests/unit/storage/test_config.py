@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from raylog.storage.config import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, BrokerConfig, LogConfig
+from raylog.storage.config import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    FIXED_TOPIC_KEYS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    LogConfig,
+)
 from raylog.storage.errors import InvalidConfig
 
 # Kafka 4.x's own.
@@ -22,6 +29,7 @@ DEFAULTS = {
     "file.delete.delay.ms": 60000,
     "max.message.bytes": 1048588,
     "cleanup.policy": "delete",
+    "preallocate": False,
     "compression.type": "producer",
     "compression.gzip.level": -1,
     "compression.lz4.level": 9,
@@ -45,7 +53,7 @@ def test_every_topic_key_has_kafkas_default() -> None:
     assert LogConfig.parse({}) == LogConfig()
 
 
-NUMBERS = [key for key, value in DEFAULTS.items() if isinstance(value, int) and "level" not in key]
+NUMBERS = [key for key, value in DEFAULTS.items() if type(value) is int and "level" not in key]
 
 
 @pytest.mark.parametrize("key", NUMBERS)
@@ -95,10 +103,19 @@ def test_a_choice_that_is_none_is_refused_with_those_there_are(key: str, value: 
         LogConfig.parse({key: value})
 
 
-@pytest.mark.parametrize("key", ["listeners", "min.insync.replicas", "", "topic_defaults"])
+@pytest.mark.parametrize("key", ["listeners", "message.format.version", "", "topic_defaults"])
 def test_an_unknown_key_is_refused_and_the_known_are_named(key: str) -> None:
     with pytest.raises(InvalidConfig, match=r"no such key; there are .*retention\.bytes"):
         LogConfig.parse({key: 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "only", "other"), [(key, only, "2") for key, (only, _) in FIXED_TOPIC_KEYS.items()]
+)
+def test_a_key_for_what_there_is_not_takes_its_default_alone(key: str, only: str, other: str) -> None:
+    assert LogConfig.parse({key: only}) == LogConfig()
+    with pytest.raises(InvalidConfig, match="leave it out"):
+        LogConfig.parse({key: other})
 
 
 def test_a_mistyped_key_is_answered_with_those_like_it() -> None:
@@ -155,6 +172,7 @@ def test_every_broker_key_has_its_default() -> None:
 VALUES: dict[str, tuple[Any, Any]] = {
     "message.timestamp.type": ("LogAppendTime", "LogAppendTime"),
     "compression.type": ("zstd", "zstd"),
+    "preallocate": ("TRUE", True),
     **{f"compression.{codec}.level": ("7", 7) for codec in ("gzip", "lz4", "zstd")},
 }
 
