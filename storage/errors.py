@@ -58,14 +58,6 @@ class InvalidTimestamp(RaylogError):
     )
 
 
-class UnsupportedForMessageFormat(RaylogError):
-    """A record format that this log does not take."""
-
-    code, error_name = 43, "UNSUPPORTED_FOR_MESSAGE_FORMAT"
-    fields = ("magic",)
-    template = "magic {magic} cannot be appended: send v2 record batches (magic 2)"
-
-
 class UnsupportedCompressionType(RaylogError):
     """A codec that does not exist."""
 

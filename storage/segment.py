@@ -34,7 +34,16 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     segment_file,
 )
-from raylog.storage.records.batch import HEADER_SIZE, BatchHeader, check_crc, iter_batches, read_header
+from raylog.storage.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    MIN_BATCH_SIZE,
+    BatchHeader,
+    check_crc,
+    iter_batches,
+    read_header,
+)
 from raylog.storage.records.decode import decode_records
 
 # Positions and relative offsets are 4-byte signed integers on disk.
@@ -264,8 +273,11 @@ class Segment:
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """The headers of the whole batches from a batch's position on, with their positions."""
         end = self.size if end is None else end
-        while position + HEADER_SIZE <= end:
-            header = read_header(self.log.read(HEADER_SIZE, position))
+        while position + MIN_BATCH_SIZE <= end:
+            head = self.log.read(HEADER_SIZE, position)
+            if end - position < HEADER_SIZE and head[MAGIC_AT] >= MAGIC:
+                return  # torn: only messages of the older versions are as short as this
+            header = read_header(head)
             if position + header.size_bytes > end:
                 return
             yield position, header
@@ -400,17 +412,23 @@ class Segment:
         self._max = largest
 
     def check_indexes(self) -> None:
-        """Hold every entry of both indexes against the batches; CorruptIndex if one lies."""
+        """Hold every entry of both indexes against the batches; CorruptIndex if one lies.
+
+        An entry made for several batches at once, as Kafka's followers and old messages have it, pairs the
+        last offset of them all with the position of the first: a lookup is right by that too.
+        """
         offsets = [self.offset_index[number] for number in range(len(self.offset_index))]
         times = [self.time_index[number] for number in range(len(self.time_index))]
-        positions = {entry.offset: entry.position for entry in offsets}
+        positions = {entry.position: entry.offset for entry in offsets}
+        ends = set(positions.values())
         timestamps = {entry.offset: entry.timestamp for entry in times}
         for position, header in self.batches():
-            if positions.get(header.last_offset) == position:
-                del positions[header.last_offset]
+            if header.last_offset <= positions.get(position, -1):
+                del positions[position]
+            ends.discard(header.last_offset)
             if timestamps.get(header.last_offset) == header.max_timestamp:
                 del timestamps[header.last_offset]
-        for offset in (*positions, *timestamps):
+        for offset in (*positions.values(), *ends, *timestamps):
             raise CorruptIndex(self.base_offset, offset, "no batch is what this entry says")
 
     # -- names ---------------------------------------------------------------------------------------------
