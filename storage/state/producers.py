@@ -218,18 +218,7 @@ class ProducerStates:
 
     def decode(self, path: str, content: bytes, end_offset: int, now_ms: int) -> None:
         """Take the state of a snapshot file, or raise CorruptCheckpoint."""
-        if len(content) < _HEAD.size:
-            raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
-        version, crc, count = _HEAD.unpack_from(content)
-        if version != _VERSION or crc32c(content[6:]) != crc:
-            raise CorruptCheckpoint(
-                path, f"a producer snapshot of version {version} whose CRC does not agree"
-            )
-        if len(content) != _HEAD.size + count * _ENTRY.size:
-            raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
-        self._producers = dict(
-            _decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :])
-        )
+        self._producers = decode_snapshot(path, content, now_ms)
         starts = [(known.transaction_start, key) for key, known in self._producers.items()]
         self._open = {key: start for start, key in sorted(starts) if start >= 0}
         self._see_oldest()
@@ -259,6 +248,18 @@ class ProducerStates:
             except CorruptCheckpoint:
                 fs.remove(path)
         return None
+
+
+def decode_snapshot(path: str, content: bytes, now_ms: int = 0) -> dict[int, ProducerState]:
+    """The producers in a snapshot file's bytes, by id, in its order. Raises CorruptCheckpoint."""
+    if len(content) < _HEAD.size:
+        raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
+    version, crc, count = _HEAD.unpack_from(content)
+    if version != _VERSION or crc32c(content[6:]) != crc:
+        raise CorruptCheckpoint(path, f"a producer snapshot of version {version} whose CRC does not agree")
+    if len(content) != _HEAD.size + count * _ENTRY.size:
+        raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
+    return dict(_decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :]))
 
 
 def _encode_entry(producer_id: int, known: ProducerState) -> bytes:
