@@ -9,13 +9,14 @@
 
 *Offset* counts records, *position* counts bytes in a segment's file.
 
-**Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``, ``close``;
-the caller holds the lock (``actors/partition.py``). ``read``, ``offset_for_timestamp`` and the offsets may be
-called by any number of threads meanwhile: the segment list is an immutable tuple, and the log end is
-published, in one assignment, after its bytes are written. ``flush`` may run beside both.
+**Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``,
+``replace_segments``, ``close``; the caller holds the lock (``actors/partition.py``). ``read``,
+``offset_for_timestamp`` and the offsets may be called by any number of threads meanwhile: the segment list is
+an immutable tuple, and the log end is published, in one assignment, after its bytes are written. ``flush``
+may run beside both.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides what is
-deleted (``retention.py``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
+deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
 """
 
 import os
@@ -28,15 +29,28 @@ from crc32c import crc32c
 
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, OffsetOutOfRange, StorageError
+from raylog.storage.errors import (
+    CleaningAborted,
+    CorruptIndex,
+    OffsetOutOfRange,
+    StorageError,
+    UndoFailed,
+)
 from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, TopicPartition, segment_file
+from raylog.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TopicPartition,
+    segment_file,
+)
 from raylog.storage.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment
 from raylog.storage.state.epochs import LeaderEpochs
-from raylog.storage.state.producers import NO_PRODUCER, ProducerStates
+from raylog.storage.state.producers import NO_PRODUCER, LastRecord, ProducerStates
 from raylog.storage.validation import CheckedBatch, check_append
 
 # ListOffsets' special timestamps.
@@ -304,6 +318,46 @@ class Log:
         self._segments = kept  # last: a reader finds each segment in one of the two
         self.epochs.truncate_from_start(self.log_start_offset)
         return count
+
+    # -- compaction ----------------------------------------------------------------------------------------
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """By producer id, where each producer stands. Any thread may ask."""
+        return self._producers.last_records()
+
+    def replace_segments(self, base_offset: int, old_bases: Sequence[int]) -> None:
+        """Put the segment that was written as ``<base offset>.log.cleaned`` in the place of old ones.
+
+        Raises CleaningAborted if one of these is gone, with nothing changed. Once the new name ``.swap`` is on
+        the disk the new segment is valid, and the next opening of the log finishes what a crash leaves here;
+        an error of the disk after that is UndoFailed. Source: ``UnifiedLog.replaceSegments`` of Kafka.
+        """
+        old = [segment for segment in self._segments[:-1] if segment.base_offset in old_bases]
+        if len(old) != len(old_bases) or not old or old[0].base_offset != base_offset:
+            raise CleaningAborted(str(self.partition), "retention took segments that it had read")
+        fresh = Segment(
+            self._fs, self.folder, base_offset, self.config, self._clock.now_ms(), suffix=CLEANED_SUFFIX
+        )
+        try:
+            self._swap(fresh, old)
+        except StorageError as error:
+            raise UndoFailed(fresh.path, str(error)) from error
+        first = self._segments.index(old[0])
+        due = self._clock.now_ms() + self.config.file_delete_delay_ms
+        self._doomed = [*self._doomed, *((due, segment) for segment in old)]
+        # Last: a reader finds each segment in one of the two.
+        self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
+
+    def _swap(self, fresh: Segment, old: Sequence[Segment]) -> None:
+        fresh.rename(SWAP_SUFFIX)
+        self._fs.sync_dir(self.folder)
+        for segment in old:
+            segment.rename(DELETED_SUFFIX)
+        fresh.rename("")
+        # Before anyone writes down that this section is clean, and before the next one is swapped.
+        self._fs.sync_dir(self.folder)
+        for segment in old[1:]:
+            self._fs.remove(os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX)))
 
     def _facts(self) -> list[SegmentFacts]:
         ends = [*(segment.base_offset for segment in self._segments[1:]), self._end.offset]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from raylog.storage.config import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Key
+from raylog.storage.config import BROKER_KEYS, BROKER_SYNONYMS, MAX_DOUBLE, TOPIC_KEYS, Key
 
 _HEAD = """# Configuration
 
@@ -41,7 +41,7 @@ def _table(keys: Iterable[Key]) -> str:
 
 
 def _default(key: Key) -> str:
-    named = {2**63 - 1: "2^63-1 (never)", (): "none"}
+    named = {2**63 - 1: "2^63-1 (never)", (): "none", MAX_DOUBLE: "no limit"}
     return f"`{named.get(key.default, key.default)}`"
 
 
