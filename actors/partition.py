@@ -27,10 +27,11 @@ import numpy as np
 
 from raylog.actors.messages import AppendResult, FetchResult, InvalidRequest, PartitionOffsets
 from raylog.storage.clock import Clock
-from raylog.storage.errors import RaylogError, StorageError, UndoFailed
+from raylog.storage.errors import InvalidRecord, RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.log import Log
+from raylog.storage.records.batch import TRANSACTIONAL
 from raylog.storage.validation import check_append
 
 # Half of what an int32 position can address: no reader needs more in one answer.
@@ -63,6 +64,10 @@ class Partition:
         self._check_online()
         now_ms = self._clock.now_ms()
         batch = check_append(records, self.log.config, now_ms)
+        if batch.header.attributes & TRANSACTIONAL:
+            raise InvalidRecord(
+                "a transaction could not end: raylog has no transaction coordinator yet; send plain batches"
+            )
         with self._append_lock:
             self._check_online()
             append = partial(self.log.append_checked, batch, now_ms, self.leader_epoch)

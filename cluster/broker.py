@@ -7,7 +7,8 @@ and actors, and pass it between them.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import ray
@@ -18,6 +19,7 @@ from raylog.actors.messages import (
     InvalidRequest,
     NotLeader,
     PartitionStatus,
+    RequestTimedOut,
 )
 from raylog.actors.runtime import (
     CONTROLLER,
@@ -132,6 +134,7 @@ class Broker:
         self._owns_ray = owns_ray
         self._handles: dict[TopicPartition, Any] = {}
         self._topics: dict[str, TopicDescription] = {}
+        self._questions: dict[TopicPartition, Any] = {}
 
     def __reduce__(self) -> Any:
         return (Broker, (self.namespace,))
@@ -197,29 +200,46 @@ class Broker:
 
     # -- partitions ----------------------------------------------------------------------------------------
 
-    def partition(self, topic: str, partition: int) -> Any:
+    def partition(self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
         """The handle of the partition's LogActor: ``append``, ``fetch``, ``poll``, ``offsets`` and more.
 
-        Raises UnknownTopicOrPartition, NotLeader (its node is away) or LogMissing (its data is).
+        Waits up to ``timeout_s`` for an actor that is being started; with 0 for nothing at all. Raises
+        UnknownTopicOrPartition, NotLeader (its node is away, or it is still being started) or LogMissing.
         """
         wanted = TopicPartition(topic, partition)
+        deadline = time.monotonic() + timeout_s
         handle = self._handles.get(wanted)
-        if handle is None:
-            handle = self._handles[wanted] = self._look_up(wanted)
+        while handle is None:
+            left_s = max(deadline - time.monotonic(), 0)
+            handle = self._look_up(wanted, left_s)
+            if handle is None and not left_s:
+                raise NotLeader(str(wanted), "it is being started")
+            if handle is None:
+                time.sleep(RETRY_INTERVAL_S)
+        self._handles[wanted] = handle
         return handle
 
-    def _look_up(self, wanted: TopicPartition) -> Any:
-        deadline = time.monotonic() + LOOKUP_TIMEOUT_S
-        while True:
-            why = wait_for(self._controller().explain.remote(*wanted), f"looking for {wanted}")
-            if why is not None:
-                raise why
-            handle = find(log_actor_name(wanted), self.namespace)
-            if handle is not None:
-                return handle
-            if time.monotonic() > deadline:
-                raise NotLeader(str(wanted), "it is being started")
-            time.sleep(0.05)
+    def _look_up(self, wanted: TopicPartition, timeout_s: float) -> Any | None:
+        """The partition's actor; None while it is being started, or the Controller does not answer in time.
+
+        A partition that runs is found without the Controller, which is busy, at times, for seconds. Where there
+        is none the Controller tells why, and that is raised; its answer may come in a later call.
+        """
+        is_number = isinstance(wanted.partition, int) and wanted.partition >= 0  # else another's name
+        handle = find(log_actor_name(wanted), self.namespace) if is_number else None
+        question = self._questions.pop(wanted, None)
+        if handle is not None:
+            return handle
+        if question is None:
+            question = self._controller().explain.remote(*wanted)
+        ready, _ = ray.wait([question], timeout=timeout_s)
+        if not ready:
+            self._questions[wanted] = question
+            return None
+        why = wait_for(question, f"looking for {wanted}")
+        if why is not None:
+            raise why
+        return None
 
     def forget(self, topic: str, partition: int) -> None:
         """Look a partition up afresh next time: its actor did not answer."""
@@ -238,24 +258,34 @@ class Broker:
     def ask(
         self, partitions: Iterable[tuple[str, int]], call: Callable[[tuple[str, int], Any], Any]
     ) -> dict[tuple[str, int], Any]:
-        """The answers of many partitions to a call that may be repeated: an actor that is being restarted is asked
-        again. ``call`` gets (topic, partition) and the handle, and returns the call's reference."""
+        """The answers of many partitions to a call that may be repeated: while an actor or the Controller is being
+        started, it is asked again. ``call`` gets (topic, partition) and the handle, and returns the call's
+        reference."""
         deadline = time.monotonic() + LOOKUP_TIMEOUT_S
         answers: dict[tuple[str, int], Any] = {}
         left = list(partitions)
         while left:
-            pending = {key: call(key, self.partition(*key)) for key in left}
+            pending: dict[tuple[str, int], Any] = {}
+            for key in left:
+                with self._again_until(deadline, *key):
+                    pending[key] = call(key, self.partition(*key, timeout_s=0))
             for key, reference in pending.items():
-                try:
+                with self._again_until(deadline, *key):
                     answers[key] = wait_for(reference, f"{key[0]}-{key[1]}")
-                except NotLeader:
-                    self.forget(*key)
-                    if time.monotonic() > deadline:
-                        raise
             left = [key for key in left if key not in answers]
             if left:
                 time.sleep(RETRY_INTERVAL_S)
         return answers
+
+    @contextmanager
+    def _again_until(self, deadline: float, topic: str, partition: int) -> Iterator[None]:
+        """Swallow, until the deadline, what passes by itself."""
+        try:
+            yield
+        except (NotLeader, RequestTimedOut):
+            self.forget(topic, partition)
+            if time.monotonic() > deadline:
+                raise
 
     # -- clients -------------------------------------------------------------------------------------------
 

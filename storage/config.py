@@ -6,11 +6,12 @@ refused too: a setting that nothing obeys would be a lie.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
 from raylog.storage.errors import InvalidConfig
+from raylog.storage.records.compression import CODECS
 
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
@@ -47,6 +48,13 @@ def _as_int(value: Any) -> int | None:
         return None
 
 
+def _as_bool(value: Any) -> bool:
+    known = {"true": True, "false": False}.get(str(value).strip().lower())
+    if known is None:
+        raise ValueError
+    return known
+
+
 def _one_of(*allowed: str) -> Callable[[Any], str]:
     def parse(value: Any) -> str:
         if value not in allowed:
@@ -54,6 +62,10 @@ def _one_of(*allowed: str) -> Callable[[Any], str]:
         return str(value)
 
     return parse
+
+
+def _refuse() -> Any:
+    raise ValueError
 
 
 def _fraction(value: Any) -> float:
@@ -68,15 +80,6 @@ def _rate(value: Any) -> float:
     if number is None or not number > 0:
         raise ValueError
     return number
-
-
-def _flag(value: Any) -> bool:
-    known = {"true": True, "false": False}
-    if isinstance(value, bool):
-        return value
-    if not isinstance(value, str) or value.lower() not in known:
-        raise ValueError
-    return known[value.lower()]
 
 
 def _policies(value: Any) -> str:
@@ -137,12 +140,40 @@ TOPIC_KEYS: dict[str, Key] = {
             "a number from 0 to 1",
             "the share of a log, by bytes, that compaction waits for",
         ),
-        _choice("compression.type", "producer", ("producer",), "batches stay as the producer made them"),
+        Key(
+            "preallocate",
+            False,
+            _as_bool,
+            "true or false",
+            "whether a new segment's room is reserved at once",
+        ),
+        _choice(
+            "compression.type",
+            "producer",
+            ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+            "the codec of what is written; producer: batches stay as they came",
+        ),
+        Key(
+            "compression.gzip.level",
+            -1,
+            lambda value: _integer(-1, 9)(value) or _refuse(),
+            "an integer from 1 to 9, or -1",
+            "when gzip compresses again; -1: the library's own",
+        ),
+        _number("compression.lz4.level", 9, 1, 17, "when lz4 compresses again"),
+        _number("compression.zstd.level", 3, -131_072, 22, "when zstd compresses again"),
         _choice(
             "message.timestamp.type",
             "CreateTime",
             ("CreateTime", "LogAppendTime"),
             "whose clock stamps records",
+        ),
+        _number(
+            "message.timestamp.before.max.ms",
+            MAX_LONG,
+            0,
+            MAX_LONG,
+            "how far behind now a timestamp may be",
         ),
         _number(
             "message.timestamp.after.max.ms",
@@ -153,6 +184,22 @@ TOPIC_KEYS: dict[str, Key] = {
         ),
         _number("internal.segment.bytes", 0, 0, MAX_INT, "for tests: segment.bytes below 1 MiB; 0: unset"),
     )
+}
+
+
+# Keys of Kafka for what raylog does not have: taken with their default, so that a topic's config can be carried
+# over, and refused with any other value.
+_ONE_REPLICA, _NO_TIERS = "a log has one replica", "there is no tiered storage"
+FIXED_TOPIC_KEYS: dict[str, tuple[str, str]] = {
+    "min.insync.replicas": ("1", _ONE_REPLICA),
+    "unclean.leader.election.enable": ("false", _ONE_REPLICA),
+    "leader.replication.throttled.replicas": ("", _ONE_REPLICA),
+    "follower.replication.throttled.replicas": ("", _ONE_REPLICA),
+    "remote.storage.enable": ("false", _NO_TIERS),
+    "remote.log.copy.disable": ("false", _NO_TIERS),
+    "remote.log.delete.on.disable": ("false", _NO_TIERS),
+    "local.retention.ms": ("-2", _NO_TIERS),
+    "local.retention.bytes": ("-2", _NO_TIERS),
 }
 
 
@@ -177,23 +224,22 @@ class LogConfig:
     max_compaction_lag_ms: int = MAX_LONG
     min_cleanable_dirty_ratio: float = 0.5
     compression_type: str = "producer"
+    preallocate: bool = False
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_after_max_ms: int = 3_600_000
     internal_segment_bytes: int = 0
+    # Whether a batch is appended without a look at its records: kept, since every append asks.
+    is_opaque: bool = field(init=False, compare=False)
 
-    @classmethod
-    def parse(cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None) -> "LogConfig":
-        """``base`` (default: Kafka's) with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
-        values = {
-            key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value) for key, value in overrides.items()
-        }
-        config = replace(base or cls(), **values)
-        if config.internal_segment_bytes:
-            config = replace(config, segment_bytes=config.internal_segment_bytes)
-        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-            why = f"must not be over max.compaction.lag.ms={config.max_compaction_lag_ms}"
-            raise InvalidConfig("min.compaction.lag.ms", config.min_compaction_lag_ms, why)
-        return config
+    def __post_init__(self) -> None:
+        looks_inside = (
+            self.is_compacted or self.checks_record_timestamps or self.compression_type != "producer"
+        )
+        object.__setattr__(self, "is_opaque", not looks_inside)
 
     @property
     def is_compacted(self) -> bool:
@@ -208,6 +254,52 @@ class LogConfig:
     def max_segment_ms(self) -> int:
         """What a segment may span: compaction only comes to segments that are no longer written."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    @property
+    def checks_record_timestamps(self) -> bool:
+        """Whether every record's timestamp has bounds that the batch's header cannot tell."""
+        return self.message_timestamp_type == "CreateTime" and self.message_timestamp_before_max_ms < MAX_LONG
+
+    @property
+    def target_codec(self) -> int | None:
+        """The id of the codec to write with; None: the producer's."""
+        name = "none" if self.compression_type == "uncompressed" else self.compression_type
+        return CODECS.get(name)
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level for ``target_codec``, in Kafka's numbers."""
+        return {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }.get(self.compression_type)
+
+    @classmethod
+    def parse(cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None) -> "LogConfig":
+        """``base`` (default: Kafka's) with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
+        values = {
+            key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value)
+            for key, value in overrides.items()
+            if not _is_fixed(key, value)
+        }
+        config = replace(base or cls(), **values)
+        if config.internal_segment_bytes:
+            config = replace(config, segment_bytes=config.internal_segment_bytes)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            why = f"must not be over max.compaction.lag.ms={config.max_compaction_lag_ms}"
+            raise InvalidConfig("min.compaction.lag.ms", config.min_compaction_lag_ms, why)
+        return config
+
+
+def _is_fixed(key: str, value: Any) -> bool:
+    """Whether it is a key that has one value only, and this is it; InvalidConfig if it is not."""
+    if key not in FIXED_TOPIC_KEYS:
+        return False
+    only, why = FIXED_TOPIC_KEYS[key]
+    if str(value).strip().lower() != only:
+        raise InvalidConfig(key, value, f"{why}: leave it out, or give its default, {only!r}")
+    return True
 
 
 def parse_value(table: Mapping[str, Key], key: str, value: Any) -> Any:
@@ -244,7 +336,7 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "segment.index.bytes": (("log.index.size.max.bytes", 1),),
     "index.interval.bytes": (("log.index.interval.bytes", 1),),
     "flush.messages": (("log.flush.interval.messages", 1),),
-    "flush.ms": (("log.flush.interval.ms", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     "retention.bytes": (("log.retention.bytes", 1),),
     "retention.ms": (
         ("log.retention.ms", 1),
@@ -259,7 +351,13 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
     "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
 }
 
 
@@ -294,7 +392,7 @@ BROKER_KEYS: dict[str, Key] = {
             "how often checkpoints are written",
         ),
         _number("producer.id.expiration.ms", 86_400_000, 1, MAX_LONG, "when a silent producer is forgotten"),
-        Key("log.cleaner.enable", True, _flag, "true or false", "whether topics are compacted at all"),
+        Key("log.cleaner.enable", True, _as_bool, "true or false", "whether topics are compacted at all"),
         _number("log.cleaner.threads", 1, 0, 1000, "how many compactions a node runs at once"),
         _number(
             "log.cleaner.dedupe.buffer.size",
@@ -374,4 +472,6 @@ def _converted(topic_key: str, broker_key: str, value: Any, factor: int) -> Any:
         ) from None
 
 
-assert {field.name for field in fields(LogConfig)} == {name.replace(".", "_") for name in TOPIC_KEYS}
+assert {entry.name for entry in fields(LogConfig) if entry.init} == {
+    name.replace(".", "_") for name in TOPIC_KEYS
+}

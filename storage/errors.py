@@ -144,6 +144,33 @@ class InvalidProducerEpoch(RaylogError):
     )
 
 
+class InvalidTxnState(RaylogError):
+    """A plain batch of a producer whose transaction is open."""
+
+    code, error_name = 48, "INVALID_TXN_STATE"
+    fields = ("partition", "producer_id", "first_offset")
+    template = (
+        "{partition}: producer {producer_id} has a transaction open since offset {first_offset}: "
+        "send transactional batches, or end it first"
+    )
+
+
+class TransactionCoordinatorFenced(RaylogError):
+    """A marker of a transaction coordinator that another one has followed."""
+
+    code, error_name = 52, "TRANSACTION_COORDINATOR_FENCED"
+    fields = ("partition", "current", "got")
+    template = (
+        "{partition}: a marker of coordinator epoch {got}, but {current} took over: stop this coordinator"
+    )
+
+
+class PolicyViolation(RaylogError):
+    """A request that the topic's configuration forbids."""
+
+    code, error_name = 44, "POLICY_VIOLATION"
+
+
 # -- names and configs ---------------------------------------------------------------------------------------
 
 

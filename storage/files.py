@@ -5,6 +5,7 @@ There are two: :class:`RealFileSystem` here, the only code of ``storage`` that c
 :class:`StorageError`, and neither retries: what a failed write left behind is for the caller to undo.
 """
 
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -16,6 +17,10 @@ from typing import Protocol
 from raylog.storage.errors import DiskFull, LogLocked, StorageError, UndoFailed
 
 Buffer = bytes | bytearray | memoryview
+
+# Python's posix_fallocate would make the file longer, and its end could not be told from its data.
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_KEEP_SIZE = 1
 
 
 class File(Protocol):
@@ -34,7 +39,11 @@ class File(Protocol):
     def view(self) -> memoryview:
         """The whole file as it is now, read-only, without a copy where the system allows."""
 
-    def truncate(self, size_bytes: int) -> None: ...
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to a size; to its own to give back what was allocated behind."""
+
+    def allocate(self, size_bytes: int) -> None:
+        """Reserve the disk's room up to a size, which the file itself keeps: DiskFull now rather than later."""
 
     def flush(self) -> None:
         """Return when what was written will survive a loss of power."""
@@ -159,6 +168,13 @@ class RealFile:
         with _named_errors(self.path):
             os.ftruncate(self._descriptor, size_bytes)
         self.size = size_bytes
+
+    def allocate(self, size_bytes: int) -> None:
+        if _LIBC.fallocate(self._descriptor, _KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size_bytes)) == 0:
+            return
+        error = ctypes.get_errno()
+        if error != errno.EOPNOTSUPP:  # a file system that cannot: what is written is allocated then
+            raise storage_error(self.path, OSError(error, os.strerror(error)))
 
     def flush(self) -> None:
         with _named_errors(self.path):

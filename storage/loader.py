@@ -29,6 +29,7 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
+from raylog.storage.replay import replay
 from raylog.storage.segment import Recovered, Segment
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
@@ -72,15 +73,17 @@ def open_log(
     now_ms = clock.now_ms()
     segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
-    if not is_clean:
-        _recover(fs, folder, segments, recovery_point, deleted)
-    _mend_indexes(fs, segments)
+    mend = [] if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
+    mend += _mend_indexes(fs, segments)
     start = max(log_start_offset, segments[0].base_offset)
     last = next(filter(None, (segment.last_batch() for segment in reversed(segments))), None)
     end = max(last.next_offset if last else 0, segments[-1].base_offset)
     if end < start:
         raise LogMissing(folder, f"the log ends at offset {end}, but began at {start} when it was last open")
-    producers = _load_producers(fs, folder, partition, segments, start, end, now_ms)
+    producers = ProducerStates(str(partition))
+    producers.load_newest(fs, folder, min([end, *(segment.base_offset for segment in mend)]), now_ms)
+    replay(producers, segments, start, end, now_ms, mend)
+    _remove_stray_snapshots(fs, folder, segments, end)
     epochs = LeaderEpochs(fs, folder)
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
@@ -117,8 +120,11 @@ def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
 
 def _recover(
     fs: FileSystem, folder: str, segments: list[Segment], recovery_point: int, deleted: set[int | None]
-) -> None:
-    """Check the segments from the one with the recovery point on; the first loss ends the log."""
+) -> list[Segment]:
+    """Check the segments from the one with the recovery point on; the first loss ends the log.
+
+    Returns those that were checked and are left: their transaction indexes are to be made again.
+    """
     first = max((n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     checked: list[Recovered] = []
     for segment in segments[first:]:
@@ -126,12 +132,12 @@ def _recover(
         if checked[-1].cut_bytes:
             break
     lost = segments[first + _count_kept(segments[first:], checked, deleted) :]
-    if not lost:
-        return
     for segment in lost:
         segment.delete()
         segments.remove(segment)
-    fs.sync_dir(folder)  # one that came back would stand in the way of what is written now
+    if lost:
+        fs.sync_dir(folder)  # one that came back would stand in the way of what is written now
+    return segments[first:]
 
 
 def _count_kept(segments: list[Segment], checked: list[Recovered], deleted: set[int | None]) -> int:
@@ -149,9 +155,18 @@ def _count_kept(segments: list[Segment], checked: list[Recovered], deleted: set[
     return len(checked)
 
 
-def _mend_indexes(fs: FileSystem, segments: list[Segment]) -> None:
-    """Rebuild indexes that are missing, and those of the active segment if they do not agree with it."""
+def _mend_indexes(fs: FileSystem, segments: list[Segment]) -> list[Segment]:
+    """Rebuild indexes that are missing, and those of the active segment if they do not agree with it.
+
+    Returns the segments whose transaction index was damaged, and is empty now.
+    """
+    damaged = []
     for segment in segments:
+        try:
+            segment.txn_index.entries  # noqa: B018  reads and checks the file
+        except CorruptIndex:
+            segment.txn_index.replace(())
+            damaged.append(segment)
         stem = segment.path.removesuffix(LOG_SUFFIX)
         missing = not fs.exists(stem + INDEX_SUFFIX) or not fs.exists(stem + TIME_INDEX_SUFFIX)
         try:
@@ -162,31 +177,7 @@ def _mend_indexes(fs: FileSystem, segments: list[Segment]) -> None:
             segment.max_timestamp  # noqa: B018  reads and checks the files
         except CorruptIndex:
             segment.rebuild_indexes()
-
-
-def _load_producers(
-    fs: FileSystem,
-    folder: str,
-    partition: TopicPartition,
-    segments: list[Segment],
-    start: int,
-    end: int,
-    now_ms: int,
-) -> ProducerStates:
-    """The newest snapshot, and the batches after it."""
-    producers = ProducerStates(str(partition))
-    producers.load_newest(fs, folder, end, now_ms)
-    begin = max(producers.end_offset, start)
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if following is not None and following.base_offset <= begin:
-            continue
-        found = segment.find_batch(begin)
-        for _, header in segment.batches(found[0]) if found else ():
-            if header.base_offset >= begin:
-                producers.add(header, header.base_offset, now_ms)
-    producers.end_offset = end
-    _remove_stray_snapshots(fs, folder, segments, end)
-    return producers
+    return damaged
 
 
 def _remove_stray_snapshots(fs: FileSystem, folder: str, segments: list[Segment], end: int) -> None:

@@ -2,18 +2,21 @@
 
 ::
 
-    log start offset      recovery point       log end offset
-          |                     |                    |
-    [ segment 0 ][ segment 1 ][ segment 2 (active)   ]
+    log start offset      recovery point     last stable   log end offset
+          |                     |               |            |
+    [ segment 0 ][ segment 1 ][ segment 2 (active)           ]
                   flushed <---->| in the page cache
+                                                |<---------->| may still be aborted
 
-*Offset* counts records, *position* counts bytes in a segment's file.
+*Offset* counts records, *position* counts bytes in a segment's file. The *last stable offset* is where the oldest
+open transaction begins: a read of committed records stops there, and is told which transactions below it were
+aborted, for the reader to skip. The *high watermark* is the log's end while a log has one replica.
 
 **Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``,
-``replace_segments``, ``close``; the caller holds the lock (``actors/partition.py``). ``read``,
-``offset_for_timestamp`` and the offsets may be called by any number of threads meanwhile: the segment list is
-an immutable tuple, and the log end is published, in one assignment, after its bytes are written. ``flush``
-may run beside both.
+``delete_records``, ``truncate_to``, ``replace_segments``, ``close``; the caller holds the lock
+(``actors/partition.py``). ``read``, ``offset_for_timestamp`` and the offsets may be called by any number of
+threads meanwhile: the segment list is an immutable tuple, and the log end is published, in one assignment,
+after its bytes are written. ``flush`` may run beside both.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides what is
 deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
@@ -23,7 +26,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from crc32c import crc32c
 
@@ -32,30 +35,42 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CleaningAborted,
     CorruptIndex,
+    CorruptRecord,
     OffsetOutOfRange,
+    PolicyViolation,
     StorageError,
     UndoFailed,
 )
 from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TopicPartition,
+    offset_of,
     segment_file,
 )
 from raylog.storage.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
+from raylog.storage.records.control import read_marker
+from raylog.storage.replay import replay
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment
 from raylog.storage.state.epochs import LeaderEpochs
-from raylog.storage.state.producers import NO_PRODUCER, LastRecord, ProducerStates
-from raylog.storage.validation import CheckedBatch, check_append
+from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, LastRecord, ProducerStates
+from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
 
 # ListOffsets' special timestamps.
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NO_TIMESTAMP = -1
+HIGH_WATERMARK = -1
+
+# How far a read may see: Kafka's FetchIsolation.
+Isolation = Literal["log_end", "high_watermark", "committed"]
+LOG_END: Final = "log_end"
+COMMITTED: Final = "committed"
 
 # What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
 _STAMP = Struct(">qii")
@@ -120,6 +135,7 @@ class Log:
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
+        self._cuts = 0  # truncations so far: a reader that meets one looks again
         self._flushed_ms = clock.now_ms()
         active = self._segments[-1]
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
@@ -142,29 +158,44 @@ class Log:
         return self._end.offset
 
     @property
+    def last_stable_offset(self) -> int:
+        """The end of what no open transaction can still abort."""
+        unstable = self._producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return max(min(unstable, self.high_watermark), self.log_start_offset)
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
     # -- append --------------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, leader_epoch: int | None = None) -> AppendInfo:
+    def append(self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT) -> AppendInfo:
         """Append one v2 batch, or raise with nothing written. See ``validation.check_append``."""
         now_ms = self._clock.now_ms()
-        return self.append_checked(check_append(records, self.config, now_ms), now_ms, leader_epoch)
+        batch = check_append(records, self.config, now_ms, origin)
+        return self.append_checked(batch, now_ms, leader_epoch, origin)
 
-    def append_checked(self, batch: CheckedBatch, now_ms: int, leader_epoch: int | None = None) -> AppendInfo:
+    def append_checked(
+        self, batch: CheckedBatch, now_ms: int, leader_epoch: int | None = None, origin: Origin = CLIENT
+    ) -> AppendInfo:
         """Append a batch that ``check_append`` let pass.
 
         One that its producer sent before is not written again. Raises OutOfOrderSequence,
-        InvalidProducerEpoch, DiskFull or StorageError with nothing written.
+        InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, DiskFull or StorageError with nothing
+        written.
         """
         header, content = batch
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, _, _ = header
-        has_producer = producer_id != NO_PRODUCER
-        if has_producer and (duplicate := self._producers.check(header)) is not None:
-            first = duplicate.last_offset - duplicate.offset_delta
-            append_time = duplicate.timestamp if self._stamps_append_time else NO_TIMESTAMP
-            return AppendInfo(first, duplicate.last_offset, append_time, self.log_start_offset, True)
+        has_producer, marker = producer_id != NO_PRODUCER, None
+        if has_producer:
+            if header.is_control:
+                marker = read_marker(content)
+            if marker is not None:
+                self._producers.check_marker(header, marker)
+            elif duplicate := self._producers.check(header, is_client=origin == CLIENT):
+                return self._first_append(duplicate)
         append_time = NO_TIMESTAMP
         if self._stamps_append_time or attributes & LOG_APPEND_TIME:
             if self._stamps_append_time:
@@ -179,13 +210,21 @@ class Log:
             self.roll()
             active = self._segments[-1]
         stamp = _STAMP.pack(base_offset, length, epoch)
-        active.append((stamp, memoryview(content)[_STAMP.size :]), size_bytes, last_offset, max_timestamp)
+        aborted = self._producers.aborted_by(header, marker, base_offset) if marker is not None else None
+        body = memoryview(content)[_STAMP.size :]
+        active.append((stamp, body), size_bytes, last_offset, max_timestamp, aborted)
         if has_producer:
             stamped = header._replace(max_timestamp=max_timestamp) if append_time >= 0 else header
-            self._producers.add(stamped, base_offset, now_ms)
+            self._producers.add(stamped, base_offset, now_ms, marker)
         self._producers.end_offset = last_offset + 1
         self._end = _new(LogEnd, (last_offset + 1, active.base_offset, active.log.size))
         return _new(AppendInfo, (base_offset, last_offset, append_time, self.log_start_offset, False))
+
+    def _first_append(self, duplicate: CachedBatch) -> AppendInfo:
+        """What a batch that is sent again is answered."""
+        first = duplicate.last_offset - duplicate.offset_delta
+        append_time = duplicate.timestamp if self._stamps_append_time else NO_TIMESTAMP
+        return AppendInfo(first, duplicate.last_offset, append_time, self.log_start_offset, True)
 
     def roll(self) -> None:
         """Begin a new segment at the log's end. Fine if the active one is still empty: nothing happens."""
@@ -200,17 +239,29 @@ class Log:
 
     # -- read ----------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int) -> Slice | None:
+    def read(self, offset: int, max_bytes: int, isolation: Isolation = LOG_END) -> Slice | None:
         """Where the batches lie that hold ``offset`` and what follows, or None at the log's end.
 
         The slice lies in one segment, ends at the end of a batch and has at least one, even one that is
-        larger than ``max_bytes``. Its first batch may begin before ``offset``. Raises OffsetOutOfRange.
+        larger than ``max_bytes``. Its first batch may begin before ``offset``. With ``isolation`` "committed" it
+        ends at the last stable offset; what of it was aborted, :meth:`aborted_in` tells. Raises OffsetOutOfRange.
         """
+        while True:
+            cuts = self._cuts
+            try:
+                return self._read(offset, max_bytes, isolation)
+            except (CorruptRecord, CorruptIndex):
+                if cuts == self._cuts:
+                    raise  # otherwise it looked behind an end that a truncation has just moved
+
+    def _read(self, offset: int, max_bytes: int, isolation: Isolation) -> Slice | None:
         end = self._end  # before the segments: what it bounds is in them
         segments = self._segments
         if not self.log_start_offset <= offset <= end.offset:
             raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, end.offset)
-        if offset == end.offset:
+        if isolation == COMMITTED:
+            end = self._stable_end(segments, end)
+        if offset >= end.offset:
             return None
         for segment in segments[self._floor(segments, offset) :]:
             limit = end.position if segment.base_offset == end.segment_base else segment.size
@@ -222,6 +273,45 @@ class Log:
             if found is not None or segment.base_offset == end.segment_base:
                 return found
         return None
+
+    def _stable_end(self, segments: Sequence[Segment], end: LogEnd) -> LogEnd:
+        """As ``end``, for the last stable offset."""
+        stable = self.last_stable_offset
+        if stable >= end.offset:
+            return end
+        segment = segments[self._floor(segments, stable)]
+        return LogEnd(stable, segment.base_offset, self._position_of(segment, stable))
+
+    def aborted_in(self, found: Slice, offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with data in a slice that a read from ``offset`` has just answered.
+
+        A reader skips a producer's transactional batches from each first offset to the abort marker. Some of
+        them may lie behind the slice.
+        """
+        segments = self._segments
+        number = next((n for n, segment in enumerate(segments) if segment.log.inode == found.inode), None)
+        if number is None:
+            return self._aborted_in_doomed(found, offset)
+        after = segments[number].offset_index.offset_after(found.position + found.size_bytes)
+        if after is None:
+            after = segments[number + 1].base_offset if number + 1 < len(segments) else self._end.offset
+        aborted: list[AbortedTransaction] = []
+        for segment in segments[number:]:
+            some, is_complete = segment.txn_index.collect(offset, after)
+            aborted += some
+            if is_complete:
+                break
+        return aborted
+
+    def _aborted_in_doomed(self, found: Slice, offset: int) -> list[AbortedTransaction]:
+        """As :meth:`aborted_in`, of a segment that has been replaced since: what follows it may be too."""
+        every = [*self._segments, *(segment for _, segment in self._doomed)]
+        holder = next((segment for segment in every if segment.log.inode == found.inode), None)
+        if holder is None:
+            raise StorageError(found.path, "the segment was deleted before it was read")
+        behind = [segment for segment in every if segment.base_offset >= holder.base_offset]
+        entries = {entry for segment in behind for entry in segment.txn_index.entries}
+        return sorted((e for e in entries if e.last_offset >= offset), key=lambda entry: entry.last_offset)
 
     def _slice(self, segment: Segment, offset: int, max_bytes: int, limit: int) -> Slice | None:
         first = segment.find_batch(offset, limit)
@@ -303,21 +393,100 @@ class Log:
             self.roll()
             # The new segment carries the log's end alone: its name must not be lost where the old ones' are.
             self._fs.sync_dir(self.folder)
-        doomed, kept = self._segments[:count], self._segments[count:]
-        if not doomed:
-            return 0
-        for segment in doomed:
+        kept = self._segments[count:]
+        if count:
+            self._doom(self._segments[:count])
+            self._segments = kept  # last: a reader finds each segment in one of the two
+            self._start_at(max(self.log_start_offset, kept[0].base_offset))
+        return count
+
+    def _doom(self, segments: Sequence[Segment]) -> None:
+        """Rename segments ``.deleted``; their files stay until ``file.delete.delay.ms`` has passed."""
+        for segment in segments:
             segment.rename(DELETED_SUFFIX)
             self._fs.remove(os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX)))
-        # Before anyone writes the new start down: what is kept must be there after a loss of power.
+        # Before anyone writes a new start or end down: what is kept must be there after a loss of power.
         self._fs.sync_dir(self.folder)
-        self.log_start_offset = max(self.log_start_offset, kept[0].base_offset)
-        self.recovery_point = max(self.recovery_point, self.log_start_offset)
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
-        self._doomed = [*self._doomed, *((due, segment) for segment in doomed)]
-        self._segments = kept  # last: a reader finds each segment in one of the two
-        self.epochs.truncate_from_start(self.log_start_offset)
-        return count
+        self._doomed = [*self._doomed, *((due, segment) for segment in segments)]
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+        self.epochs.truncate_from_start(offset)
+
+    def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
+        """Make records below an offset unreadable; returns the log start offset.
+
+        Whole segments of them go at the next round of retention. -1 means the high watermark. Raises
+        OffsetOutOfRange, or PolicyViolation where ``cleanup.policy`` does not have delete.
+        """
+        if "delete" not in self.config.cleanup_policy:
+            raise PolicyViolation(
+                f"{self.partition}: cleanup.policy={self.config.cleanup_policy} keeps the last record of every "
+                "key: add delete to the topic's config, or write tombstones"
+            )
+        offset = self.high_watermark if before_offset == HIGH_WATERMARK else before_offset
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, self.high_watermark)
+        if offset > self.log_start_offset:
+            self._start_at(offset)
+        return self.log_start_offset
+
+    # -- truncation ----------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Make ``offset`` the log's end: the batch that holds it goes, whole, and all behind it.
+
+        Returns whether there was anything to cut. Below the first segment everything goes.
+        """
+        if offset < 0:
+            raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, self._end.offset)
+        if offset >= self._end.offset:
+            self.epochs.truncate_from_end(self._end.offset)
+            return False
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully(offset)
+            return True
+        kept = tuple(segment for segment in self._segments if segment.base_offset <= offset)
+        doomed = self._segments[len(kept) :]
+        self._cuts += 1
+        self._end = LogEnd(offset, kept[-1].base_offset, self._position_of(kept[-1], offset))
+        self._segments = kept
+        self._doom(doomed)
+        kept[-1].truncate_to(offset, self._clock.now_ms())
+        self._end = LogEnd(offset, kept[-1].base_offset, kept[-1].size)
+        self._cut_back_to(offset)
+        return True
+
+    @staticmethod
+    def _position_of(segment: Segment, offset: int) -> int:
+        found = segment.find_batch(offset)
+        return segment.size if found is None else found[0]
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drop everything; the log goes on, empty, at ``offset``."""
+        self._cuts += 1
+        self._doom(self._segments)
+        fresh = Segment(self._fs, self.folder, offset, self.config, self._clock.now_ms(), create=True)
+        self._fs.sync_dir(self.folder)
+        self._segments, self._end = (fresh,), LogEnd(offset, offset, 0)
+        self.log_start_offset = offset
+        self._cut_back_to(offset)
+
+    def _cut_back_to(self, offset: int) -> None:
+        """Bring all that is remembered of the log back to its new end."""
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs.truncate_from_end(offset)
+        now_ms = self._clock.now_ms()
+        for name in self._fs.list_dir(self.folder):
+            at = offset_of(name) if name.endswith(SNAPSHOT_SUFFIX) else None
+            if at is not None and not self.log_start_offset < at <= offset:
+                self._fs.remove(os.path.join(self.folder, name))
+        self._producers = ProducerStates(str(self.partition))
+        self._producers.load_newest(self._fs, self.folder, offset, now_ms)
+        replay(self._producers, self._segments, self.log_start_offset, offset, now_ms)
 
     # -- compaction ----------------------------------------------------------------------------------------
 
@@ -338,26 +507,20 @@ class Log:
         fresh = Segment(
             self._fs, self.folder, base_offset, self.config, self._clock.now_ms(), suffix=CLEANED_SUFFIX
         )
+        for segment in (fresh, *old):
+            segment.txn_index.entries  # noqa: B018  read now: a reader must not look while the name changes
+        first = self._segments.index(old[0])
         try:
-            self._swap(fresh, old)
+            fresh.rename(SWAP_SUFFIX)
+            self._fs.sync_dir(self.folder)
+            self._doom(old)
+            fresh.rename("")
+            # Before anyone writes down that this section is clean, and before the next one is swapped.
+            self._fs.sync_dir(self.folder)
         except StorageError as error:
             raise UndoFailed(fresh.path, str(error)) from error
-        first = self._segments.index(old[0])
-        due = self._clock.now_ms() + self.config.file_delete_delay_ms
-        self._doomed = [*self._doomed, *((due, segment) for segment in old)]
-        # Last: a reader finds each segment in one of the two.
+        # Last: a reader finds each segment in the log or among the doomed.
         self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
-
-    def _swap(self, fresh: Segment, old: Sequence[Segment]) -> None:
-        fresh.rename(SWAP_SUFFIX)
-        self._fs.sync_dir(self.folder)
-        for segment in old:
-            segment.rename(DELETED_SUFFIX)
-        fresh.rename("")
-        # Before anyone writes down that this section is clean, and before the next one is swapped.
-        self._fs.sync_dir(self.folder)
-        for segment in old[1:]:
-            self._fs.remove(os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX)))
 
     def _facts(self) -> list[SegmentFacts]:
         ends = [*(segment.base_offset for segment in self._segments[1:]), self._end.offset]

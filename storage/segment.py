@@ -5,7 +5,7 @@
     00000000000000000042.log        record batches, one behind the other
     00000000000000000042.index      offset -> position in the .log
     00000000000000000042.timeindex  timestamp -> offset
-    00000000000000000042.txnindex   aborted transactions: Kafka's, which is kept but not read yet
+    00000000000000000042.txnindex   aborted transactions, if there are any
 
 A segment appends, finds, and recovers; it knows nothing of its neighbours, of producers or of retention
 (``log.py``, ``state/producers.py``, ``retention.py``). Only the last segment of a log is appended to. Any
@@ -27,6 +27,7 @@ from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from raylog.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -72,6 +73,7 @@ class Segment:
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
         self.time_index = TimeIndex(fs, self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.txn_index = TransactionIndex(fs, self._path(TXN_INDEX_SUFFIX), base_offset)
         if create:
             self._create()
         self._bytes_since_entry = 0
@@ -88,6 +90,8 @@ class Segment:
         """Make all files or none: an empty .log left behind would end the log at its base offset one day."""
         try:
             self.log.truncate(0)
+            if self.config.preallocate:
+                self.log.allocate(self.config.segment_bytes)
             self.offset_index.create()
             self.time_index.create()
         except StorageError:
@@ -165,13 +169,20 @@ class Segment:
 
     def _begin_at(self, first_timestamp: int) -> None:
         self._has_times = first_timestamp >= 0
-        if self._has_times:
-            self._span_end = first_timestamp + self._max_span_ms
+        self._span_end = first_timestamp + self._max_span_ms if self._has_times else -MAX_INT64
 
     def append(
-        self, buffers: Sequence[Buffer], size_bytes: int, last_offset: int, max_timestamp: int
+        self,
+        buffers: Sequence[Buffer],
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp: int,
+        aborted: AbortedTransaction | None = None,
     ) -> None:
-        """Write one whole batch, given in pieces, at the end; raises with the segment as it was."""
+        """Write one whole batch, given in pieces, at the end; raises with the segment as it was.
+
+        ``aborted``: the transaction that the batch, an abort marker, ends.
+        """
         position = self.log.size
         assert position + size_bytes <= MAX_INT32, "should_roll comes first"
         before = self._max or self.max_timestamp
@@ -181,6 +192,8 @@ class Segment:
                 self._max = TimestampOffset(max_timestamp, last_offset)
             if self._bytes_since_entry > self.config.index_interval_bytes:
                 self._add_entries(last_offset, position)
+            if aborted is not None:
+                self.txn_index.append(aborted)
         except StorageError:
             self._max = before
             self._undo(lambda: self._take_back(position, last_offset))
@@ -195,6 +208,22 @@ class Segment:
             self.log.truncate(position)
         self.offset_index.truncate_to_position(position)
         self.time_index.truncate_to(last_offset)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop the batch that holds ``offset``, whole, and all behind it; on disk when this returns."""
+        found = self.find_batch(offset)
+        if found is None:
+            return
+        position = found[0]
+        self.log.truncate(position)
+        self.log.flush()
+        self.offset_index.truncate_to_position(position)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self._max = self._timed = self._has_room = None
+        self._bytes_since_entry = 0
+        if position == 0:
+            self._created_ms = now_ms
 
     def _undo(self, undo: Callable[[], None]) -> None:
         try:
@@ -216,16 +245,20 @@ class Segment:
             self.time_index.maybe_append(*self.max_timestamp)
         self.offset_index.write()
         self.time_index.write()
+        if self.config.preallocate:
+            self.log.truncate(self.log.size)
 
     def flush(self) -> None:
         self.log.flush()
         self.offset_index.flush()
         self.time_index.flush()
+        self.txn_index.flush()
 
     def close(self) -> None:
         self.log.close()
         self.offset_index.close()
         self.time_index.close()
+        self.txn_index.release()
 
     # -- finding -------------------------------------------------------------------------------------------
 
@@ -299,7 +332,10 @@ class Segment:
     # -- mending -------------------------------------------------------------------------------------------
 
     def recover(self) -> Recovered:
-        """Check every batch, cut behind the last good one, rebuild the indexes."""
+        """Check every batch, cut behind the last good one, rebuild the indexes.
+
+        The transaction index is left empty: what aborted is known to who follows the producers.
+        """
         size, good = self.size, 0
         next_offset, is_dense = self.base_offset, True
         for position, header in self._good_batches():
@@ -312,6 +348,7 @@ class Segment:
         if good < size:
             self.log.truncate(good)
         self.rebuild_indexes()
+        self.txn_index.replace(())
         return Recovered(size - good, next_offset, is_dense)
 
     def _good_batches(self) -> Iterator[tuple[int, BatchHeader]]:
@@ -382,12 +419,14 @@ class Segment:
         self.log.path = self._path(LOG_SUFFIX)
         self.offset_index.path = self._path(INDEX_SUFFIX)
         self.time_index.path = self._path(TIME_INDEX_SUFFIX)
+        self.txn_index.path = self._path(TXN_INDEX_SUFFIX)
 
     def delete(self) -> None:
         """Close and remove the files."""
         self.log.close()
         self.offset_index.release()
         self.time_index.release()
+        self.txn_index.release()
         for own in SUFFIXES:
             self._fs.remove(self._path(own))
 

@@ -1,12 +1,17 @@
 """What an append must be before it may touch the log: one v2 batch that is what its header says.
 
 One, because that is what makes an idempotent producer's batch written or not, never half; Kafka takes no more
-in a request either. A batch stays opaque: its header, CRC and size are checked here, its records by whoever
-decodes them. Nothing here depends on the log's state, so many appends can be checked at once (the CRC
-releases the GIL). Source: ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords`` of Kafka.
+in a request either. A batch stays opaque: its header, CRC and size are checked, its records by whoever decodes
+them, unless the topic's config asks for a look at them (:func:`_look_inside`). Kafka looks at every record of
+every batch; a record that lies about its own length is found there at the append, and here by its reader.
+
+Nothing here depends on the log's state, so many appends can be checked at once (the CRC releases the GIL).
+Source: ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords`` of Kafka.
 """
 
-from typing import NamedTuple, NoReturn
+from typing import Final, Literal, NamedTuple, NoReturn
+
+import numpy as np
 
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
@@ -22,16 +27,28 @@ from raylog.storage.files import Buffer
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import (
     CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    TRANSACTIONAL,
     BatchHeader,
     check_crc,
     read_header,
+    seal,
 )
-from raylog.storage.records.compression import CODECS
+from raylog.storage.records.compression import CODECS, compress, decompress
+from raylog.storage.records.control import read_marker
+from raylog.storage.records.decode import decode_table
+
+# Who appends: a client, or a coordinator, which alone may write control batches and counts no sequence.
+Origin = Literal["client", "coordinator"]
+CLIENT: Final = "client"
+COORDINATOR: Final = "coordinator"
 
 MAGIC_POSITION = 16
 CODEC_IDS = frozenset(CODECS.values())
+_TOLD_FAILURES = 10  # so many rows of a batch are named in its error
 
 
 class CheckedBatch(NamedTuple):
@@ -41,15 +58,22 @@ class CheckedBatch(NamedTuple):
     content: Buffer
 
 
-def check_append(records: Buffer, config: LogConfig, now_ms: int) -> CheckedBatch:
-    """The one batch that ``records`` is; raises the named error of why it may not be appended."""
+def check_append(records: Buffer, config: LogConfig, now_ms: int, origin: Origin = CLIENT) -> CheckedBatch:
+    """The one batch that ``records`` is; raises the named error of why it may not be appended.
+
+    Recompressed where the topic's ``compression.type`` asks for another codec.
+    """
     limit = min(config.max_message_bytes, config.segment_bytes)
-    plain = kernel.ops.plain_header(records, limit, now_ms, config.message_timestamp_after_max_ms)
+    header = kernel.ops.plain_header(records, limit, now_ms, config.message_timestamp_after_max_ms)
     content = records if type(records) is bytes else _bytes_of(records)
-    return CheckedBatch(plain or _closer_look(content, config, now_ms), content)
+    if header is None:
+        header = _closer_look(content, config, now_ms, origin)
+    if config.is_opaque or header.is_control:
+        return CheckedBatch(header, content)
+    return _look_inside(header, content, config, now_ms)
 
 
-def _closer_look(content: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
+def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin) -> BatchHeader:
     """The header of a batch that the kernel would not call plain; raises why it may not be appended."""
     try:
         header = read_header(content)
@@ -60,22 +84,99 @@ def _closer_look(content: Buffer, config: LogConfig, now_ms: int) -> BatchHeader
     size_bytes = header.batch_length + LOG_OVERHEAD
     if size_bytes != len(content):
         _refuse_length(size_bytes, len(content))
-    if size_bytes > config.max_message_bytes:
-        raise RecordTooLarge(size_bytes, config.max_message_bytes)
-    if size_bytes > config.segment_bytes:
-        raise RecordBatchTooLarge(size_bytes, config.segment_bytes)
+    _check_size(size_bytes, config)
     if header.count <= 0 or header.count != header.last_offset_delta + 1:
         raise InvalidRecord(
             f"the batch says {header.count} records and a last offset delta of {header.last_offset_delta}: "
             "a batch needs a record, and its offsets must be 0, 1, 2, ..."
         )
-    if header.attributes & ~LOG_APPEND_TIME not in CODEC_IDS:
-        _refuse_attributes(header)
-    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms and _is_create_time(config):
-        limit = config.message_timestamp_after_max_ms
-        raise InvalidTimestamp(header.max_timestamp, now_ms, "message.timestamp.after.max.ms", limit)
+    _check_attributes(header, origin)
+    _check_timestamp_type(header, config, now_ms)
     check_crc(content, 0, header)
+    if header.is_control and read_marker(content) is None:
+        raise InvalidRecord(
+            "of control batches a partition's log takes only the markers that end a transaction"
+        )
     return header
+
+
+def _check_size(size_bytes: int, config: LogConfig) -> None:
+    if size_bytes > config.max_message_bytes:
+        raise RecordTooLarge(size_bytes, config.max_message_bytes)
+    if size_bytes > config.segment_bytes:
+        raise RecordBatchTooLarge(size_bytes, config.segment_bytes)
+
+
+def _check_attributes(header: BatchHeader, origin: Origin) -> None:
+    if header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL):
+        raise InvalidRecord(
+            f"attributes {header.attributes:#x}: delete horizons are written by compaction alone"
+        )
+    if header.codec not in CODEC_IDS:
+        raise UnsupportedCompressionType(f"id {header.codec}")
+    if header.is_transactional and header.producer_id < 0:
+        raise InvalidRecord("a transactional batch needs a producer id")
+    if header.is_control:
+        if origin == CLIENT:
+            raise InvalidRecord("control batches are written by the transaction coordinator, not by clients")
+        if header.codec or header.count != 1:
+            raise InvalidRecord("a control batch is one record, uncompressed")
+
+
+def _check_timestamp_type(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """By the header alone. On a topic of LogAppendTime only the log says so of a batch."""
+    if config.message_timestamp_type == "CreateTime":
+        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+            _refuse_timestamp(header.max_timestamp, now_ms, config, "after")
+    elif header.attributes & LOG_APPEND_TIME:
+        raise InvalidRecord("the batch says LogAppendTime of itself: only the log may stamp it")
+
+
+def _look_inside(header: BatchHeader, content: Buffer, config: LogConfig, now_ms: int) -> CheckedBatch:
+    """What only the records tell: their keys, their own timestamps; and another codec for them."""
+    if config.is_compacted or config.checks_record_timestamps:
+        columns = decode_table(content, check_crc=False, headers=False)
+        if columns.num_rows != header.count:
+            raise CorruptRecord("position 0", f"{columns.num_rows} records of {header.count}")
+        if config.is_compacted and columns.column("key").null_count:
+            nulls = np.flatnonzero(columns.column("key").is_null())
+            raise InvalidRecord(
+                f"cleanup.policy=compact needs a key in every record; without one: {_listed(nulls)}"
+            )
+        if config.checks_record_timestamps:
+            _check_timestamps(columns.column("timestamp").to_numpy(), config, now_ms)
+    target = config.target_codec
+    if target is None or target == header.codec:
+        return CheckedBatch(header, content)
+    plain = decompress(header.codec, memoryview(content)[HEADER_SIZE:])
+    stream = compress(target, plain, config.compression_level)
+    changed = bytearray().join((bytes(HEADER_SIZE), stream))
+    sealed = seal(changed, header._replace(attributes=header.attributes & ~CODEC_MASK | target))
+    _check_size(len(sealed), config)
+    return CheckedBatch(read_header(sealed), sealed)
+
+
+def _check_timestamps(timestamps: "np.ndarray", config: LogConfig, now_ms: int) -> None:
+    known = timestamps[timestamps != -1]
+    if not len(known):
+        return
+    oldest, newest = int(known.min()), int(known.max())
+    if now_ms - oldest > config.message_timestamp_before_max_ms:
+        _refuse_timestamp(oldest, now_ms, config, "before")
+    if newest - now_ms > config.message_timestamp_after_max_ms:
+        _refuse_timestamp(newest, now_ms, config, "after")
+
+
+def _refuse_timestamp(timestamp: int, now_ms: int, config: LogConfig, side: str) -> NoReturn:
+    limit = getattr(config, f"message_timestamp_{side}_max_ms")
+    raise InvalidTimestamp(timestamp, now_ms, f"message.timestamp.{side}.max.ms", limit)
+
+
+def _listed(rows: "np.ndarray") -> str:
+    shown = ", ".join(map(str, rows[:_TOLD_FAILURES]))
+    return f"records {shown}" + (
+        f" and {len(rows) - _TOLD_FAILURES} more" if len(rows) > _TOLD_FAILURES else ""
+    )
 
 
 def _bytes_of(records: Buffer) -> memoryview:
@@ -87,22 +188,9 @@ def _bytes_of(records: Buffer) -> memoryview:
         raise InvalidRecord(f"a {kind} is no record batch: give bytes or a buffer") from None
 
 
-def _is_create_time(config: LogConfig) -> bool:
-    return config.message_timestamp_type == "CreateTime"
-
-
 def _refuse_length(said: int, given: int) -> NoReturn:
     if said > given:
         raise CorruptRecord("position 0", f"{given} bytes of a batch of {said}")
     raise InvalidRecord(
         f"{given - said} bytes behind the batch: an append is one batch; send them one by one"
     )
-
-
-def _refuse_attributes(header: BatchHeader) -> NoReturn:
-    if header.attributes & ~(LOG_APPEND_TIME | CODEC_MASK):
-        raise InvalidRecord(
-            "only plain batches can be appended: transactional and control batches and delete horizons are "
-            "written by a transaction coordinator and by compaction, which raylog does not have yet"
-        )
-    raise UnsupportedCompressionType(f"id {header.codec}")

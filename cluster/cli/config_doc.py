@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable
 
-from raylog.storage.config import BROKER_KEYS, BROKER_SYNONYMS, MAX_DOUBLE, TOPIC_KEYS, Key
+from raylog.storage.config import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    FIXED_TOPIC_KEYS,
+    MAX_DOUBLE,
+    TOPIC_KEYS,
+    Key,
+)
 
 _HEAD = """# Configuration
 
@@ -24,6 +31,9 @@ def page() -> str:
     parts = [
         _HEAD,
         "## Topics\n\n" + _table(TOPIC_KEYS.values()),
+        "These are taken with their only value, since raylog does not have what they are for: "
+        + ", ".join(f"`{key}={only}`" for key, (only, _) in FIXED_TOPIC_KEYS.items())
+        + ".\n",
         "## Brokers\n\n" + _table(BROKER_KEYS.values()),
         "A broker key can set a topic key's default for all topics; of several, the first that is set counts:\n\n"
         "| topic key | broker keys |\n| --- | --- |\n" + "\n".join(defaults) + "\n",

@@ -8,9 +8,10 @@ first, again and again until it is acknowledged or given up::
                             +--> batches, oldest first --> in flight (at most one) --> acknowledged
     send_arrow -------------+
 
-Sequences are given in that order. When a batch is refused nothing of it is in the log, so all that waits behind
-it is refused with it and the sequence goes back. When its fate is unknown at the end of its time, the
-partition's next batch begins under the next producer epoch.
+Sequences are given in that order, when a batch is encoded. When a batch is refused nothing of it is in the log, so
+what is encoded behind it fails with it and the sequence goes back. When its fate is unknown at the end of its time,
+the partition's next batch begins under the next producer epoch: should the old one still be written, then before
+the new one or not at all. Open rows have no sequence yet, and stay.
 """
 
 from collections import deque
@@ -56,8 +57,9 @@ class Batch:
     records: int
     delivery: Delivery
     size_bytes: int
-    deadline: float
+    deadline: float  # the end of delivery.timeout.ms
     attempts: int = 0
+    error: Exception | None = None  # how the last attempt ended
 
 
 @dataclass(slots=True)
@@ -73,18 +75,23 @@ class PartitionQueue:
     rows_since: float = 0.0
     delivery: Delivery = field(default_factory=Delivery)
     batches: deque[Batch] = field(default_factory=deque)
-    in_flight: bool = False
+    in_flight: Batch | None = None
     retry_at: float = 0.0
 
     @property
     def is_empty(self) -> bool:
         return not self.rows and not self.batches
 
-    def add_row(self, row: Row, size_bytes: int, now: float) -> tuple[Delivery, int]:
-        """Take a row in; returns its batch's delivery and its place in the batch."""
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """Of everything that waits, oldest first."""
+        waiting = [batch.delivery for batch in self.batches]
+        return [*waiting, self.delivery] if self.rows else waiting
+
+    def add_row(self, row: Row, size_bytes: int) -> tuple[Delivery, int]:
+        """Take a row in; returns its batch's delivery and its place in the batch. With the first, the caller sets
+        ``rows_since``."""
         rows = self.rows
-        if not rows:
-            self.rows_since = now
         rows.append(row)
         self.rows_bytes += size_bytes
         return self.delivery, len(rows) - 1
@@ -105,32 +112,42 @@ class PartitionQueue:
         self.batches.append(batch)
         self.sequence = (self.sequence + batch.records) & 0x7FFFFFFF
 
-    def ready_at(self, linger_s: float, batch_bytes: int, is_flushing: bool) -> float | None:
-        """When there is something to send: a time, 0 for now, None for never (empty, or in flight)."""
-        if self.in_flight:
-            return None
+    def due_at(self, linger_s: float, batch_bytes: int, is_flushing: bool) -> float | None:
+        """When there is something to send or to give up: a time, 0 for now, None for never."""
+        if self.in_flight is not None:
+            return self.in_flight.deadline
         if self.batches:
-            return self.retry_at
+            return min(self.retry_at, self.batches[0].deadline)
         if not self.rows:
             return None
         if is_flushing or self.rows_bytes >= batch_bytes:
             return 0.0
         return self.rows_since + linger_s
 
+    def take_off(self) -> Batch:
+        """The oldest batch, in flight from now on."""
+        assert self.in_flight is None, "one request in flight a partition"
+        self.in_flight = self.batches[0]
+        self.in_flight.attempts += 1
+        self.in_flight.error = None
+        return self.in_flight
+
     def acknowledge(self) -> Batch:
-        """The head was written."""
-        self.in_flight, self.retry_at = False, 0.0
+        """The batch in flight was written."""
+        self.in_flight, self.retry_at = None, 0.0
         return self.batches.popleft()
 
+    def retry(self, at: float, error: Exception) -> None:
+        """The batch in flight may have been written or not: send it again."""
+        self.batches[0].error = error
+        self.in_flight, self.retry_at = None, at
+
     def give_up(self, *, is_fate_known: bool) -> list[tuple[Delivery, int, int]]:
-        """Drop everything that waits: (delivery, records, bytes) of each. See the head of this file."""
+        """Drop all batches: (delivery, records, bytes) of each. See the head of this file."""
         dropped = [(batch.delivery, batch.records, batch.size_bytes) for batch in self.batches]
         self.sequence = (self.sequence - sum(batch.records for batch in self.batches)) & 0x7FFFFFFF
         self.batches.clear()
-        if self.rows:
-            rows, size_bytes, delivery = self.close_rows()
-            dropped.append((delivery, len(rows), size_bytes))
-        self.in_flight, self.retry_at = False, 0.0
+        self.in_flight, self.retry_at = None, 0.0
         if not is_fate_known:
             self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
             self.sequence = 0

@@ -7,25 +7,25 @@ once, and asks on. Nothing is committed: the position is the consumer's own, to 
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import ray
 
-from raylog.actors.messages import InvalidRequest, NotLeader, UnknownTopicOrPartition
+from raylog.actors.messages import InvalidRequest, NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.actors.runtime import wait_for
+from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps, next_offset
-from raylog.storage.errors import StorageError
+from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.files import Buffer
 from raylog.storage.log import EARLIEST, LATEST
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import LOG_APPEND_TIME, read_header
 from raylog.storage.records.decode import decode_records, decode_table
 
-if TYPE_CHECKING:
-    from raylog.cluster.broker import Broker
-
+# What may pass by itself: an actor or the Controller restarts, or a segment was deleted before it was read.
+PASSING = (NotLeader, RequestTimedOut, StorageError)
 # How long an actor holds a fetch that finds nothing.
 FETCH_MAX_WAIT_MS = 500
 POLL_TIMEOUT_MS = 1000
@@ -49,12 +49,13 @@ class ConsumerRecord(NamedTuple):
 class _Assigned:
     """One partition: where we are in it, and the fetch that is on its way."""
 
-    __slots__ = ("end", "offset", "pending", "reader", "retry_at")
+    __slots__ = ("end", "failing_since", "offset", "pending", "reader", "retry_at")
 
     def __init__(self, reader: PartitionReader, offset: int, end: int | None) -> None:
         self.reader, self.offset, self.end = reader, offset, end
         self.pending: Any = None
         self.retry_at = 0.0
+        self.failing_since: float | None = None
 
     @property
     def is_at_end(self) -> bool:
@@ -71,7 +72,7 @@ class Consumer:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: Broker,
         *topics: str,
         from_: str | int = "latest",
         to: str | int | None = None,
@@ -158,7 +159,12 @@ class Consumer:
         return all(assigned.is_at_end for assigned in self._assigned.values())
 
     def poll(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
-        """The records that have come, of one or more partitions; none if none comes in time."""
+        """The records that have come, of one or more partitions; none if none comes in time.
+
+        A partition that is away is asked again while the others go on; after 30 s without it this raises why:
+        NotLeader, RequestTimedOut or StorageError. Raises OffsetOutOfRange where retention was faster: ``seek``.
+        After an error no position has moved, and the next poll goes on there.
+        """
         fetched = list(self._fetched(timeout_ms))
         found = [record for assigned, records in fetched for record in _rows(assigned, records)]
         _advance(fetched)
@@ -216,8 +222,8 @@ class Consumer:
                     assigned.pending = assigned.reader.request(
                         assigned.offset, self._fetch_bytes, FETCH_MAX_WAIT_MS
                     )
-                except (NotLeader, StorageError):
-                    self._lost(assigned)
+                except PASSING as error:
+                    self._lost(assigned, error)
         return {
             assigned.pending: assigned for assigned in self._assigned.values() if assigned.pending is not None
         }
@@ -226,16 +232,24 @@ class Consumer:
         reference, assigned.pending = assigned.pending, None
         try:
             answer = wait_for(reference, str(assigned.reader))
-            return assigned.reader.records(answer, assigned.offset, self._fetch_bytes)
-        except (NotLeader, StorageError):
-            self._lost(assigned)
+            records = assigned.reader.records(answer, assigned.offset, self._fetch_bytes)
+        except PASSING as error:
+            self._lost(assigned, error)
             return None
+        assigned.failing_since = None
+        return records
 
     @staticmethod
-    def _lost(assigned: _Assigned) -> None:
-        """The actor is being restarted: look it up and ask again in a moment."""
+    def _lost(assigned: _Assigned, error: RaylogError) -> None:
+        """Look the partition up and ask again in a moment; raise what does not pass, now and then."""
+        now = time.monotonic()
         assigned.reader.lost()
-        assigned.retry_at = time.monotonic() + RETRY_BACKOFF_S
+        assigned.retry_at = now + RETRY_BACKOFF_S
+        if assigned.failing_since is None:
+            assigned.failing_since = now
+        elif now - assigned.failing_since > LOOKUP_TIMEOUT_S:
+            assigned.failing_since = None
+            raise error
 
 
 def _advance(fetched: list[tuple[_Assigned, Buffer]]) -> None:

@@ -81,16 +81,20 @@ class PartitionReader:
     def is_local(self) -> bool:
         """Whether the partition's disk is on this node."""
         if self._is_local is None:
-            self._is_local = self._describe().node_id == own_node_id()
+            node_id = self._broker.topic(self.topic).partitions[self.partition].node_id
+            if (
+                node_id is None
+            ):  # it serves, but the Controller has not heard of that yet: ask again next time
+                self._broker.forget(self.topic, self.partition)
+                return False
+            self._is_local = node_id == own_node_id()
         return self._is_local
 
-    def _describe(self) -> Any:
-        partitions = self._broker.topic(self.topic).partitions
-        return partitions[self.partition]
-
     def request(self, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
-        """Ask for batches from ``offset`` on; the answer is for :meth:`records`."""
-        return self._call(self._broker.partition(self.topic, self.partition), offset, max_bytes, max_wait_ms)
+        """Ask for batches from ``offset`` on; the answer is for :meth:`records`. NotLeader at once if no actor is
+        there."""
+        handle = self._broker.partition(self.topic, self.partition, timeout_s=0)
+        return self._call(handle, offset, max_bytes, max_wait_ms)
 
     def _call(self, handle: Any, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
         request = FetchRequest(offset, max_bytes, 1, max_wait_ms, self.is_local).encode()

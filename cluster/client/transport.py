@@ -24,7 +24,8 @@ class Transport(Protocol):
     """Sends encoded batches to partitions."""
 
     def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
-        """The future acknowledgement; it fails with raylog's errors. May raise them at once, too."""
+        """The future acknowledgement; it fails with raylog's errors. May raise them at once, too, but never waits:
+        the batches of all partitions go through one thread."""
 
     def forget(self, topic: str, partition: int) -> None:
         """Look the partition up afresh: its actor did not answer."""
@@ -37,7 +38,7 @@ class RayTransport:
         self._broker = broker
 
     def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
-        handle = self._broker.partition(topic, partition)
+        handle = self._broker.partition(topic, partition, timeout_s=0)  # one that is away holds up no other
         # bytes travel inside of the call; an array goes to the object store without a copy in pickle
         payload = bytes(batch) if len(batch) <= INLINE_BYTES else np.frombuffer(batch, np.uint8)
         answer: Future[AppendResult] = Future()

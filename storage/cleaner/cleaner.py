@@ -22,7 +22,7 @@ from raylog.storage.cleaner.offset_map import OffsetMap
 from raylog.storage.cleaner.reading import Pace, read_batches, read_chunks
 from raylog.storage.cleaner.retention import Rules, Tally
 from raylog.storage.cleaner.rewrite import rewrite_group
-from raylog.storage.cleaner.transactions import AbortedTransaction, TransactionTracker
+from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.clock import Clock
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import CleaningAborted, StorageError
@@ -81,7 +81,6 @@ def clean(
     section: Cleanable,
     buffers: Buffers,
     *,
-    aborted: Sequence[AbortedTransaction] = (),
     pace: Pace = no_pace,
 ) -> Cleaned:
     """Make one round over ``log``. ``section``: as ``cleanable`` found it.
@@ -92,6 +91,9 @@ def clean(
     now_ms, segments = clock.now_ms(), log.segments
     ends = [segment.base_offset for segment in segments[1:]]
     sealed = list(zip(segments[:-1], ends, strict=True))
+    # Of all segments: what begins below the bound may have been aborted behind it.
+    aborted = [entry for segment in segments for entry in segment.txn_index.entries]
+    from_dirty = [entry for entry in aborted if entry.last_offset >= section.first_dirty_offset]
     reading = Tally()
     offsets = OffsetMap(
         buffers.dedupe_bytes, buffers.load_factor, section.bound - section.first_dirty_offset + 1
@@ -101,12 +103,12 @@ def clean(
         offsets,
         dirty,
         section.first_dirty_offset,
-        TransactionTracker(aborted),
+        TransactionTracker(from_dirty),
         buffers.chunk_bytes,
         reading,
         pace,
     )
-    end_offset = max(offsets.latest_offset + 1, section.first_dirty_offset)
+    end_offset = offsets.latest_offset + 1
     log.flush(end_offset)
     rules = Rules(
         offsets,
@@ -150,6 +152,7 @@ def build_offset_map(
 
     Stops when the map is full, in the middle of a batch if need be: ``latest_offset`` tells where.
     """
+    offsets.latest_offset = start_offset - 1
     for segment, end in segments:
         found = segment.find_batch(start_offset)
         for chunk in read_chunks(segment, found[0], chunk_bytes) if found else ():

@@ -16,11 +16,13 @@ from raylog.storage.cleaner.retention import Rules, clean_batch
 from raylog.storage.config import LogConfig
 from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
+from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from raylog.storage.names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
     segment_file,
 )
 from raylog.storage.records.batch import LOG_APPEND_TIME, BatchHeader, empty_batch
@@ -35,7 +37,7 @@ class CleanedSegment:
     """The files of a cleaned segment while they are written."""
 
     def __init__(self, fs: FileSystem, folder: str, base_offset: int, config: LogConfig) -> None:
-        self._fs = fs
+        self._fs, self._base_offset = fs, base_offset
         self._paths = [
             os.path.join(folder, segment_file(base_offset, own) + CLEANED_SUFFIX) for own in SUFFIXES
         ]
@@ -63,13 +65,17 @@ class CleanedSegment:
             self._log.append([content])
         return len(content)
 
-    def finish(self, mtime_ms: int) -> None:
-        """Write the indexes; return when all is on the disk."""
+    def finish(self, aborted: Sequence[AbortedTransaction], mtime_ms: int) -> None:
+        """Write the indexes, with the aborted transactions whose markers are here; return when all is on the disk."""
         self.write()
         self._log.flush()
         self._log.close()
         self._fs.write_file(self._path(INDEX_SUFFIX), bytes(self._entries.offsets))
         self._fs.write_file(self._path(TIME_INDEX_SUFFIX), self._entries.times())
+        if aborted:
+            TransactionIndex(self._fs, self._path(TXN_INDEX_SUFFIX), self._base_offset).replace(
+                tuple(aborted)
+            )
         self._fs.set_mtime_ms(self._path(LOG_SUFFIX), mtime_ms)
 
     def remove(self) -> None:
@@ -91,7 +97,7 @@ def rewrite_group(
         if lost is not None:
             cleaned.add(placeholder(lost), lost.last_offset)
             rules.tally.bytes_written += cleaned.write()
-        cleaned.finish(fs.mtime_ms(sources[-1].path))
+        cleaned.finish(rules.transactions.take_kept(), fs.mtime_ms(sources[-1].path))
     except BaseException:
         cleaned.remove()
         raise

@@ -6,30 +6,17 @@ can be discarded:
 - data of an aborted transaction: yes;
 - an ABORT marker: once a walk has met none of its transaction's batches;
 - a COMMIT marker: likewise;
-- a control batch that was emptied before: yes.
+- a control batch that was emptied before: yes; of another kind: no.
 
 Source: ``CleanedTransactionMetadata`` of Kafka.
 """
 
 from collections.abc import Iterable
-from struct import Struct
-from typing import NamedTuple
 
 from raylog.storage.files import Buffer
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.records.batch import BatchHeader
-from raylog.storage.records.decode import decode_records
-
-ABORT, COMMIT = 0, 1
-_MARKER_KEY = Struct(">hh")  # version, type
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of the transaction index; ``last_offset`` is the marker's."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
+from raylog.storage.records.control import read_marker
 
 
 class TransactionTracker:
@@ -40,7 +27,7 @@ class TransactionTracker:
         self._aborted: dict[int, AbortedTransaction] = {}  # that have begun, by producer id
         self._observed: set[int] = set()  # producer ids whose aborted data was met
         self._committed: set[int] = set()  # producer ids whose other transactional data was met
-        self.kept: list[AbortedTransaction] = []  # whose marker was met and must stay
+        self._kept: list[AbortedTransaction] = []
 
     def is_discardable(self, header: BatchHeader, batch: Buffer) -> bool:
         """Whether the next batch of the walk can go, by its transaction alone."""
@@ -55,6 +42,11 @@ class TransactionTracker:
         self._committed.add(header.producer_id)
         return False
 
+    def take_kept(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers were met since the last call, and must stay."""
+        kept, self._kept = self._kept, []
+        return kept
+
     def _begin_up_to(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:
             begun = self._coming.pop()
@@ -63,23 +55,16 @@ class TransactionTracker:
     def _is_spent_marker(self, header: BatchHeader, batch: Buffer) -> bool:
         if not header.count:
             return True
-        kind, producer_id = marker_type(batch), header.producer_id
-        if kind == ABORT:
-            aborted, was_observed = self._aborted.pop(producer_id, None), producer_id in self._observed
-            self._observed.discard(producer_id)
-            if aborted is None or not was_observed:
-                return True
-            self.kept.append(aborted)
+        marker, producer_id = read_marker(batch), header.producer_id
+        if marker is None:
             return False
-        if kind == COMMIT:
+        if not marker.is_abort:
             was_met = producer_id in self._committed
             self._committed.discard(producer_id)
             return not was_met
+        aborted, was_observed = self._aborted.pop(producer_id, None), producer_id in self._observed
+        self._observed.discard(producer_id)
+        if aborted is None or not was_observed:
+            return True
+        self._kept.append(aborted)
         return False
-
-
-def marker_type(batch: Buffer) -> int:
-    """What the first record of a control batch says; -1 if that is nothing we know."""
-    records = decode_records(batch, control=True)
-    key = records[0].key if records else None
-    return _MARKER_KEY.unpack_from(key)[1] if key is not None and len(key) >= _MARKER_KEY.size else -1

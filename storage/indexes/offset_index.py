@@ -55,6 +55,11 @@ class OffsetIndex(SparseIndex):
         """The last entry at or below a position in the file; ``(base_offset, 0)`` if there is none."""
         return self._at(self._count_up_to(4, position))
 
+    def offset_after(self, position: int) -> int | None:
+        """The offset of the first entry at or above a position in the file; None if there is none."""
+        count = self._count_up_to(4, position - 1)
+        return self[count].offset if count < len(self) else None
+
     def truncate_to_position(self, position: int) -> None:
         """Drop entries at and above a position in the file."""
         self.truncate(self._count_up_to(4, position - 1))

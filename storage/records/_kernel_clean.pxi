@@ -219,19 +219,3 @@ def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_times
         raise CorruptRecord("a batch that is rebuilt", why.decode())
     return out.take(to - out.data), base, max_timestamp
 
-
-def has_keys(plain, int64_t count):
-    """Whether each of the records has a key; False for bytes that hold no such records."""
-    cdef View view = View(plain)
-    cdef const uint8_t* p = view.data
-    cdef const uint8_t* end = p + view.size
-    cdef Record r
-    cdef bint found = True
-    cdef int64_t i
-    with nogil:
-        for i in range(count):
-            found = get_record(p, end, &r) == NULL and r.key_size >= 0
-            if not found:
-                break
-            p = r.end
-    return bool(found)

@@ -462,13 +462,6 @@ def rebuild_records(
     return out, base or 0, max_timestamp
 
 
-def has_keys(plain: Buffer, count: int) -> bool:
-    try:
-        return all(key is not None for _, _, key, _, _ in _whole_records(plain, count, 0))
-    except CorruptRecord:
-        return False
-
-
 # -- partitioning --------------------------------------------------------------------------------------------
 
 

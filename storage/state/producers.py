@@ -10,8 +10,10 @@ At a roll and at close the state is written to ``<next offset>.snapshot``, one b
     int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta,
     int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction (-1: none)
 
-Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98. Transactions are not judged
-here yet: their markers and open transactions are carried through snapshots as they are.
+A transaction is open from its producer's first transactional batch to its marker, which a coordinator writes.
+The first offset of the oldest open one is where readers of committed records must stop.
+
+Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98, KIP-360.
 """
 
 import os
@@ -26,12 +28,16 @@ from raylog.storage.errors import (
     CorruptCheckpoint,
     InvalidProducerEpoch,
     InvalidRecord,
+    InvalidTxnState,
     OutOfOrderSequence,
     StorageError,
+    TransactionCoordinatorFenced,
 )
 from raylog.storage.files import FileSystem
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import SNAPSHOT_SUFFIX, offset_of, segment_file
 from raylog.storage.records.batch import BatchHeader, increment_sequence
+from raylog.storage.records.control import Marker
 
 # Kafka keeps five, because its producers have at most five requests in flight.
 CACHED_BATCHES = 5
@@ -85,15 +91,21 @@ class ProducerState:
             (known for known in self.batches if (known.first_sequence, known.last_sequence) == wanted), None
         )
 
+    def end(self, header: BatchHeader, marker: Marker) -> None:
+        """Remember the end of its transaction."""
+        self._take_epoch(header.producer_epoch)
+        self.timestamp, self.coordinator_epoch = marker.timestamp, marker.coordinator_epoch
+        self.transaction_start = -1
+
+    def _take_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
     def add(self, header: BatchHeader, base_offset: int) -> None:
         """Remember a batch that was written at ``base_offset``."""
-        if header.producer_epoch != self.epoch:
-            self.epoch = header.producer_epoch
-            self.batches.clear()
+        self._take_epoch(header.producer_epoch)
         self.timestamp = header.max_timestamp
-        if header.is_control:
-            self.transaction_start = -1
-            return
         last_offset = base_offset + header.last_offset_delta
         self.batches.append(
             CachedBatch(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
@@ -108,29 +120,52 @@ class ProducerStates:
     def __init__(self, partition: str) -> None:
         self._partition = partition
         self._producers: dict[int, ProducerState] = {}
+        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction, oldest first
+        self.first_unstable_offset: int | None = None  # where the oldest open transaction begins
         self.end_offset = 0
         self._snapshot_offset = 0
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, header: BatchHeader) -> CachedBatch | None:
-        """The batch that ``header`` repeats, or None if it may be written; raises if it may not."""
+    def check(self, header: BatchHeader, *, is_client: bool = True) -> CachedBatch | None:
+        """The batch that ``header`` repeats, or None if it may be written; raises if it may not.
+
+        The coordinators' own batches (offset commits) have no sequence to check.
+        """
         known = self._producers.get(header.producer_id)
-        if header.base_sequence < 0:
+        if is_client and header.base_sequence < 0:
             raise InvalidRecord(
                 f"{self._partition}: a batch with a producer id needs a base sequence of 0 or more"
             )
         if known is None:
             return None
+        self._check_epoch(known, header)
+        duplicate = known.duplicate_of(header) if is_client else None
+        if duplicate is not None:
+            return duplicate
+        if is_client:
+            self._check_sequence(known, header)
+        if known.transaction_start >= 0 and not header.is_transactional:
+            raise InvalidTxnState(self._partition, header.producer_id, known.transaction_start)
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+        """Raise unless this marker may be written: nobody has taken over from its producer or coordinator."""
+        known = self._producers.get(header.producer_id)
+        if known is None:
+            return
+        self._check_epoch(known, header)
+        if marker.coordinator_epoch < known.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                self._partition, known.coordinator_epoch, marker.coordinator_epoch
+            )
+
+    def _check_epoch(self, known: ProducerState, header: BatchHeader) -> None:
         if header.producer_epoch < known.epoch:
             raise InvalidProducerEpoch(
                 self._partition, header.producer_id, known.epoch, header.producer_epoch
             )
-        duplicate = known.duplicate_of(header)
-        if duplicate is None:
-            self._check_sequence(known, header)
-        return duplicate
 
     def _check_sequence(self, known: ProducerState, header: BatchHeader) -> None:
         if known.epoch == -1:
@@ -140,13 +175,35 @@ class ProducerStates:
         if header.base_sequence != expected:
             raise OutOfOrderSequence(self._partition, header.producer_id, expected, header.base_sequence)
 
-    def add(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """A batch was written at ``base_offset``."""
-        if header.producer_id != NO_PRODUCER:
-            known = self._producers.setdefault(header.producer_id, ProducerState())
-            known.add(header, base_offset)
-            known.seen_ms = now_ms
+    def aborted_by(self, header: BatchHeader, marker: Marker, offset: int) -> AbortedTransaction | None:
+        """The transaction that this marker, at ``offset``, aborts; None if it commits, or nothing was open."""
+        first = self._open.get(header.producer_id)
+        if first is None or not marker.is_abort:
+            return None
+        others = (start for producer_id, start in self._open.items() if producer_id != header.producer_id)
+        return AbortedTransaction(header.producer_id, first, offset, min(others, default=offset + 1))
+
+    def add(self, header: BatchHeader, base_offset: int, now_ms: int, marker: Marker | None = None) -> None:
+        """A batch was written at ``base_offset``; a control batch with its ``marker``."""
         self.end_offset = base_offset + header.last_offset_delta + 1
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER or (header.is_control and marker is None):
+            return
+        known = self._producers.setdefault(producer_id, ProducerState())
+        known.seen_ms = now_ms
+        if marker is not None:
+            known.end(header, marker)
+            self._open.pop(producer_id, None)
+            self._see_oldest()
+            return
+        known.add(header, base_offset)
+        if known.transaction_start >= 0:
+            self._open.setdefault(producer_id, known.transaction_start)
+            self._see_oldest()
+
+    def _see_oldest(self) -> None:
+        """For readers, who must not look into a dict that changes."""
+        self.first_unstable_offset = next(iter(self._open.values()), None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for ``expiration_ms``.
@@ -188,6 +245,9 @@ class ProducerStates:
         self._producers = dict(
             _decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :])
         )
+        starts = [(known.transaction_start, key) for key, known in self._producers.items()]
+        self._open = {key: start for start, key in sorted(starts) if start >= 0}
+        self._see_oldest()
         self.end_offset = self._snapshot_offset = end_offset
 
     def write_snapshot(self, fs: FileSystem, folder: str, *, flush: bool) -> None:
@@ -202,17 +262,17 @@ class ProducerStates:
             raise
         self._snapshot_offset = self.end_offset
 
-    def load_newest(self, fs: FileSystem, folder: str, log_end_offset: int, now_ms: int) -> None:
-        """Take the newest snapshot that can be read; remove those that cannot, or lie beyond the end."""
+    def load_newest(self, fs: FileSystem, folder: str, up_to: int, now_ms: int) -> None:
+        """Take the newest snapshot at or below an offset that can be read; remove those that cannot."""
         names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
         for name in reversed(names):
             offset, path = offset_of(name), os.path.join(folder, name)
-            if offset is not None and offset <= log_end_offset:
-                try:
-                    return self.decode(path, fs.read_file(path), offset, now_ms)
-                except CorruptCheckpoint:
-                    pass
-            fs.remove(path)
+            if offset is None or offset > up_to:
+                continue
+            try:
+                return self.decode(path, fs.read_file(path), offset, now_ms)
+            except CorruptCheckpoint:
+                fs.remove(path)
         return None
 
 

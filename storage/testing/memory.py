@@ -315,6 +315,9 @@ class MemoryFile:
         self._fs.change("truncate", self.path)
         self._content.truncate(size_bytes)
 
+    def allocate(self, size_bytes: int) -> None:
+        self._fs.change("allocate", self.path)
+
     def flush(self) -> None:
         self._fs.change("flush", self.path)
         self._content.flush()

@@ -136,6 +136,9 @@ def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: 
         nodes.add("two")
         assert waiting.result().offset == 100
 
+    wait_for(
+        lambda: broker.describe_topic("moved").partitions[away].node_id, 60, "the Controller hears of it, too"
+    )
     place = broker.describe_topic("moved").partitions[away]
     assert home(place.folder) == "two"
     assert place.node_id != old_node, "under a new node id"

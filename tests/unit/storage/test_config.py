@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from raylog.storage.config import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, BrokerConfig, LogConfig
+from raylog.storage.config import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    FIXED_TOPIC_KEYS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    LogConfig,
+)
 from raylog.storage.errors import InvalidConfig
 
 # Kafka 4.x's own.
@@ -26,8 +33,13 @@ DEFAULTS = {
     "min.compaction.lag.ms": 0,
     "max.compaction.lag.ms": 9223372036854775807,
     "min.cleanable.dirty.ratio": 0.5,
+    "preallocate": False,
     "compression.type": "producer",
+    "compression.gzip.level": -1,
+    "compression.lz4.level": 9,
+    "compression.zstd.level": 3,
     "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": 9223372036854775807,
     "message.timestamp.after.max.ms": 3600000,
     "internal.segment.bytes": 0,
 }
@@ -39,19 +51,22 @@ def attribute(key: str) -> str:
 
 def test_every_topic_key_has_kafkas_default() -> None:
     assert {key.name: key.default for key in TOPIC_KEYS.values()} == DEFAULTS
-    assert {field.name: getattr(LogConfig(), field.name) for field in fields(LogConfig)} == {
+    assert {field.name: getattr(LogConfig(), field.name) for field in fields(LogConfig) if field.init} == {
         attribute(key): value for key, value in DEFAULTS.items()
     }
     assert LogConfig.parse({}) == LogConfig()
 
 
-@pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, int)])
+NUMBERS = [key for key, value in DEFAULTS.items() if type(value) is int and "level" not in key]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
 def test_a_number_is_taken_as_yaml_and_command_lines_give_it(key: str) -> None:
     for given in (1 << 20, str(1 << 20), float(1 << 20)):
         assert getattr(LogConfig.parse({key: given}), attribute(key)) == 1 << 20
 
 
-@pytest.mark.parametrize("key", [key for key, value in DEFAULTS.items() if isinstance(value, int)])
+@pytest.mark.parametrize("key", NUMBERS)
 @pytest.mark.parametrize(
     "value", ["", "x", "1.5", 1.5, None, True, [], {}, float("nan"), float("inf"), -2, 2**63]
 )
@@ -81,7 +96,7 @@ def test_the_lowest_value_is_taken_and_the_one_below_is_not(key: str, lowest: in
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("compression.type", "zstd"),
+        ("compression.type", "none"),
         ("message.timestamp.type", "createtime"),
     ],
 )
@@ -139,10 +154,19 @@ def test_a_segment_of_a_compacted_log_rolls_in_time_for_the_longest_lag() -> Non
     assert LogConfig(max_compaction_lag_ms=5, cleanup_policy="compact").max_segment_ms == 5
 
 
-@pytest.mark.parametrize("key", ["listeners", "min.insync.replicas", "", "topic_defaults"])
+@pytest.mark.parametrize("key", ["listeners", "message.format.version", "", "topic_defaults"])
 def test_an_unknown_key_is_refused_and_the_known_are_named(key: str) -> None:
     with pytest.raises(InvalidConfig, match=r"no such key; there are .*retention\.bytes"):
         LogConfig.parse({key: 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "only", "other"), [(key, only, "2") for key, (only, _) in FIXED_TOPIC_KEYS.items()]
+)
+def test_a_key_for_what_there_is_not_takes_its_default_alone(key: str, only: str, other: str) -> None:
+    assert LogConfig.parse({key: only}) == LogConfig()
+    with pytest.raises(InvalidConfig, match="leave it out"):
+        LogConfig.parse({key: other})
 
 
 def test_a_mistyped_key_is_answered_with_those_like_it() -> None:
@@ -157,6 +181,19 @@ def test_a_topics_key_given_to_a_broker_is_told_apart_from_one_that_does_not_exi
         BrokerConfig.parse({"segment.bytes": 1 << 20})
     with pytest.raises(InvalidConfig, match="that is a broker's key"):
         LogConfig.parse({"log.segment.bytes": 1 << 20})
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels", "refused"),
+    [("gzip", (-1, 1, 9), (0, 10, -2)), ("lz4", (1, 17), (0, 18)), ("zstd", (-131_072, 22), (-131_073, 23))],
+)
+def test_each_codec_has_its_levels(codec: str, levels: tuple[int, ...], refused: tuple[int, ...]) -> None:
+    key = f"compression.{codec}.level"
+    for level in levels:
+        assert LogConfig.parse({key: level, "compression.type": codec}).compression_level == level
+    for level in refused:
+        with pytest.raises(InvalidConfig):
+            LogConfig.parse({key: level})
 
 
 def test_overrides_stand_on_a_base() -> None:
@@ -190,14 +227,22 @@ def test_every_broker_key_has_its_default() -> None:
     assert config.topic_defaults == LogConfig()
 
 
+VALUES: dict[str, tuple[Any, Any]] = {
+    "message.timestamp.type": ("LogAppendTime", "LogAppendTime"),
+    "compression.type": ("zstd", "zstd"),
+    "preallocate": ("TRUE", True),
+    "cleanup.policy": ("compact", "compact"),
+    "min.cleanable.dirty.ratio": ("0.25", 0.25),
+    **{f"compression.{codec}.level": ("7", 7) for codec in ("gzip", "lz4", "zstd")},
+}
+
+
 @pytest.mark.parametrize(
     ("topic_key", "broker_key", "factor"),
     [(topic_key, *pair) for topic_key, pairs in BROKER_SYNONYMS.items() for pair in pairs],
 )
 def test_a_broker_synonym_sets_the_topics_default(topic_key: str, broker_key: str, factor: int) -> None:
-    special = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
-    special["min.cleanable.dirty.ratio"] = 0.25  # type: ignore[assignment]
-    value, expected = special.get(topic_key, 2**21), special.get(topic_key, 2**21 * factor)
+    value, expected = VALUES.get(topic_key, (2**21, 2**21 * factor))
     config = BrokerConfig.parse({broker_key: value}).topic_defaults
     assert getattr(config, attribute(topic_key)) == expected
 

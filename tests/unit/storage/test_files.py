@@ -35,6 +35,17 @@ def test_an_append_puts_all_buffers_behind_each_other(fs: FileSystem, at: Callab
     assert bytes(file.view()) == fs.read_file(at("f")) == b"abcdefg"
 
 
+def test_allocated_room_is_no_size_and_is_given_back(tmp_path: Path) -> None:
+    file = RealFileSystem().open(str(tmp_path / "f"), create=True)
+    file.allocate(1 << 20)
+    blocks = os.stat(file.path).st_blocks
+    file.append([b"abc"])
+    assert (file.size, os.path.getsize(file.path)) == (3, 3)
+    assert RealFileSystem().open(file.path).read(9, 0) == b"abc"
+    file.truncate(file.size)
+    assert os.stat(file.path).st_blocks < blocks or blocks == 0  # 0: a file system that cannot allocate
+
+
 def test_an_empty_file_has_an_empty_view(fs: FileSystem, at: Callable[[str], str]) -> None:
     assert bytes(fs.open(at("f"), create=True).view()) == b""
 

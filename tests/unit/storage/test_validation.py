@@ -8,7 +8,9 @@ import pytest
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RaylogError, RecordTooLarge
 from raylog.storage.records import _kernel_py, kernel
-from raylog.storage.records.batch import BatchHeader, seal
+from raylog.storage.records.batch import BatchHeader, check_crc, seal
+from raylog.storage.records.compression import CODECS
+from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.validation import check_append
 
@@ -73,6 +75,77 @@ def test_the_content_is_bytes_whatever_the_array_is_made_of() -> None:
     checked = check_append(words.data, LogConfig(), NOW_MS)
     assert bytes(checked.content) == encoded
     assert len(checked.content) == len(encoded)
+
+
+# -- what only the records tell ------------------------------------------------------------------------------
+
+
+def test_a_compacted_topic_needs_keys_and_says_where_they_miss() -> None:
+    config = LogConfig(cleanup_policy="compact")
+    check_append(bytes(encode_records([(NOW_MS, b"k", None, ())])), config, NOW_MS)
+    rows = [(NOW_MS, b"k" if n == 3 else None, b"v", ()) for n in range(14)]
+    with pytest.raises(InvalidRecord, match="records 0, 1, 2, 4, 5, 6, 7, 8, 9, 10 and 3 more"):
+        check_append(encode_records(rows), config, NOW_MS)
+
+
+@pytest.mark.parametrize("behind", [1000, 1001])
+def test_each_records_timestamp_is_held_against_both_bounds(behind: int) -> None:
+    config = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=5)
+    stamps = (NOW_MS, NOW_MS - behind, -1)
+    content = encode_records([(stamp, None, b"v", ()) for stamp in stamps])
+    if behind > 1000:
+        with pytest.raises(InvalidTimestamp, match=r"message\.timestamp\.before\.max\.ms=1000"):
+            check_append(content, config, NOW_MS)
+    else:
+        check_append(content, config, NOW_MS)
+    late = seal(
+        encode_records([(NOW_MS + 6, None, b"v", ())]),
+        BatchHeader(0, 0, -1, 2, 0, 0, 0, NOW_MS + 6, NOW_MS, -1, -1, -1, 1),
+    )
+    with pytest.raises(InvalidTimestamp, match=r"after\.max\.ms=5"):  # the header's own maximum lies
+        check_append(late, config, NOW_MS)
+
+
+@pytest.mark.parametrize("theirs", CODECS)
+@pytest.mark.parametrize("ours", [*CODECS, "producer"])
+def test_the_topics_codec_against_the_producers(theirs: str, ours: str) -> None:
+    rows = [(NOW_MS + n, b"key", b"value" * 50, [("h", b"x")]) for n in range(20)]
+    content = bytes(
+        encode_records(rows, compression_type=theirs, producer_id=5, producer_epoch=1, base_sequence=9)
+    )
+    config = LogConfig.parse({"compression.type": "uncompressed" if ours == "none" else ours})
+    checked = check_append(content, config, NOW_MS)
+    if ours in ("producer", theirs):
+        assert bytes(checked.content) == content, "written as it came"
+    else:
+        assert bytes(checked.content) == bytes(
+            encode_records(rows, compression_type=ours, producer_id=5, producer_epoch=1, base_sequence=9)
+        )
+    check_crc(checked.content, 0, checked.header)
+    assert decode_records(checked.content) == decode_records(content)
+
+
+def test_a_level_is_obeyed_but_alone_is_no_reason_to_compress_again() -> None:
+    rows = [(NOW_MS, None, bytes(range(256)) * 40, ())]
+    fast = bytes(encode_records(rows, compression_type="zstd", level=1))
+    best = LogConfig.parse({"compression.type": "zstd", "compression.zstd.level": 19})
+    assert bytes(check_append(fast, best, NOW_MS).content) == fast
+    again = check_append(bytes(encode_records(rows)), best, NOW_MS)
+    assert bytes(again.content) == bytes(encode_records(rows, compression_type="zstd", level=19))
+
+
+def test_what_recompression_makes_too_large_is_refused() -> None:
+    content = bytes(encode_records([(NOW_MS, None, b"x" * 5000, ())], compression_type="zstd"))
+    config = LogConfig(compression_type="uncompressed", max_message_bytes=4000)
+    with pytest.raises(RecordTooLarge, match=r"over max\.message\.bytes=4000"):
+        check_append(content, config, NOW_MS)
+
+
+def test_a_topic_of_append_time_refuses_a_batch_that_says_so_itself() -> None:
+    content = bytes(encode_records([(NOW_MS, None, b"v", ())], log_append_time=NOW_MS))
+    check_append(content, LogConfig(), NOW_MS)
+    with pytest.raises(InvalidRecord, match="only the log may stamp it"):
+        check_append(content, LogConfig(message_timestamp_type="LogAppendTime"), NOW_MS)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""The aborted transactions whose abort marker lies in one segment: what read-committed readers must skip.
+
+On disk (``<base offset>.txnindex``) an array of 34-byte entries, big-endian, in the order of their markers::
+
+    +------------+----------------+-----------------+-----------------+----------------------+
+    | version: 0 | producer id    | first offset    | last offset:    | last stable offset   |
+    | (2 bytes)  | (8)            | (8)             | the marker (8)  | after this abort (8) |
+    +------------+----------------+-----------------+-----------------+----------------------+
+
+The file exists only where something was aborted. Like the other indexes it holds nothing that the log does not:
+recovery makes it again from the markers. Source: ``TransactionIndex`` and ``AbortedTxn`` of Kafka; KIP-98.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from raylog.storage.errors import CorruptIndex
+from raylog.storage.files import File, FileSystem
+
+_ENTRY = Struct(">hqqqq")
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One producer's data from ``first_offset`` to its abort marker at ``last_offset``."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class Collected(NamedTuple):
+    """What :meth:`TransactionIndex.collect` found; unless complete, the next segment may have more."""
+
+    aborted: list[AbortedTransaction]
+    is_complete: bool
+
+
+class TransactionIndex:
+    """The aborted transactions of one segment. Read when first used."""
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
+        self.path, self.base_offset = path, base_offset
+        self._fs = fs
+        self._file: File | None = None
+        self._entries: tuple[AbortedTransaction, ...] | None = None
+
+    @property
+    def entries(self) -> tuple[AbortedTransaction, ...]:
+        """All of them, by marker. Raises CorruptIndex."""
+        if self._entries is None:
+            self._entries = self._read()
+        return self._entries
+
+    def _read(self) -> tuple[AbortedTransaction, ...]:
+        if not self._fs.exists(self.path):
+            return ()
+        content = self._fs.read_file(self.path)
+        whole = len(content) - len(content) % _ENTRY.size  # a torn entry at the end is none
+        entries = []
+        for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
+            if version != _VERSION:
+                raise CorruptIndex(self.base_offset, number, f"version {version} of an aborted transaction")
+            entry = AbortedTransaction(*fields)
+            if entry.last_offset < self.base_offset:
+                raise CorruptIndex(
+                    self.base_offset, number, f"ends at {entry.last_offset}, before the segment"
+                )
+            entries.append(entry)
+        return tuple(entries)
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add the next one; its marker must lie behind all others."""
+        entries = self.entries
+        assert not entries or aborted.last_offset > entries[-1].last_offset, "markers rise"
+        if self._file is None:
+            self._file = self._fs.open(self.path, create=True)
+            self._file.truncate(len(entries) * _ENTRY.size)
+        self._file.append([_ENTRY.pack(_VERSION, *aborted)])
+        self._entries = (*entries, aborted)
+
+    def collect(self, start_offset: int, end_offset: int) -> Collected:
+        """Those that touch ``start_offset <= offset < end_offset``."""
+        found = []
+        for entry in self.entries:
+            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return Collected(found, True)
+        return Collected(found, False)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop those whose marker lies at ``offset`` or behind."""
+        kept = tuple(entry for entry in self.entries if entry.last_offset < offset)
+        if kept != self.entries:
+            self.replace(kept)
+
+    def replace(self, entries: tuple[AbortedTransaction, ...]) -> None:
+        """Put these in the place of all; without any, the file goes."""
+        self.release()
+        if entries:
+            self._fs.write_file(self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
+        else:
+            self._fs.remove(self.path)
+        self._entries = entries
+
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.flush()
+
+    def release(self) -> None:
+        """Close the file as it is."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

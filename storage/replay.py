@@ -1,0 +1,41 @@
+"""What batches tell of their producers, read back from a log: at opening, and after a truncation."""
+
+from collections.abc import Collection, Sequence
+
+from raylog.storage.records.batch import BatchHeader
+from raylog.storage.records.control import Marker, read_marker
+from raylog.storage.segment import Segment
+from raylog.storage.state.producers import ProducerStates
+
+
+def replay(
+    producers: ProducerStates,
+    segments: Sequence[Segment],
+    start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    mend: Collection[Segment] = (),
+) -> None:
+    """Bring ``producers``, as of their own end offset, up to ``end_offset``.
+
+    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell.
+    """
+    begin = max(producers.end_offset, start_offset)
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is not None and following.base_offset <= begin:
+            continue
+        found = segment.find_batch(begin)
+        for position, header in segment.batches(found[0]) if found else ():
+            if not begin <= header.base_offset < end_offset:
+                continue
+            marker = _marker(segment, position, header)
+            if marker is not None and segment in mend:
+                aborted = producers.aborted_by(header, marker, header.base_offset)
+                if aborted is not None:
+                    segment.txn_index.append(aborted)
+            producers.add(header, header.base_offset, now_ms, marker)
+    producers.end_offset = end_offset
+
+
+def _marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
+    return read_marker(segment.log.read(header.size_bytes, position)) if header.is_control else None

@@ -1,0 +1,140 @@
+"""How a Broker finds partitions: without waiting where it must not, and with patience where it may."""
+
+from typing import Any
+
+import pytest
+import ray
+
+from raylog.actors.messages import NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from raylog.actors.runtime import CONTROLLER
+from raylog.cluster import broker as module
+from raylog.cluster.broker import Broker
+from raylog.storage.errors import LogMissing, RaylogError, StorageError
+
+
+class Reference:
+    """A call on its way: an answer, an error, or nothing yet."""
+
+    def __init__(self, answer: Any = None, *, is_there: bool = True) -> None:
+        self.answer, self.is_there = answer, is_there
+
+
+class Controller:
+    """Explains what it is told to, call by call; the last for ever."""
+
+    def __init__(self, *answers: Reference) -> None:
+        self.answers, self.asked = list(answers), 0
+        self.explain = self
+
+    def remote(self, *_: Any) -> Reference:
+        self.asked += 1
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+class Cluster:
+    """Ray, as far as a lookup sees it: named actors, and references that are there or not."""
+
+    def __init__(self) -> None:
+        self.actors: dict[str, Any] = {CONTROLLER: Controller(Reference())}
+        self.waited_s: list[float] = []
+        self.early_looks = 0  # so many looks for a partition find nothing yet
+
+    def find(self, name: str, _: str) -> Any | None:
+        if name != CONTROLLER and self.early_looks:
+            self.early_looks -= 1
+            return None
+        return self.actors.get(name)
+
+    def wait(self, references: list[Reference], timeout: float) -> tuple[list[Reference], list[Reference]]:
+        self.waited_s.append(timeout)
+        return [one for one in references if one.is_there], [one for one in references if not one.is_there]
+
+    @staticmethod
+    def wait_for(reference: Reference, *_: Any) -> Any:
+        if isinstance(reference, Failed):
+            raise reference.answer
+        return reference.answer
+
+
+class Failed(Reference):
+    """A call that ended with an error."""
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(module, "find", made.find)
+    monkeypatch.setattr(module, "wait_for", made.wait_for)
+    monkeypatch.setattr(ray, "wait", made.wait)
+    monkeypatch.setattr(module, "RETRY_INTERVAL_S", 0.001)
+    return made
+
+
+def ask(broker: Broker, *references: Reference) -> Any:
+    """One partition's answer, where its calls end one after another as given."""
+    ends = list(references)
+    return broker.ask([("t", 0)], lambda _key, _handle: ends.pop(0))[("t", 0)]
+
+
+def test_a_partition_that_runs_is_found_without_the_controller(cluster: Cluster) -> None:
+    cluster.actors = {"Log:t-0": "actor"}
+    assert Broker().partition("t", 0) == "actor"
+
+
+@pytest.mark.parametrize("partition", ["0", -1])
+def test_a_number_that_is_none_finds_no_other_partition(cluster: Cluster, partition: Any) -> None:
+    """Their actors would have the names of partition 0 of t, and of partition 1 of the topic ``t-``."""
+    cluster.actors["Log:t-0"] = cluster.actors["Log:t--1"] = "another's actor"
+    cluster.actors[CONTROLLER] = Controller(Reference(UnknownTopicOrPartition("t", partition, "no")))
+    with pytest.raises(UnknownTopicOrPartition):
+        Broker().partition("t", partition)
+
+
+def test_without_time_a_lookup_waits_for_nobody_and_hears_the_reason_later(cluster: Cluster) -> None:
+    reason = Reference(LogMissing("/disk/t-0", "gone"), is_there=False)
+    cluster.actors[CONTROLLER] = controller = Controller(reason)
+    broker = Broker()
+    for _ in range(3):
+        with pytest.raises(NotLeader, match="being started"):
+            broker.partition("t", 0, timeout_s=0)
+    assert cluster.waited_s == [0, 0, 0]
+    assert controller.asked == 1, "the question that is open is not asked again"
+    reason.is_there = True
+    with pytest.raises(LogMissing):
+        broker.partition("t", 0, timeout_s=0)
+
+
+def test_with_time_a_lookup_waits_for_an_actor_that_is_being_started(cluster: Cluster) -> None:
+    cluster.actors["Log:t-0"], cluster.early_looks = "actor", 3
+    assert Broker().partition("t", 0) == "actor"
+
+
+def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(cluster: Cluster) -> None:
+    restarting = Failed(NotLeader("the broker", "it is being started"))
+    cluster.actors[CONTROLLER] = controller = Controller(restarting, Reference(is_there=False))
+    cluster.actors["Log:t-0"], cluster.early_looks = "actor", 5
+    assert ask(Broker(), Failed(NotLeader("t-0", "died")), Reference(7)) == 7
+    assert controller.asked == 2
+    assert set(cluster.waited_s) == {0}, "no partition waits in front of the others"
+
+
+@pytest.mark.parametrize(
+    "error", [UnknownTopicOrPartition("t", 0, "no such topic"), LogMissing("/disk/t-0", "gone")]
+)
+def test_what_does_not_pass_by_itself_is_raised_at_once(cluster: Cluster, error: RaylogError) -> None:
+    cluster.actors[CONTROLLER] = Controller(Reference(error))
+    with pytest.raises(type(error)):
+        ask(Broker())
+    cluster.actors["Log:t-0"] = "actor"
+    with pytest.raises(StorageError):
+        ask(Broker(), Failed(StorageError("/disk/t-0", "offline")), Reference(7))
+
+
+@pytest.mark.parametrize("error", [NotLeader("t-0", "died"), RequestTimedOut("t-0", 30_000)])
+def test_asking_ends_when_the_time_is_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: RaylogError
+) -> None:
+    monkeypatch.setattr(module, "LOOKUP_TIMEOUT_S", 0.05)
+    cluster.actors["Log:t-0"] = "actor"
+    with pytest.raises(type(error)):
+        Broker().ask([("t", 0)], lambda _key, _handle: Failed(error))

@@ -1,0 +1,337 @@
+"""Transactions in one log: markers, fencing, the last stable offset, and what readers of committed records see."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from raylog.storage.clock import SystemClock
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import (
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from raylog.storage.files import RealFileSystem
+from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from raylog.storage.loader import open_log
+from raylog.storage.log import COMMITTED, AppendInfo, Log
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.batch import iter_batches
+from raylog.storage.records.control import Marker, encode_marker, read_marker
+from raylog.storage.records.decode import decode_records
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import Disk, batch, of_producer
+from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.validation import COORDINATOR
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9-kraft-clean"
+
+
+def send(log: Log, producer: int, sequence: int, count: int = 1, epoch: int = 0) -> AppendInfo:
+    return log.append(of_producer(sequence, count, producer=producer, epoch=epoch, transactional=True))
+
+
+def end(
+    log: Log, producer: int, *, abort: bool = False, epoch: int = 0, coordinator_epoch: int = 0
+) -> AppendInfo:
+    marker = Marker(abort, coordinator_epoch, T0)
+    content = encode_marker(marker, producer_id=producer, producer_epoch=epoch)
+    return log.append(content, origin=COORDINATOR)
+
+
+def committed(log: Log, start: int = 0) -> list[int]:
+    """What a reader of committed records sees, by skipping as Kafka's consumers do."""
+    seen: list[int] = []
+    offset = start
+    while (found := log.read(offset, 1 << 20, COMMITTED)) is not None:
+        content = log.read_bytes(found)
+        waiting = sorted(log.aborted_in(found, offset), key=lambda entry: entry.first_offset)
+        aborting: set[int] = set()
+        for position, header in iter_batches(content):
+            while waiting and waiting[0].first_offset <= header.last_offset:
+                aborting.add(waiting.pop(0).producer_id)
+            if header.is_control:
+                aborting.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborting):
+                whole = content[position : position + header.size_bytes]
+                seen += [record.offset for record in decode_records(whole, start_offset=offset)]
+            offset = header.next_offset
+    return seen
+
+
+# -- markers -------------------------------------------------------------------------------------------------
+
+
+def test_a_marker_is_kafkas_to_the_byte() -> None:
+    golden = GOLDEN.parent / "kafka-clients-3.9.1-batches" / "m2-control-abort.bin"
+    content = golden.read_bytes()
+    assert read_marker(content) == Marker(True, 5, 1700000000000)
+    made = encode_marker(
+        Marker(True, 5, 1700000000000), producer_id=1000, producer_epoch=3, base_offset=201, leader_epoch=7
+    )
+    assert bytes(made) == content
+    assert len(made) == 78
+
+
+def test_only_a_coordinator_writes_markers(disk: Disk) -> None:
+    log = disk.open()
+    marker = encode_marker(Marker(True, 0, T0), producer_id=7, producer_epoch=0)
+    with pytest.raises(InvalidRecord, match="transaction coordinator"):
+        log.append(marker)
+    assert log.append(marker, origin=COORDINATOR).base_offset == 0
+
+
+def test_a_transactional_batch_without_a_producer_is_refused(disk: Disk) -> None:
+    content = bytearray(batch())
+    content[22] |= 0x10
+    with pytest.raises(InvalidRecord, match="producer id"):
+        disk.open().append(content)
+
+
+@pytest.mark.parametrize("epoch", [0, 5])
+def test_a_marker_takes_its_epoch_and_the_next_sequence_is_zero(disk: Disk, epoch: int) -> None:
+    log = disk.open()
+    send(log, 7, 0)
+    end(log, 7, epoch=epoch)
+    if epoch:
+        with pytest.raises(InvalidProducerEpoch):
+            send(log, 7, 1, epoch=0)
+        with pytest.raises(OutOfOrderSequence):
+            send(log, 7, 1, epoch=epoch)
+    assert send(log, 7, 0 if epoch else 1, epoch=epoch).base_offset == 2
+
+
+def test_an_older_marker_is_fenced_by_producer_and_by_coordinator(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 7, 0, epoch=2)
+    with pytest.raises(InvalidProducerEpoch):
+        end(log, 7, epoch=1)
+    end(log, 7, epoch=2, coordinator_epoch=4)
+    with pytest.raises(TransactionCoordinatorFenced, match="epoch 3, but 4"):
+        end(log, 7, epoch=2, coordinator_epoch=3)
+    assert log.log_end_offset == 2
+    log.close()
+    with pytest.raises(TransactionCoordinatorFenced):
+        end(disk.open(), 7, epoch=2, coordinator_epoch=3)
+
+
+def test_a_plain_batch_inside_of_a_transaction_is_refused(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 7, 0)
+    with pytest.raises(InvalidTxnState, match="open since offset 0"):
+        log.append(of_producer(1))
+    end(log, 7)
+    log.append(of_producer(1))
+
+
+def test_a_coordinators_batch_has_no_sequence_to_check(disk: Disk) -> None:
+    log = disk.open()
+    for _ in range(2):
+        log.append(of_producer(0, transactional=True), origin=COORDINATOR)
+    assert log.log_end_offset == 2
+
+
+# -- the last stable offset ----------------------------------------------------------------------------------
+
+
+def test_the_last_stable_offset_is_the_first_of_the_oldest_open_transaction(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch())
+    assert log.last_stable_offset == log.high_watermark == 1
+    send(log, 1, 0)
+    send(log, 2, 0)
+    send(log, 1, 1)
+    assert log.last_stable_offset == 1
+    end(log, 1)
+    assert log.last_stable_offset == 2
+    end(log, 2, abort=True)
+    assert log.last_stable_offset == log.log_end_offset == 6
+
+
+def test_kafkas_scenario_of_three_transactions(disk: Disk) -> None:
+    """Section 13.6: the entries of the transaction index and their last stable offsets."""
+    log = disk.open()
+    for producer, upto in ((1, 8), (2, 29)):
+        send(log, producer, 0, upto - log.log_end_offset)
+    end(log, 1, abort=True)
+    send(log, 2, 21, 6)
+    send(log, 4, 0, 74 - log.log_end_offset)
+    end(log, 2, abort=True)
+    assert log.segments[0].txn_index.entries == (
+        AbortedTransaction(1, 0, 29, 8),
+        AbortedTransaction(2, 8, 74, 36),
+    )
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_open_transactions_and_aborted_ones_survive_a_restart(disk: Disk, is_clean: bool) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.roll()
+    send(log, 2, 0)
+    end(log, 1, abort=True)
+    log.roll()
+    send(log, 3, 0)
+    entries = [segment.txn_index.entries for segment in log.segments]
+    assert sum(map(len, entries)) == 1
+    if is_clean:
+        log.close()
+    again = disk.open(is_clean=is_clean)
+    assert [segment.txn_index.entries for segment in again.segments] == entries
+    assert again.last_stable_offset == 1
+    end(again, 2)
+    end(again, 3, abort=True)
+    assert again.last_stable_offset == again.log_end_offset
+    assert committed(again) == [1]
+
+
+def test_the_last_stable_offset_is_never_below_the_start(disk: Disk) -> None:
+    log = disk.open(internal_segment_bytes=1)
+    send(log, 1, 0)
+    log.append(batch())
+    log.delete_records(2)
+    assert log.last_stable_offset == log.log_start_offset == 2
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def test_readers_of_committed_records_stop_at_the_open_and_skip_the_aborted(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch())  # 0
+    send(log, 1, 0, 2)  # 1, 2
+    send(log, 2, 0)  # 3
+    log.append(batch())  # 4
+    assert committed(log) == [0]
+    end(log, 1, abort=True)  # 5
+    assert committed(log) == [0]  # 3 is still open
+    send(log, 1, 2)  # 6
+    end(log, 2)  # 7
+    assert committed(log) == [0, 3, 4]
+    end(log, 1)  # 8
+    assert committed(log) == [0, 3, 4, 6]
+    assert log.read(log.log_end_offset, 1, COMMITTED) is None
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, 1 << 20])
+def test_aborted_data_before_a_segment_is_known_from_the_marker_behind_it(disk: Disk, max_bytes: int) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.roll()
+    log.append(batch())
+    log.roll()
+    end(log, 1, abort=True)
+    found = log.read(0, max_bytes, COMMITTED)
+    assert found is not None
+    assert log.aborted_in(found, 0) == [AbortedTransaction(1, 0, 2, 3)]
+    assert committed(log) == [1]
+
+
+def test_a_slice_after_the_marker_has_nothing_aborted(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    end(log, 1, abort=True)
+    log.append(batch())
+    found = log.read(2, 100, COMMITTED)
+    assert found is not None
+    assert log.aborted_in(found, 2) == []
+
+
+def test_what_was_aborted_behind_the_slices_segment_is_not_its_matter(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch())
+    log.roll()
+    send(log, 1, 0)
+    end(log, 1, abort=True)
+    found = log.read(0, 1 << 20, COMMITTED)
+    assert found is not None
+    assert log.aborted_in(found, 0) == []
+
+
+def test_a_snapshot_tells_which_transaction_is_the_oldest(disk: Disk) -> None:
+    log = disk.open()
+    for producer in (1, 2):
+        log.append(of_producer(0, producer=producer))
+    send(log, 2, 1)
+    send(log, 1, 1)
+    log.close()
+    assert disk.open().last_stable_offset == 2
+
+
+def test_a_replay_adds_nothing_to_an_index_that_is_whole(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    end(log, 1, abort=True)
+    log.roll()
+    send(log, 1, 1)
+    log.flush()
+    for name in disk.names(".snapshot"):
+        disk.fs.remove(disk.path(name))
+    again = disk.open(is_clean=False, recovery_point=3)
+    assert [len(segment.txn_index.entries) for segment in again.segments] == [1, 0]
+    assert again.last_stable_offset == 2
+
+
+def test_a_truncation_takes_the_aborted_with_their_markers(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.append(batch())
+    end(log, 1, abort=True)
+    log.truncate_to(2)
+    assert log.segments[0].txn_index.entries == ()
+    assert log.last_stable_offset == 0
+    end(log, 1)
+    assert committed(log) == [0, 1]
+
+
+# -- the index -----------------------------------------------------------------------------------------------
+
+
+def test_an_index_collects_what_touches_a_range_and_knows_when_it_is_complete() -> None:
+    index = TransactionIndex(MemoryFileSystem(), "/0.txnindex", 0)
+    entries = [
+        AbortedTransaction(1, 0, 10, 11),
+        AbortedTransaction(2, 5, 15, 16),
+        AbortedTransaction(3, 20, 25, 26),
+    ]
+    for entry in entries:
+        index.append(entry)
+    assert index.collect(0, 100) == (entries, False)
+    assert index.collect(11, 16) == ([entries[1]], True)
+    assert index.collect(0, 11) == ([entries[0]], True)
+    assert index.collect(16, 20) == ([], True)
+    index.truncate_to(15)
+    assert index.entries == (entries[0],)
+    index.append(entries[2])
+    again = TransactionIndex(index._fs, "/0.txnindex", 0)
+    assert again.entries == (entries[0], entries[2])
+
+
+def test_a_torn_entry_is_none_and_a_damaged_index_is_made_again(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    end(log, 1, abort=True)
+    log.close()
+    name = "00000000000000000000.txnindex"
+    whole = disk.read(name)
+    for damaged in (whole + b"\0" * 33, b"\1" + whole[1:], whole[:17] + b"\xff" * 9 + whole[26:]):
+        disk.write(name, damaged)
+        again = disk.open()
+        assert again.segments[0].txn_index.entries == (AbortedTransaction(1, 0, 1, 2),)
+        again.close()
+        assert disk.read(name)[: len(whole)] == whole
+
+
+def test_recovery_makes_kafkas_transaction_indexes_again_to_the_byte(tmp_path: Path) -> None:
+    folder = tmp_path / "g-txn-0"
+    shutil.copytree(GOLDEN / "g-txn-0", folder)
+    expected = {path.name: path.read_bytes() for path in folder.glob("*.txnindex")}
+    assert len(expected) == 2
+    for path in (*folder.glob("*.txnindex"), *folder.glob("*.snapshot")):
+        path.unlink()
+    log = open_log(RealFileSystem(), SystemClock(), str(folder), TopicPartition("g-txn", 0), LogConfig())
+    log.close()
+    assert {path.name: path.read_bytes() for path in folder.glob("*.txnindex")} == expected
