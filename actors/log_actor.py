@@ -21,6 +21,7 @@ import ray
 
 from raylog.actors.messages import AppendResult, FetchRequest, FetchResult, PartitionOffsets, PartitionStatus
 from raylog.actors.partition import Partition
+from raylog.actors.runtime import is_restarted
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
@@ -63,9 +64,7 @@ class LogActorImpl:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._spec = spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
-        self._partition = _open(
-            spec, is_restart=bool(ray.get_runtime_context().was_current_actor_reconstructed)
-        )
+        self._partition = _open(spec, is_restart=is_restarted())
         threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
 
     # -- data ----------------------------------------------------------------------------------------------
@@ -117,7 +116,15 @@ class LogActorImpl:
         )
         return found.encode() if asked.locate else found
 
-    # -- offsets -------------------------------------------------------------------------------------------
+    # -- what it is ----------------------------------------------------------------------------------------
+
+    @ray.method(concurrency_group="admin")
+    def topic_id(self) -> str | None:
+        """The id of the topic whose log this serves; None once it is closed. Raises why it is offline."""
+        if self._partition.is_closed:
+            return None
+        _or_exit(self._partition.check_online)
+        return self._spec.topic_id
 
     @ray.method(concurrency_group="admin")
     def offsets(self) -> PartitionOffsets:

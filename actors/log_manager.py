@@ -12,25 +12,26 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from typing import Any, NamedTuple
 
 import ray
 
 from raylog.actors.log_actor import LogActor, LogSpec, lock_patiently
-from raylog.actors.messages import NoLogDirs, PartitionOffsets, PartitionStatus
+from raylog.actors.messages import NoLogDirs, NotLeader, PartitionOffsets, PartitionStatus
 from raylog.actors.runtime import (
     OPEN_TIMEOUT_S,
     create,
     find,
+    is_restarted,
     kill,
     log_actor_name,
     own_node_id,
     wait_for,
 )
 from raylog.storage.config import BrokerConfig, LogConfig
-from raylog.storage.errors import InvalidLogDir, LogMissing, RaylogError
+from raylog.storage.errors import CorruptCheckpoint, InvalidLogDir, LogMissing, RaylogError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log
 from raylog.storage.log_dir import LogDir
@@ -84,12 +85,12 @@ class LogManagerImpl:
         self._node_id = own_node_id()
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
-        self._opened: set[TopicPartition] = set()
+        self._opened: dict[TopicPartition, str] = {}  # with the id of its topic
         self._last_offsets: dict[TopicPartition, Checkpointed] = {}
         self._stopped = threading.Event()
-        if ray.get_runtime_context().was_current_actor_reconstructed:
+        if is_restarted():
             self.start()
-            self._opened = {entry.partition for entry in self.found()}
+            self._opened = {entry.partition: entry.topic_id for entry in self.found() if entry.topic_id}
 
     def start(self) -> dict[str, str]:
         """Lock the log dirs and begin upkeep; fine if it has begun. Returns directory id -> path.
@@ -97,6 +98,7 @@ class LogManagerImpl:
         Raises InvalidLogDir, LogLocked, InconsistentClusterId or CorruptCheckpoint, with no dir locked.
         """
         with self._lock:
+            self._check_running("the log dirs")
             if not self._dirs:
                 self._dirs = self._lock_dirs()
                 threading.Thread(target=self._tick, name="upkeep", daemon=True).start()
@@ -122,7 +124,7 @@ class LogManagerImpl:
     def found(self) -> list[Found]:
         """The partitions on this node's disks."""
         return [
-            Found(partition, read_topic_id(self._fs, log_dir.folder(partition)), log_dir.directory_id)
+            Found(partition, self._topic_id_in(log_dir.folder(partition)), log_dir.directory_id)
             for log_dir in self._dirs
             for partition in log_dir.partitions()
         ]
@@ -130,6 +132,7 @@ class LogManagerImpl:
     def create_partition(self, partition: TopicPartition, topic_id: str) -> Placed:
         """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that fails."""
         with self._lock:
+            self._check_running(str(partition))
             log_dir = min(self._dirs, key=lambda candidate: len(candidate.partitions()))
             folder = log_dir.folder(partition)
             if self._fs.exists(folder):
@@ -144,34 +147,68 @@ class LogManagerImpl:
     def open_partition(self, partition: TopicPartition, topic_id: str, config: LogConfig) -> Placed:
         """Start the partition's LogActor, or find it running; returns when it serves. Raises why it cannot."""
         with self._lock:
+            self._check_running(str(partition))
             log_dir = self._dir_of(partition)
             folder = log_dir.folder(partition)
             # A log that has been opened since the start is no longer as the orderly stop left it.
             is_clean = log_dir.was_clean and partition not in self._opened
-            self._opened.add(partition)
+            self._opened[partition] = topic_id
             expiration = self._config.producer_id_expiration_ms
             spec = LogSpec(partition, topic_id, folder, config, is_clean, expiration)
-        handle = create(LogActor, log_actor_name(partition), self._namespace, self._node_id, spec)
-        wait_for(handle.offsets.remote(), f"opening {partition}", OPEN_TIMEOUT_S)
+            handle = self._start_actor(spec)  # under the lock: a shutdown or deletion that follows ends it
+        if not self._serves(handle, spec):
+            kill(log_actor_name(partition), self._namespace)
+            with self._lock:
+                self._check_running(str(partition))
+                handle = self._start_actor(spec._replace(is_clean=False))
+            if not self._serves(handle, spec):
+                raise NotLeader(str(partition), "the actor that had its name is still ending")
         return Placed(self._node_id, log_dir.directory_id, folder)
 
-    def delete_partition(self, partition: TopicPartition) -> None:
-        """End the partition's LogActor and remove its folder; fine if it is gone."""
-        self._end_actor(partition)
+    def _start_actor(self, spec: LogSpec) -> Any:
+        return create(LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec)
+
+    def _serves(self, handle: Any, spec: LogSpec) -> bool:
+        """False of an adopted actor that an unfinished stop or deletion left: closed, or another topic's."""
+        return (
+            wait_for(handle.topic_id.remote(), f"opening {spec.partition}", OPEN_TIMEOUT_S) == spec.topic_id
+        )
+
+    def delete_partition(self, partition: TopicPartition, topic_id: str) -> None:
+        """End the partition's LogActor and remove its folder; fine if it is gone, or another topic's."""
+        self._end_actor(partition, topic_id)
         with self._lock:
-            self._opened.discard(partition)
-            self._last_offsets.pop(partition, None)
+            self._check_running(str(partition))
             for log_dir in self._dirs:
-                if self._fs.is_dir(log_dir.folder(partition)):
+                folder = log_dir.folder(partition)
+                if self._fs.is_dir(folder) and self._topic_id_in(folder) == topic_id:
                     self._fs.remove_dir(log_dir.doom(partition))
+            if self._opened.get(partition) == topic_id:
+                del self._opened[partition]
+                kill(log_actor_name(partition), self._namespace)  # one that was opened in the meantime
+            self._last_offsets.pop(partition, None)
             # A topic of the same name may come: it must not begin where this one's checkpoints left off.
             self._write_offsets()
 
-    def set_aside(self, partition: TopicPartition) -> str:
+    def set_aside(self, partition: TopicPartition, topic_id: str | None) -> str:
         """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
-        self._end_actor(partition)  # one that outlived a Controller killed in the middle of a deletion
+        # Its actor may have outlived a Controller that was killed in the middle of a deletion.
+        self._end_actor(partition, topic_id)
         with self._lock:
+            self._check_running(str(partition))
             return self._dir_of(partition).doom(partition, stray=True)
+
+    def _check_running(self, what: str) -> None:
+        if self._stopped.is_set():
+            raise NotLeader(what, "the LogManager of its node is stopping")
+
+    def _topic_id_in(self, folder: str) -> str | None:
+        """Whose folder it is; None, which is no topic's, if that cannot be read."""
+        try:
+            return read_topic_id(self._fs, folder)
+        except CorruptCheckpoint as error:
+            logger.warning("%s", error)
+            return None
 
     def _dir_of(self, partition: TopicPartition) -> LogDir:
         for log_dir in self._dirs:
@@ -181,11 +218,14 @@ class LogManagerImpl:
             self._dirs[0].folder(partition), "the partition's folder is in none of this node's log dirs"
         )
 
-    def _end_actor(self, partition: TopicPartition) -> None:
+    def _end_actor(self, partition: TopicPartition, topic_id: str | None) -> None:
+        """End the LogActor in order, unless it is a newer topic's of the same name, which may be on another node."""
         handle = find(log_actor_name(partition), self._namespace)
         if handle is None:
             return
         try:
+            if wait_for(handle.topic_id.remote(), f"closing {partition}") not in (topic_id, None):
+                return
             wait_for(handle.close.remote(), f"closing {partition}")
         except RaylogError as error:
             logger.warning("%s: %s", partition, error)
@@ -211,16 +251,23 @@ class LogManagerImpl:
 
     def checkpoint(self) -> None:
         """Write what the LogActors say of their offsets to the checkpoint files; the last word of the silent ones."""
+        with self._lock:
+            asked = dict(self._opened)
         answers = self._ask_all(lambda handle: handle.offsets.remote())
         with self._lock:
             for partition, offsets in answers.items():
-                self._last_offsets[partition] = _checkpointed(offsets)
+                # Meanwhile it may have been deleted, and another topic's made under its name.
+                if partition in asked and self._opened.get(partition) == asked[partition]:
+                    self._last_offsets[partition] = _checkpointed(offsets)
             self._write_offsets()
 
     def _write_offsets(self) -> None:
         for log_dir in self._dirs:
-            here = set(log_dir.partitions())
-            log_dir.write_offsets({key: value for key, value in self._last_offsets.items() if key in here})
+            self._write_offsets_of(log_dir)
+
+    def _write_offsets_of(self, log_dir: LogDir) -> None:
+        here = set(log_dir.partitions())
+        log_dir.write_offsets({key: value for key, value in self._last_offsets.items() if key in here})
 
     def delete_old_segments(self) -> int:
         """One round of retention over all logs; returns how many segments went."""
@@ -239,7 +286,7 @@ class LogManagerImpl:
         for partition, reference in pending.items():
             try:
                 answers[partition] = wait_for(reference, str(partition))
-            except RaylogError as error:
+            except Exception as error:  # Ray may fail in its own ways; the others are asked all the same
                 logger.warning("%s does not answer: %s", partition, error)
         return answers
 
@@ -248,21 +295,33 @@ class LogManagerImpl:
     def shutdown(self) -> bool:
         """Close every log in order, write the checkpoints and the clean-shutdown markers, unlock the dirs.
 
-        Returns whether all of it was clean; a dir with a log that could not be closed gets no marker.
+        Returns whether all of it was clean; a dir with a log that could not be closed, or whose checkpoints
+        could not be written, gets no marker.
         """
         self._stopped.set()
         closed = self._ask_all(lambda handle: handle.close.remote())
         with self._lock:
-            for partition, offsets in closed.items():
-                self._last_offsets[partition] = _checkpointed(offsets)
-            self._write_offsets()
-            unclean = {entry.partition for entry in self.found()} - set(closed)
-            for partition in self._opened:
+            for partition in self._opened:  # before anything can fail: a closed actor must not be found again
                 kill(log_actor_name(partition), self._namespace)
-            for log_dir in self._dirs:
-                log_dir.close(clean=not unclean & set(log_dir.partitions()))
             self._opened.clear()
-        return not unclean
+            self._last_offsets.update(
+                (partition, _checkpointed(offsets)) for partition, offsets in closed.items()
+            )
+            dirs, self._dirs = self._dirs, []
+            were_clean = [self._close_dir(log_dir, set(closed)) for log_dir in dirs]
+            return all(were_clean)
+
+    def _close_dir(self, log_dir: LogDir, closed: Set[TopicPartition]) -> bool:
+        """Write the dir's checkpoints and marker, and unlock it whatever fails; returns whether it is clean."""
+        try:
+            self._write_offsets_of(log_dir)
+            is_clean = closed >= set(log_dir.partitions())
+            log_dir.close(clean=is_clean)
+            return is_clean
+        except RaylogError as error:
+            logger.warning("%s was not closed in order: %s", log_dir.path, error)
+            log_dir.close(clean=False)
+            return False
 
 
 LogManager = ray.remote(max_concurrency=16, num_cpus=0, max_restarts=-1, max_task_retries=0)(LogManagerImpl)

@@ -30,7 +30,7 @@ from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidRecord, RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.log import Log
+from raylog.storage.log import EARLIEST_PENDING_UPLOAD, Log
 from raylog.storage.records.batch import TRANSACTIONAL
 from raylog.storage.validation import check_append
 
@@ -56,12 +56,13 @@ class Partition:
         self._ticket = itertools.count()
         self._appended_bytes = 0
         self._offline: RaylogError | None = None
+        self.is_closed = False
 
     # -- append --------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer) -> AppendResult:
         """Append one v2 record batch; returns when it is as durable as the topic asks."""
-        self._check_online()
+        self.check_online()
         now_ms = self._clock.now_ms()
         batch = check_append(records, self.log.config, now_ms)
         if batch.header.attributes & TRANSACTIONAL:
@@ -69,7 +70,7 @@ class Partition:
                 "a transaction could not end: raylog has no transaction coordinator yet; send plain batches"
             )
         with self._append_lock:
-            self._check_online()
+            self.check_online()
             append = partial(self.log.append_checked, batch, now_ms, self.leader_epoch)
             info = self._or_offline(append, UndoFailed)
             if not info.is_duplicate:
@@ -105,14 +106,14 @@ class Partition:
         _check_integers(offset=offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms)
         max_bytes = max(0, min(max_bytes, MAX_FETCH_BYTES))
         min_bytes, max_wait_ms = min(min_bytes, max_bytes), min(max_wait_ms, MAX_WAIT_MS)
-        self._check_online()
+        self.check_online()
         seen_bytes = self._appended_bytes  # before the look: what is appended after it wakes us
         found = self.log.read(offset, max_bytes)
         available = 0 if found is None else found.size_bytes
         is_behind = found is not None and found.inode != self.log.segments[-1].log.inode
         if max_wait_ms > 0 and available < max(min_bytes, 1) and not is_behind:
             self._wait(seen_bytes + max(min_bytes, 1) - available, max_wait_ms)
-            self._check_online()
+            self.check_online()
             found = self.log.read(offset, max_bytes)
         records = None if found is None or locate else np.frombuffer(self.log.read_bytes(found), np.uint8)
         return FetchResult(
@@ -151,7 +152,11 @@ class Partition:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """See :meth:`raylog.storage.log.Log.offset_for_timestamp`."""
         _check_integers(timestamp=timestamp)
-        self._check_online()
+        if timestamp < EARLIEST_PENDING_UPLOAD:
+            raise InvalidRequest(
+                "timestamp", timestamp, "must be ms since the epoch, or a special one: -1 to -6"
+            )
+        self.check_online()
         return self.log.offset_for_timestamp(timestamp)
 
     def offsets(self) -> PartitionOffsets:
@@ -164,7 +169,7 @@ class Partition:
         """Return when everything below ``up_to`` (default: the log's end) is fsynced."""
         wanted = self.log.log_end_offset if up_to is None else up_to
         with self._flush_lock:
-            self._check_online()
+            self.check_online()
             if self.log.recovery_point < wanted:
                 self._or_offline(self.log.flush)
 
@@ -181,20 +186,21 @@ class Partition:
     def delete_old_segments(self) -> int:
         """Retention; returns how many segments went."""
         with self._append_lock:
-            self._check_online()
+            self.check_online()
             return self._or_offline(self.log.delete_old_segments, UndoFailed)
 
     def roll(self) -> None:
         """Begin a new segment."""
         with self._append_lock:
-            self._check_online()
+            self.check_online()
             self._or_offline(self.log.roll, UndoFailed)
 
     def close(self) -> None:
         """Orderly end. Every later call answers StorageError."""
         with self._flush_lock, self._append_lock:
-            self._check_online()
+            self.check_online()
             self._or_offline(self.log.close)
+            self.is_closed = True
             self._go_offline(StorageError(self.log.folder, "the partition is closed"))
 
     # -- offline -------------------------------------------------------------------------------------------
@@ -203,7 +209,8 @@ class Partition:
     def is_offline(self) -> bool:
         return self._offline is not None
 
-    def _check_online(self) -> None:
+    def check_online(self) -> None:
+        """Raise why the partition is offline, if it is."""
         if self._offline is not None:
             raise self._offline
 

@@ -100,6 +100,12 @@ def own_node_id() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
+def is_restarted() -> bool:
+    """Whether this process is an actor that Ray has started again."""
+    context = ray.get_runtime_context()
+    return context.get_actor_id() is not None and bool(context.was_current_actor_reconstructed)
+
+
 def alive_nodes() -> Mapping[str, str]:
     """Node id -> address, of the nodes that are up."""
     return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}

@@ -5,6 +5,7 @@ A broker is a set of detached actors in one namespace of a Ray cluster: it outli
 and actors, and pass it between them.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +35,8 @@ from raylog.actors.runtime import (
 )
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
-from raylog.cluster.controller import Controller, TopicDescription
+from raylog.cluster.controller import Controller
+from raylog.cluster.placement import TopicDescription
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
@@ -42,6 +44,8 @@ from raylog.storage.names import TopicPartition
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
+
+logger = logging.getLogger(__name__)
 
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
@@ -84,17 +88,28 @@ def start(
     try:
         if find(CONTROLLER, namespace) is not None:
             raise BrokerRunning(namespace)
-        controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, parsed)
-        try:
-            wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
-        except RaylogError:
-            kill(CONTROLLER, namespace)
-            raise
-    except RaylogError:
+        _start_controller(namespace, parsed)
+    except BaseException:
         if owns_ray:
             ray.shutdown()
         raise
     return Broker(namespace, owns_ray=owns_ray)
+
+
+def _start_controller(namespace: str, config: BrokerConfig) -> None:
+    controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, config)
+    try:
+        wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
+    except BrokerRunning:
+        raise  # somebody else's, started at the same time
+    except BaseException:  # KeyboardInterrupt, too: what is half started is not left to itself
+        try:
+            wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S)
+        except RaylogError as error:
+            logger.warning("the broker that did not start was not stopped in order: %s", error)
+        finally:
+            kill(CONTROLLER, namespace)
+        raise
 
 
 def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
@@ -203,17 +218,19 @@ class Broker:
     def partition(self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
         """The handle of the partition's LogActor: ``append``, ``fetch``, ``poll``, ``offsets`` and more.
 
-        Waits up to ``timeout_s`` for an actor that is being started; with 0 for nothing at all. Raises
-        UnknownTopicOrPartition, NotLeader (its node is away, or it is still being started) or LogMissing.
+        Waits up to ``timeout_s`` for an actor that is being started, or for its node; with 0 for nothing at all.
+        Raises UnknownTopicOrPartition, LogMissing, or NotLeader (its node is still away, or it is still being
+        started).
         """
         wanted = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
         handle = self._handles.get(wanted)
         while handle is None:
             left_s = max(deadline - time.monotonic(), 0)
-            handle = self._look_up(wanted, left_s)
-            if handle is None and not left_s:
-                raise NotLeader(str(wanted), "it is being started")
+            with self._again_until(deadline, topic, partition):
+                handle = self._look_up(wanted, left_s)
+                if handle is None:
+                    raise NotLeader(str(wanted), "it is being started")
             if handle is None:
                 time.sleep(RETRY_INTERVAL_S)
         self._handles[wanted] = handle

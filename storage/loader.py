@@ -74,7 +74,7 @@ def open_log(
     segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
     mend = [] if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
-    mend += _mend_indexes(fs, segments)
+    mend += _mend_indexes(fs, segments, is_clean)
     start = max(log_start_offset, segments[0].base_offset)
     last = next(filter(None, (segment.last_batch() for segment in reversed(segments))), None)
     end = max(last.next_offset if last else 0, segments[-1].base_offset)
@@ -155,10 +155,12 @@ def _count_kept(segments: list[Segment], checked: list[Recovered], deleted: set[
     return len(checked)
 
 
-def _mend_indexes(fs: FileSystem, segments: list[Segment]) -> list[Segment]:
+def _mend_indexes(fs: FileSystem, segments: list[Segment], is_clean: bool) -> list[Segment]:
     """Rebuild indexes that are missing, and those of the active segment if they do not agree with it.
 
-    Returns the segments whose transaction index was damaged, and is empty now.
+    After an orderly stop those of sealed segments are looked at when they are first used, and rebuilt then:
+    opening a log of a thousand segments reads none of them. Returns the segments whose transaction index was
+    damaged, and is empty now.
     """
     damaged = []
     for segment in segments:
@@ -174,7 +176,9 @@ def _mend_indexes(fs: FileSystem, segments: list[Segment]) -> list[Segment]:
                 raise CorruptIndex(segment.base_offset, 0, "is missing")
             if segment is segments[-1]:
                 segment.check_indexes()
-            segment.max_timestamp  # noqa: B018  reads and checks the files
+            elif not is_clean:
+                segment.offset_index.check()
+                segment.max_timestamp  # noqa: B018  reads and checks the time index
         except CorruptIndex:
             segment.rebuild_indexes()
     return damaged

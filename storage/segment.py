@@ -112,7 +112,11 @@ class Segment:
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp, with the last offset of the first batch that has it; (-1, ..) if none."""
         if self._max is None:
-            self._max = self._find_max()
+            try:
+                self._max = self._find_max()
+            except CorruptIndex:
+                self.rebuild_indexes()
+        assert self._max is not None
         return self._max
 
     def _find_max(self) -> TimestampOffset:
@@ -250,6 +254,9 @@ class Segment:
 
     def flush(self) -> None:
         self.log.flush()
+        self.flush_indexes()
+
+    def flush_indexes(self) -> None:
         self.offset_index.flush()
         self.time_index.flush()
         self.txn_index.flush()

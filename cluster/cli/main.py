@@ -51,7 +51,9 @@ def main() -> None:
     except RaylogError as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(1)
-    except BrokenPipeError:
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):  # which click turns into exit status 1
+            raise
         # Whoever read our output has seen enough; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -15,7 +15,6 @@ An entry pairs the *last* offset of a batch with the position where that batch *
 Source: ``OffsetIndex`` of Kafka.
 """
 
-from bisect import bisect_right
 from struct import Struct
 from typing import NamedTuple
 
@@ -40,7 +39,9 @@ class OffsetIndex(SparseIndex):
     def append(self, last_offset: int, position: int) -> None:
         """Add an entry; both columns must rise."""
         entry = self.entry.pack(last_offset - self.base_offset, position)
-        assert self._loaded()[-8:-4] < entry[:4], "index offsets rise"  # big-endian: bytes sort as numbers
+        assert bytes(self._loaded()[-8:-4]) < entry[:4], (
+            "index offsets rise"
+        )  # big-endian bytes sort as numbers
         self._append(entry)
 
     def __getitem__(self, number: int) -> OffsetPosition:
@@ -49,29 +50,24 @@ class OffsetIndex(SparseIndex):
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below ``offset``; ``(base_offset, 0)`` if there is none."""
-        return self._at(self._count_up_to(0, offset - self.base_offset))
+        return self._at(self._count_up_to(_COLUMN, 0, offset - self.base_offset))
 
     def lookup_position(self, position: int) -> OffsetPosition:
         """The last entry at or below a position in the file; ``(base_offset, 0)`` if there is none."""
-        return self._at(self._count_up_to(4, position))
+        return self._at(self._count_up_to(_COLUMN, 4, position))
 
     def offset_after(self, position: int) -> int | None:
         """The offset of the first entry at or above a position in the file; None if there is none."""
-        count = self._count_up_to(4, position - 1)
+        count = self._count_up_to(_COLUMN, 4, position - 1)
         return self[count].offset if count < len(self) else None
 
     def truncate_to_position(self, position: int) -> None:
         """Drop entries at and above a position in the file."""
-        self.truncate(self._count_up_to(4, position - 1))
+        self.truncate(self._count_up_to(_COLUMN, 4, position - 1))
 
     def _at(self, count: int) -> OffsetPosition:
         return self[count - 1] if count else OffsetPosition(self.base_offset, 0)
 
-    def _count_up_to(self, column: int, wanted: int) -> int:
-        entries = self._loaded()
-        read = _COLUMN.unpack_from
-        return bisect_right(range(len(self)), wanted, key=lambda entry: read(entries, entry * 8 + column)[0])
-
-    def _columns(self, content: bytes) -> list[NDArray[np.integer]]:
+    def _columns(self, content: memoryview) -> list[NDArray[np.integer]]:
         table = np.frombuffer(content, ">i4").reshape(-1, 2)
         return [table[:, 0], table[:, 1]]

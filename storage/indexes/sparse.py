@@ -1,15 +1,20 @@
 """What the offset index and the time index share: a file of fixed-size entries, rising in both columns.
 
-The entries are held in memory as the file's own bytes and looked up by bisection; new ones are appended to
-the file some hundreds at a time, and when the segment is sealed or closed. A crash loses those held back, and
-loses nothing by it: the last segment's indexes are rebuilt after every crash. (Kafka maps a preallocated file
-instead. We append, because a store into a mapped page of a full disk kills the process, and because a file
-that is never longer than its entries has no zero tail to distrust. The bytes of the entries are the same.)
+A sealed segment's index is mapped, and costs no memory but the page cache's. The active one's entries are held
+as the file's own bytes; new ones are appended to the file some hundreds at a time, and when the segment is sealed
+or closed. A crash loses those held back, and loses nothing by it: the last segment's indexes are rebuilt after
+every crash. (Kafka writes through a mapped, preallocated file. We append, because a store into a mapped page of a
+full disk kills the process, and because a file that is never longer than its entries has no zero tail to
+distrust. The bytes of the entries are the same.)
+
+Lookups bisect, first in the last 8 KiB: readers near the log's end touch no other page. (A plain bisection steps
+on pages all over the file, which are cold, and on others with every page that the index grows.)
 
 The index holds nothing that the log does not: a damaged one is thrown away and rebuilt. So nothing here
 repairs; it raises :class:`CorruptIndex`, and ``segment.py`` decides.
 """
 
+from bisect import bisect_right
 from struct import Struct
 from typing import ClassVar
 
@@ -21,6 +26,8 @@ from raylog.storage.files import File, FileSystem, write_atomically
 
 # Entries held back at most: a write of eight bytes would cost every append as much as a small batch does.
 UNWRITTEN_BYTES = 4096
+# The end of an index, in which most lookups end.
+WARM_BYTES = 8192
 
 
 class SparseIndex:
@@ -35,8 +42,8 @@ class SparseIndex:
         self._full_bytes = (max_bytes // self.entry.size - self.reserved) * self.entry.size
         self._fs = fs
         self._file: File | None = None
-        self._bytes: bytearray | None = None
-        self._written = 0
+        self._bytes: bytearray | memoryview | None = None
+        self._written, self._unflushed = 0, False
 
     def __len__(self) -> int:
         return len(self._loaded()) // self.entry.size
@@ -50,15 +57,32 @@ class SparseIndex:
     def is_full(self) -> bool:
         return len(self._loaded()) >= self._full_bytes
 
-    def _loaded(self) -> bytearray:
+    def _loaded(self) -> bytearray | memoryview:
         if self._bytes is None:
-            content = self._fs.read_file(self.path) if self._fs.exists(self.path) else b""
+            content = self._mapped() if self._fs.exists(self.path) else memoryview(b"")
             self._check(content)
             self._written = len(content)
-            self._bytes = bytearray(content)
+            self._bytes = content
         return self._bytes
 
-    def _check(self, content: bytes) -> None:
+    def check(self) -> None:
+        """Raise CorruptIndex unless the file is whole entries, rising in every column."""
+        self._loaded()
+
+    def _mapped(self) -> memoryview:
+        file = self._fs.open(self.path)
+        try:
+            return file.view()
+        finally:
+            file.close()
+
+    def _changeable(self) -> bytearray:
+        entries = self._loaded()
+        if not isinstance(entries, bytearray):
+            self._bytes = entries = bytearray(entries)
+        return entries
+
+    def _check(self, content: memoryview) -> None:
         """Raise CorruptIndex unless ``content`` is whole entries, rising in every column."""
         entries, rest = divmod(len(content), self.entry.size)
         if rest:
@@ -70,13 +94,22 @@ class SparseIndex:
             if len(column) and column[0] < 0:
                 raise CorruptIndex(self.base_offset, 0, "is negative")
 
-    def _columns(self, content: bytes) -> list[NDArray[np.integer]]:
+    def _columns(self, content: memoryview) -> list[NDArray[np.integer]]:
         raise NotImplementedError
+
+    def _count_up_to(self, column: Struct, at: int, wanted: int) -> int:
+        """How many entries have at most ``wanted`` in the column at byte ``at``."""
+        entries, size, read = self._loaded(), self.entry.size, column.unpack_from
+        count = len(entries) // size
+        warm = max(count - 1 - WARM_BYTES // size, 0)
+        is_warm = count > 0 and read(entries, warm * size + at)[0] <= wanted
+        first, end = (warm, count) if is_warm else (0, warm)
+        return bisect_right(range(count), wanted, first, end, key=lambda n: read(entries, n * size + at)[0])
 
     def create(self) -> None:
         """Make the file, empty."""
         self._opened().truncate(0)
-        self._bytes, self._written = bytearray(), 0
+        self._bytes, self._written, self._unflushed = bytearray(), 0, True
 
     def _opened(self) -> File:
         if self._file is None:
@@ -84,7 +117,7 @@ class SparseIndex:
         return self._file
 
     def _append(self, entry: bytes) -> None:
-        entries = self._loaded()
+        entries = self._changeable()
         entries += entry
         if len(entries) - self._written >= UNWRITTEN_BYTES:
             self.write()
@@ -94,15 +127,17 @@ class SparseIndex:
         entries = self._loaded()
         if len(entries) > self._written:
             self._opened().append([bytes(entries[self._written :])])
-            self._written = len(entries)
+            self._written, self._unflushed = len(entries), True
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
-        entries, size = self._loaded(), count * self.entry.size
+        if count >= len(self):
+            return
+        entries, size = self._changeable(), count * self.entry.size
         del entries[size:]
         if size < self._written:
             self._opened().truncate(size)
-            self._written = size
+            self._written, self._unflushed = size, True
 
     def replace(self, content: bytes) -> None:
         """Put ``content`` in the place of all entries, on disk too: the end of a rebuild."""
@@ -115,8 +150,10 @@ class SparseIndex:
             self._written = 0
 
     def flush(self) -> None:
-        if self._file is not None:
+        """Bring what was written to the disk; what is held back stays."""
+        if self._file is not None and self._unflushed:
             self._file.flush()
+            self._unflushed = False
 
     def close(self) -> None:
         if self._bytes is not None:

@@ -12,7 +12,6 @@ the batch that reached t. Equal timestamps add no entry, so a segment without ti
 One slot is kept for the entry that roll and close force. Source: ``TimeIndex`` of Kafka.
 """
 
-from bisect import bisect_right
 from struct import Struct
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from raylog.storage.indexes.sparse import SparseIndex
 
 NO_TIMESTAMP = -1
-_TIMESTAMP = Struct(">q")
+_TIMESTAMP, _OFFSET = Struct(">q"), Struct(">i")
 
 
 class TimestampOffset(NamedTuple):
@@ -53,18 +52,15 @@ class TimeIndex(SparseIndex):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or below ``timestamp``; ``(-1, base_offset)`` if there is none."""
-        entries = self._loaded()
-        read = _TIMESTAMP.unpack_from
-        count = bisect_right(range(len(self)), timestamp, key=lambda entry: read(entries, entry * 12)[0])
-        return self._at(count)
+        return self._at(self._count_up_to(_TIMESTAMP, 0, timestamp))
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries at and above ``offset``."""
-        self.truncate(bisect_right(range(len(self)), offset - 1, key=lambda entry: self[entry].offset))
+        self.truncate(self._count_up_to(_OFFSET, 8, offset - 1 - self.base_offset))
 
     def _at(self, count: int) -> TimestampOffset:
         return self[count - 1] if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
-    def _columns(self, content: bytes) -> list[NDArray[np.integer]]:
+    def _columns(self, content: memoryview) -> list[NDArray[np.integer]]:
         table = np.frombuffer(content, np.dtype([("timestamp", ">i8"), ("offset", ">i4")]))
         return [table["timestamp"], table["offset"]]

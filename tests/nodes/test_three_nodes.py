@@ -120,7 +120,7 @@ def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: 
     def is_away() -> bool:
         try:
             broker.forget("moved", away)
-            broker.partition("moved", away)
+            broker.partition("moved", away, timeout_s=0)
         except NotLeader as error:
             return "is away" in str(error)
         return False

@@ -109,6 +109,19 @@ def test_with_time_a_lookup_waits_for_an_actor_that_is_being_started(cluster: Cl
     assert Broker().partition("t", 0) == "actor"
 
 
+def test_with_time_a_lookup_waits_for_a_node_that_is_away(cluster: Cluster) -> None:
+    """As the Controller, started afresh, says of every partition until it has heard of its actor."""
+    away = NotLeader("t-0", "the node with log dir d is away")
+    cluster.actors[CONTROLLER] = Controller(Reference(away))
+    cluster.actors["Log:t-0"], cluster.early_looks = "actor", 3
+    with pytest.raises(NotLeader, match="is away"):
+        Broker().partition("t", 0, timeout_s=0)
+    assert Broker().partition("t", 0) == "actor"
+    cluster.actors.pop("Log:t-0")
+    with pytest.raises(NotLeader, match="is away"):
+        Broker().partition("t", 0, timeout_s=0.01)
+
+
 def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(cluster: Cluster) -> None:
     restarting = Failed(NotLeader("the broker", "it is being started"))
     cluster.actors[CONTROLLER] = controller = Controller(restarting, Reference(is_there=False))

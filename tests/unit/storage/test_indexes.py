@@ -56,6 +56,21 @@ def test_an_empty_index_points_to_the_segments_head(fs: MemoryFileSystem) -> Non
     assert time_index(fs, base=7).lookup(99) == TimestampOffset(-1, 7)
 
 
+@pytest.mark.parametrize("count", [1, 1023, 1024, 1025, 1026, 1027, 3000])
+def test_the_warm_end_and_the_cold_rest_meet(fs: MemoryFileSystem, count: int) -> None:
+    index = offset_index(fs, *((2 * n + 10, 100 * n + 50) for n in range(count)))
+    index.close()
+    for entries in (index, OffsetIndex(fs, "/index", 0, MAX_BYTES)):
+        for wanted in (0, 1, 2, count - 1026, count - 1025, count - 1024, count - 2, count - 1):
+            if 0 <= wanted < count:
+                expected = OffsetPosition(2 * wanted + 10, 100 * wanted + 50)
+                assert entries.lookup(2 * wanted + 10) == entries.lookup(2 * wanted + 11) == expected
+                assert entries.lookup_position(100 * wanted + 50) == expected
+                assert entries.offset_after(100 * wanted + 50) == expected.offset
+        assert entries.lookup(9) == OffsetPosition(0, 0)
+        assert entries.offset_after(100 * count) is None
+
+
 def test_lookups_agree_with_a_plain_search(fs: MemoryFileSystem) -> None:
     random = Random(5)
     offsets = sorted(random.sample(range(1, 20_000), 3000))

@@ -1,0 +1,172 @@
+"""Where each partition is: on which node's disk, or why it is nowhere. The Controller's map; knows no Ray.
+
+A partition is bound to a log dir by the dir's id, for ever; a dir is on the node that brought it, for as long
+as that node lives. A partition with neither a place nor a problem is away: its dir is on no node, or it is
+about to be opened there.
+
+What is opened, closed, set aside and where new partitions go is the Controller's to do; here it is decided.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, NamedTuple
+
+from raylog.actors.log_manager import Found, Placed
+from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.runtime import log_actor_name
+from raylog.cluster.metadata import Topic
+from raylog.storage.errors import LogMissing, RaylogError
+from raylog.storage.names import TopicPartition
+
+
+class PartitionDescription(NamedTuple):
+    """One partition: where it is, or why it is not."""
+
+    partition: int
+    directory_id: str
+    node_id: str | None
+    folder: str | None
+    problem: str | None
+
+
+class TopicDescription(NamedTuple):
+    """One topic."""
+
+    name: str
+    topic_id: str
+    config: Mapping[str, Any]
+    partitions: tuple[PartitionDescription, ...]
+
+
+class Wanted(NamedTuple):
+    """A partition that ought to be, and the log dir that it is bound to."""
+
+    partition: TopicPartition
+    topic: Topic
+    directory_id: str
+
+
+def wanted_of(topics: Iterable[Topic]) -> list[Wanted]:
+    """All the partitions of ``topics``."""
+    return [
+        Wanted(TopicPartition(topic.name, number), topic, directory_id)
+        for topic in topics
+        for number, directory_id in enumerate(topic.directories)
+    ]
+
+
+class Placement:
+    """The map. Not safe for threads: the Controller holds its lock."""
+
+    def __init__(self) -> None:
+        self.node_of: dict[str, str] = {}  # directory id -> node id
+        self._places: dict[TopicPartition, Placed] = {}
+        self._problems: dict[TopicPartition, RaylogError] = {}
+
+    # -- events --------------------------------------------------------------------------------------------
+
+    def joined(
+        self,
+        node_id: str,
+        directories: Mapping[str, str],
+        found: Iterable[Found],
+        wanted: Iterable[Wanted],
+    ) -> tuple[list[Wanted], list[Found]]:
+        """A node brought log dirs (directory id -> path) with these partitions.
+
+        Returns which of them to open, and the strays that belong to no topic. A wanted one that is missing, or
+        whose folder is another topic's, is a problem until its folder is back.
+        """
+        self.node_of.update(dict.fromkeys(directories, node_id))
+        strays = {(entry.directory_id, entry.partition): entry for entry in found}
+        to_open = []
+        for one in wanted:
+            if one.directory_id not in directories:
+                continue
+            entry = strays.pop((one.directory_id, one.partition), None)
+            if entry is not None and entry.topic_id == one.topic.topic_id:
+                self._problems.pop(one.partition, None)
+                to_open.append(one)
+            else:
+                folder = f"{directories[one.directory_id]}/{one.partition}"
+                self.failed(
+                    one.partition, LogMissing(folder, "the partition's folder is gone or another topic's")
+                )
+        return to_open, list(strays.values())
+
+    def left(self, node_id: str) -> None:
+        """The node is gone, and its partitions with it, until its disks come back."""
+        self.node_of = {key: value for key, value in self.node_of.items() if value != node_id}
+        self._places = {key: place for key, place in self._places.items() if place.node_id != node_id}
+
+    def opened(self, partition: TopicPartition, place: Placed) -> None:
+        self._problems.pop(partition, None)
+        self._places[partition] = place
+
+    def failed(self, partition: TopicPartition, problem: RaylogError) -> None:
+        self._places.pop(partition, None)
+        self._problems[partition] = problem
+
+    def forget(self, topic: Topic) -> None:
+        """The topic was deleted."""
+        for one in wanted_of([topic]):
+            self._places.pop(one.partition, None)
+            self._problems.pop(one.partition, None)
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes that have brought log dirs."""
+        return set(self.node_of.values())
+
+    def spread(self, partitions: int) -> list[str]:
+        """A node for each of so many new partitions: always the one that has the fewest. There must be one."""
+        counts = dict.fromkeys(sorted(self.nodes), 0)
+        for place in self._places.values():
+            counts[place.node_id] += 1
+        chosen = []
+        for _ in range(partitions):
+            node_id = min(counts, key=counts.__getitem__)
+            counts[node_id] += 1
+            chosen.append(node_id)
+        return chosen
+
+    def lost(self, wanted: Iterable[Wanted], running: Set[str]) -> list[Wanted]:
+        """Those to be opened again: on a node that is there, but without an actor (its start had failed, or somebody
+        killed it for good) or a place. Data that is missing is not looked for again until its node joins."""
+        return [
+            one
+            for one in wanted
+            if one.directory_id in self.node_of
+            and not isinstance(self._problems.get(one.partition), LogMissing)
+            and (one.partition not in self._places or log_actor_name(one.partition) not in running)
+        ]
+
+    def describe(self, topic: Topic) -> TopicDescription:
+        partitions = tuple(self._describe(one) for one in wanted_of([topic]))
+        return TopicDescription(topic.name, topic.topic_id, topic.config, partitions)
+
+    def _describe(self, one: Wanted) -> PartitionDescription:
+        place, problem = self._places.get(one.partition), self._why_not(one)
+        return PartitionDescription(
+            one.partition.partition,
+            one.directory_id,
+            place.node_id if place else None,
+            place.folder if place else None,
+            str(problem) if isinstance(problem, RaylogError) else problem,
+        )
+
+    def _why_not(self, one: Wanted) -> RaylogError | str | None:
+        if one.partition in self._places:
+            return None
+        if one.directory_id not in self.node_of:
+            return f"the node with log dir {one.directory_id} is away"
+        return self._problems.get(one.partition, "it is being opened")
+
+    def explain(self, topic: Topic, number: object) -> RaylogError | None:
+        """Why a partition cannot be reached; None if it ought to be."""
+        wanted = wanted_of([topic])
+        if not isinstance(number, int) or not 0 <= number < len(wanted):
+            return UnknownTopicOrPartition(topic.name, number, f"the topic has {len(wanted)} partitions")
+        why = self._why_not(wanted[number])
+        return NotLeader(f"{topic.name}-{number}", why) if isinstance(why, str) else why

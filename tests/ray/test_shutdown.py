@@ -1,0 +1,88 @@
+"""Ends that are not in order, and what the next start finds: a full disk, an interrupted start, two killed at once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+import raylog
+from raylog.actors import runtime
+from raylog.actors.messages import BrokerNotFound, RequestTimedOut
+from raylog.actors.runtime import CONTROLLER, find, log_actor_name, log_manager_name, own_node_id, running
+from raylog.cluster import broker as broker_module
+from raylog.cluster.broker import Broker
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+from raylog.storage.state.checkpoints import RECOVERY_POINTS
+from raylog.storage.testing.waiting import wait_for
+
+
+def values(broker: Broker, topic: str) -> list[bytes | None]:
+    return [record.value for record in broker.consumer(topic, from_="earliest", to="latest")]
+
+
+def test_after_a_stop_that_could_not_write_its_checkpoints_the_next_start_serves(
+    local_ray: None, tmp_path: Path
+) -> None:
+    first = raylog.start([str(tmp_path / "log")], namespace="full")
+    first.create_topic("t")
+    with first.producer() as producer:
+        producer.send("t", b"1").result()
+    checkpoint = tmp_path / "log" / RECOVERY_POINTS
+    checkpoint.unlink(missing_ok=True)
+    checkpoint.mkdir()  # no file can be renamed to it
+    assert not first.stop()
+    checkpoint.rmdir()
+    second = raylog.start([str(tmp_path / "log")], namespace="full")
+    with second.producer() as producer:
+        producer.send("t", b"2").result()
+    assert values(second, "t") == [b"1", b"2"]
+    assert second.stop()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RequestTimedOut("starting", 1)], ids=["^C", "late"])
+def test_a_start_that_is_given_up_leaves_nothing_and_can_be_repeated(
+    local_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    log_dir = str(tmp_path / "log")
+    first = raylog.start([log_dir], namespace="given-up")
+    first.create_topic("t")
+    assert first.stop()
+
+    def given_up(reference: Any, what: str, timeout_s: float = 30.0) -> Any:
+        if what == "starting the broker":
+            # Somewhere in the middle: the LogManager is there.
+            wait_for(lambda: find(log_manager_name(own_node_id()), "given-up"), 60, "a LogManager")
+            raise error
+        return runtime.wait_for(reference, what, timeout_s)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker_module, "wait_for", given_up)
+        with pytest.raises(type(error)):
+            raylog.start([log_dir], namespace="given-up")
+    wait_for(lambda: not running("given-up"), 60, "every actor has ended")
+    with pytest.raises(BrokerNotFound):
+        raylog.connect(namespace="given-up")
+    second = raylog.start([log_dir], namespace="given-up")
+    with second.producer() as producer:
+        assert producer.send("t", b"1").result().offset == 0
+    assert second.stop()
+
+
+def test_a_controller_and_a_log_manager_killed_together_come_back(broker: Broker, topic: str) -> None:
+    pids = {one.partition: one.pid for one in broker.status()}
+    ray.kill(find(log_manager_name(own_node_id()), broker.namespace), no_restart=True)
+    ray.kill(find(CONTROLLER, broker.namespace), no_restart=False)
+
+    def serves() -> bool:
+        try:
+            broker.forget(topic, 0)
+            return broker.partition(topic, 0) is not None and list(broker.nodes().values()) == [None]
+        except RaylogError:
+            return False
+
+    wait_for(serves, 60, "the partition can be looked up")
+    wait_for(lambda: {one.partition: one.pid for one in broker.status()} == pids, 60, "its actors lived on")
+    assert find(log_actor_name(TopicPartition(topic, 1)), broker.namespace) is not None
+    assert broker.create_topic(f"{topic}-after").partitions[0].problem is None
