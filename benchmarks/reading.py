@@ -74,7 +74,9 @@ def _all(log: Log, rounds: int) -> dict[str, Any]:
             offset += found.size_bytes // batch_bytes * RECORDS_A_BATCH
 
     batch_bytes = log.size_bytes * RECORDS_A_BATCH // log.log_end_offset
-    ours, raw = alternate(rounds, lambda: seconds(by_offset), lambda: seconds(lambda: _read_files(log.folder)))
+    ours, raw = alternate(
+        rounds, lambda: seconds(by_offset), lambda: seconds(lambda: _read_files(log.folder))
+    )
     megabytes = log.size_bytes / 1e6
     return rate("read by offset, 1 MB a read", megabytes / ours, "MB/s", "os.pread", megabytes / raw)
 
