@@ -211,6 +211,14 @@ class DiskFull(StorageError):
     )
 
 
+class CleaningAborted(RaylogError):
+    """A compaction that stopped with the log as it was; the next one begins again."""
+
+    retriable = True
+    fields = ("partition", "why")
+    template = "{partition}: its compaction was given up: {why}; it is tried again by itself"
+
+
 class LogMissing(RaylogError):
     """A partition's folder or data is not where it must be. Never answered with an empty log."""
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
 from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
@@ -72,9 +73,11 @@ class Segment:
         now_ms: int,
         *,
         create: bool = False,
+        suffix: str = "",
     ) -> None:
+        """``suffix``: behind the names of all files, as ``.cleaned`` is."""
         self.base_offset, self.folder, self.config = base_offset, folder, config
-        self._fs, self._suffix = fs, ""
+        self._fs, self._suffix = fs, suffix
         self.log = fs.open(self._path(LOG_SUFFIX), create=create)
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
@@ -84,8 +87,8 @@ class Segment:
             self._create()
         self._bytes_since_entry = 0
         self._created_ms = now_ms
-        jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
-        self._max_span_ms = config.segment_ms - jitter_ms
+        jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) or 1)
+        self._max_span_ms = config.max_segment_ms - jitter_ms
         self._has_room: bool | None = None
         self._has_times: bool | None = None  # whether the first batch has a timestamp
         self._span_end = -MAX_INT64  # a larger timestamp needs a look at the clocks
@@ -144,6 +147,11 @@ class Segment:
         told = TimestampOffset(header.max_timestamp, header.last_offset)
         if moment.timestamp != NO_TIMESTAMP and moment != told:
             raise CorruptIndex(self.base_offset, moment.offset, f"no batch with timestamp {moment.timestamp}")
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, -1 if it has none."""
+        return read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp if self.size else NO_TIMESTAMP
 
     @property
     def largest_timestamp(self) -> int:
@@ -394,22 +402,12 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Make both indexes again from the batches' headers."""
-        offsets, times = bytearray(), bytearray()
-        largest, last_entry, last_time = TimestampOffset(NO_TIMESTAMP, self.base_offset), 0, NO_TIMESTAMP
+        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
         for position, header in self.batches():
-            if header.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(header.max_timestamp, header.last_offset)
-            if position - last_entry > self.config.index_interval_bytes:
-                offsets += OffsetIndex.entry.pack(header.last_offset - self.base_offset, position)
-                last_entry = position
-                if largest.timestamp > last_time:
-                    times += TimeIndex.entry.pack(largest.timestamp, largest.offset - self.base_offset)
-                    last_time = largest.timestamp
-        if largest.timestamp > last_time:
-            times += TimeIndex.entry.pack(largest.timestamp, largest.offset - self.base_offset)
-        self.offset_index.replace(bytes(offsets))
-        self.time_index.replace(bytes(times))
-        self._max = largest
+            entries.add(position, header.last_offset, header.max_timestamp)
+        self.offset_index.replace(bytes(entries.offsets))
+        self.time_index.replace(entries.times())
+        self._max = entries.largest
 
     def check_indexes(self) -> None:
         """Hold every entry of both indexes against the batches; CorruptIndex if one lies.
