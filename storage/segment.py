@@ -21,6 +21,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
 from raylog.storage.files import Buffer, FileSystem
@@ -41,11 +43,18 @@ from raylog.storage.records.batch import (
     MAGIC_AT,
     MIN_BATCH_SIZE,
     BatchHeader,
-    check_crc,
-    iter_batches,
     read_header,
 )
 from raylog.storage.records.decode import decode_records
+from raylog.storage.records.scan import (
+    BASE_OFFSET,
+    COUNT,
+    LAST_OFFSET,
+    MAX_TIMESTAMP,
+    POSITION,
+    Scan,
+    scan_batches,
+)
 
 # Positions and relative offsets are 4-byte signed integers on disk.
 MAX_INT32 = 2**31 - 1
@@ -355,42 +364,28 @@ class Segment:
 
         The transaction index is left empty: what aborted is known to who follows the producers.
         """
-        size, good = self.size, 0
-        next_offset, is_dense = self.base_offset, True
-        for position, header in self._good_batches():
-            is_dense = (
-                is_dense
-                and header.base_offset == next_offset
-                and header.last_offset_delta + 1 == header.count
-            )
-            good, next_offset = position + header.size_bytes, header.next_offset
-        if good < size:
-            self.log.truncate(good)
-        self.rebuild_indexes()
+        size, found = self.size, self.scan(verify=True)
+        expected = np.append(self.base_offset, found.rows[:-1, LAST_OFFSET] + 1)[: len(found.rows)]
+        bad = found.rows[:, BASE_OFFSET] < expected
+        bad |= found.rows[:, LAST_OFFSET] - self.base_offset > MAX_INT32
+        good = found.first(int(np.argmax(bad)) if bad.any() else len(bad))
+        if good.end < size:
+            self.log.truncate(good.end)
+        self.rebuild_indexes(good)
         self.txn_index.replace(())
-        return Recovered(size - good, next_offset, is_dense)
+        next_offset = int(good.rows[-1, LAST_OFFSET]) + 1 if len(good.rows) else self.base_offset
+        counts = good.rows[:, LAST_OFFSET] - good.rows[:, BASE_OFFSET] + 1
+        is_dense = np.array_equal(good.rows[:, BASE_OFFSET], expected[: len(good.rows)])
+        is_dense = is_dense and np.array_equal(counts, good.rows[:, COUNT])
+        return Recovered(size - good.end, next_offset, is_dense)
 
-    def _good_batches(self) -> Iterator[tuple[int, BatchHeader]]:
-        view, next_offset = self.log.view(), self.base_offset
-        try:
-            for position, header in iter_batches(view):
-                check_crc(view, position, header)
-                if header.base_offset < next_offset or header.last_offset - self.base_offset > MAX_INT32:
-                    return
-                next_offset = header.next_offset
-                yield position, header
-        except CorruptRecord:
-            return
+    def scan(self, position: int = 0, *, verify: bool = False) -> Scan:
+        """What the headers of all batches from a batch's position on say."""
+        return scan_batches(self.log.view(), position, verify=verify)
 
     def is_whole(self) -> bool:
         """Whether batches' headers lead from the file's head exactly to its end."""
-        end = 0
-        try:
-            for position, header in iter_batches(self.log.view()):
-                end = position + header.size_bytes
-        except CorruptRecord:
-            return False
-        return end == self.size
+        return self.scan().end == self.size
 
     def last_batch(self) -> BatchHeader | None:
         """The header of the last batch; None if there is none."""
@@ -400,11 +395,15 @@ class Segment:
             last = header
         return last
 
-    def rebuild_indexes(self) -> None:
-        """Make both indexes again from the batches' headers."""
+    def rebuild_indexes(self, found: Scan | None = None) -> None:
+        """Make both indexes again from the batches' headers; ``found``: all of them, where they are known."""
+        if found is None:
+            found = self.scan()
+            next(self.batches(found.end), None)  # CorruptRecord, if what stands there is no torn batch
         entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
-        for position, header in self.batches():
-            entries.add(position, header.last_offset, header.max_timestamp)
+        columns = map(found.column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
+        for position, last_offset, max_timestamp in zip(*columns, strict=True):
+            entries.add(position, last_offset, max_timestamp)
         self.offset_index.replace(bytes(entries.offsets))
         self.time_index.replace(entries.times())
         self._max = entries.largest
@@ -420,12 +419,13 @@ class Segment:
         positions = {entry.position: entry.offset for entry in offsets}
         ends = set(positions.values())
         timestamps = {entry.offset: entry.timestamp for entry in times}
-        for position, header in self.batches():
-            if header.last_offset <= positions.get(position, -1):
+        columns = map(self.scan().column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
+        for position, last_offset, max_timestamp in zip(*columns, strict=True):
+            if last_offset <= positions.get(position, -1):
                 del positions[position]
-            ends.discard(header.last_offset)
-            if timestamps.get(header.last_offset) == header.max_timestamp:
-                del timestamps[header.last_offset]
+            ends.discard(last_offset)
+            if timestamps.get(last_offset) == max_timestamp:
+                del timestamps[last_offset]
         for offset in (*positions.values(), *ends, *timestamps):
             raise CorruptIndex(self.base_offset, offset, "no batch is what this entry says")
 

@@ -18,6 +18,7 @@ from raylog.storage.records.batch import (
     MAGIC,
     BatchHeader,
     iter_batches,
+    read_header,
 )
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
@@ -515,3 +516,25 @@ def partition_column(keys: TextColumn, partitions: int) -> bytearray:
             raise InvalidRecord(f"row {row}: {error}") from None
         out.append(-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
     return bytearray(out)
+
+
+# -- scanning ------------------------------------------------------------------------------------------------
+
+
+def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes, int]:
+    """(rows, end): six int64 for each v2 batch from ``position`` to the first place, ``end``, where none is."""
+    view, rows = memoryview(buffer), array("q")
+    try:
+        while True:
+            header = read_header(view, position)
+            if header.magic != MAGIC or position + header.size_bytes > len(view):
+                break
+            if check_crc:
+                _check_crc(view, position, header)
+            last_offset = _wrap(header.last_offset)
+            rows.extend((position, header.base_offset, last_offset, header.max_timestamp))
+            rows.extend((header.producer_id, header.count))
+            position += header.size_bytes
+    except CorruptRecord:
+        pass
+    return rows.tobytes(), position
