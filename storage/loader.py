@@ -10,6 +10,7 @@ A folder without its data is an error, never an empty log. Source: ``LogLoader``
 """
 
 import os
+from collections.abc import Collection
 
 from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
@@ -29,6 +30,7 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
+from raylog.storage.records.scan import Scan
 from raylog.storage.replay import replay
 from raylog.storage.segment import Recovered, Segment
 from raylog.storage.state.epochs import LeaderEpochs
@@ -73,8 +75,8 @@ def open_log(
     now_ms = clock.now_ms()
     segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
-    mend = [] if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
-    mend += _mend_indexes(fs, segments, is_clean)
+    checked = {} if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
+    mend = [*checked, *_mend_indexes(fs, segments, is_clean, checked)]
     start = max(log_start_offset, segments[0].base_offset)
     last = next(filter(None, (segment.last_batch() for segment in reversed(segments))), None)
     end = max(last.next_offset if last else 0, segments[-1].base_offset)
@@ -82,7 +84,7 @@ def open_log(
         raise LogMissing(folder, f"the log ends at offset {end}, but began at {start} when it was last open")
     producers = ProducerStates(str(partition))
     producers.load_newest(fs, folder, min([end, *(segment.base_offset for segment in mend)]), now_ms)
-    replay(producers, segments, start, end, now_ms, mend)
+    replay(producers, segments, start, end, now_ms, mend, checked)
     _remove_stray_snapshots(fs, folder, segments, end)
     epochs = LeaderEpochs(fs, folder)
     epochs.truncate_from_end(end)
@@ -120,7 +122,7 @@ def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
 
 def _recover(
     fs: FileSystem, folder: str, segments: list[Segment], recovery_point: int, deleted: set[int | None]
-) -> list[Segment]:
+) -> dict[Segment, Scan]:
     """Check the segments from the one with the recovery point on; the first loss ends the log.
 
     Returns those that were checked and are left: their transaction indexes are to be made again.
@@ -137,7 +139,7 @@ def _recover(
         segments.remove(segment)
     if lost:
         fs.sync_dir(folder)  # one that came back would stand in the way of what is written now
-    return segments[first:]
+    return {segment: found.batches for segment, found in zip(segments[first:], checked, strict=False)}
 
 
 def _count_kept(segments: list[Segment], checked: list[Recovered], deleted: set[int | None]) -> int:
@@ -155,7 +157,9 @@ def _count_kept(segments: list[Segment], checked: list[Recovered], deleted: set[
     return len(checked)
 
 
-def _mend_indexes(fs: FileSystem, segments: list[Segment], is_clean: bool) -> list[Segment]:
+def _mend_indexes(
+    fs: FileSystem, segments: list[Segment], is_clean: bool, checked: Collection[Segment]
+) -> list[Segment]:
     """Rebuild indexes that are missing, and those of the active segment if they do not agree with it.
 
     After an orderly stop those of sealed segments are looked at when they are first used, and rebuilt then:
@@ -174,6 +178,8 @@ def _mend_indexes(fs: FileSystem, segments: list[Segment], is_clean: bool) -> li
         try:
             if missing:
                 raise CorruptIndex(segment.base_offset, 0, "is missing")
+            if segment in checked:
+                continue
             if segment is segments[-1]:
                 segment.check_indexes()
             elif not is_clean:

@@ -39,11 +39,13 @@ from raylog.storage.names import (
 )
 from raylog.storage.records.batch import (
     HEADER_SIZE,
+    LOG_OVERHEAD,
     MAGIC,
     MAGIC_AT,
     MIN_BATCH_SIZE,
     BatchHeader,
     read_header,
+    size_of,
 )
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.scan import (
@@ -52,6 +54,7 @@ from raylog.storage.records.scan import (
     LAST_OFFSET,
     MAX_TIMESTAMP,
     POSITION,
+    SCAN_COLUMNS,
     Scan,
     scan_batches,
 )
@@ -59,6 +62,8 @@ from raylog.storage.records.scan import (
 # Positions and relative offsets are 4-byte signed integers on disk.
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
+# How much recovery reads at once.
+SCAN_BYTES = 1 << 20
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -68,6 +73,7 @@ class Recovered(NamedTuple):
     cut_bytes: int
     next_offset: int
     is_dense: bool  # no offset is missing between its records: no compaction has been here
+    batches: Scan
 
 
 class Segment:
@@ -360,28 +366,45 @@ class Segment:
     # -- mending -------------------------------------------------------------------------------------------
 
     def recover(self) -> Recovered:
-        """Check every batch, cut behind the last good one, rebuild the indexes.
+        """Check every batch, cut behind the last good one, make the indexes again, to be flushed with the rest.
 
         The transaction index is left empty: what aborted is known to who follows the producers.
         """
-        size, found = self.size, self.scan(verify=True)
+        size, found = self.size, self._verified()
         expected = np.append(self.base_offset, found.rows[:-1, LAST_OFFSET] + 1)[: len(found.rows)]
         bad = found.rows[:, BASE_OFFSET] < expected
         bad |= found.rows[:, LAST_OFFSET] - self.base_offset > MAX_INT32
         good = found.first(int(np.argmax(bad)) if bad.any() else len(bad))
         if good.end < size:
             self.log.truncate(good.end)
-        self.rebuild_indexes(good)
+        entries = self._entries_of(good)
+        self.offset_index.rewrite(bytes(entries.offsets))
+        self.time_index.rewrite(entries.times())
         self.txn_index.replace(())
         next_offset = int(good.rows[-1, LAST_OFFSET]) + 1 if len(good.rows) else self.base_offset
         counts = good.rows[:, LAST_OFFSET] - good.rows[:, BASE_OFFSET] + 1
         is_dense = np.array_equal(good.rows[:, BASE_OFFSET], expected[: len(good.rows)])
         is_dense = is_dense and np.array_equal(counts, good.rows[:, COUNT])
-        return Recovered(size - good.end, next_offset, is_dense)
+        return Recovered(size - good.end, next_offset, is_dense, good)
 
-    def scan(self, position: int = 0, *, verify: bool = False) -> Scan:
+    def scan(self, position: int = 0) -> Scan:
         """What the headers of all batches from a batch's position on say."""
-        return scan_batches(self.log.view(), position, verify=verify)
+        return scan_batches(self.log.view(), position)
+
+    def _verified(self) -> Scan:
+        """As :meth:`scan`, up to the first batch whose CRC is wrong: read in pieces that a cache can hold."""
+        runs, end, size = [np.empty((0, SCAN_COLUMNS), np.int64)], 0, SCAN_BYTES
+        while end < self.size:
+            piece = self.log.read(size, end)
+            found = scan_batches(piece, verify=True)
+            if found.end:
+                runs.append(found.rows + np.array([end, *[0] * (SCAN_COLUMNS - 1)]))
+                end, size = end + found.end, SCAN_BYTES
+            elif len(piece) < LOG_OVERHEAD or not size < size_of(piece) <= self.size - end:
+                break  # otherwise it is a batch larger than the piece
+            else:
+                size = size_of(piece)
+        return Scan(np.concatenate(runs), end)
 
     def is_whole(self) -> bool:
         """Whether batches' headers lead from the file's head exactly to its end."""
@@ -395,18 +418,21 @@ class Segment:
             last = header
         return last
 
-    def rebuild_indexes(self, found: Scan | None = None) -> None:
-        """Make both indexes again from the batches' headers; ``found``: all of them, where they are known."""
-        if found is None:
-            found = self.scan()
-            next(self.batches(found.end), None)  # CorruptRecord, if what stands there is no torn batch
-        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
-        columns = map(found.column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
-        for position, last_offset, max_timestamp in zip(*columns, strict=True):
-            entries.add(position, last_offset, max_timestamp)
+    def rebuild_indexes(self) -> None:
+        """Make both indexes again from the batches' headers; on disk when this returns."""
+        found = self.scan()
+        next(self.batches(found.end), None)  # CorruptRecord, if what stands there is no torn batch
+        entries = self._entries_of(found)
         self.offset_index.replace(bytes(entries.offsets))
         self.time_index.replace(entries.times())
+
+    def _entries_of(self, found: Scan) -> IndexBuilder:
+        """What both indexes of these batches, which are all, must hold."""
+        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
+        rows = found.rows
+        entries.add_all(rows[:, POSITION], rows[:, LAST_OFFSET], rows[:, MAX_TIMESTAMP])
         self._max = entries.largest
+        return entries
 
     def check_indexes(self) -> None:
         """Hold every entry of both indexes against the batches; CorruptIndex if one lies.

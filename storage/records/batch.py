@@ -158,6 +158,12 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def size_of(buffer: Buffer, position: int = 0) -> int:
+    """How large the batch at ``position`` says it is, by its first 12 bytes; nothing is checked."""
+    length: int = _LENGTH.unpack_from(buffer, position + 8)[0]
+    return length + LOG_OVERHEAD
+
+
 def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
     """The header of a message of version 0 or 1."""
     left = max(memoryview(buffer).nbytes - max(position, 0), 0)
