@@ -36,9 +36,6 @@ from raylog.storage.names import (
 )
 from raylog.storage.records.batch import (
     HEADER_SIZE,
-    MAGIC,
-    MAGIC_AT,
-    MIN_BATCH_SIZE,
     BatchHeader,
     check_crc,
     iter_batches,
@@ -271,17 +268,33 @@ class Segment:
     # -- finding -------------------------------------------------------------------------------------------
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """The headers of the whole batches from a batch's position on, with their positions."""
-        end = self.size if end is None else end
-        while position + MIN_BATCH_SIZE <= end:
-            head = self.log.read(HEADER_SIZE, position)
-            if end - position < HEADER_SIZE and head[MAGIC_AT] >= MAGIC:
-                return  # torn: only messages of the older versions are as short as this
-            header = read_header(head)
+        """The headers of the batches from a batch's position on, with their positions.
+
+        Raises CorruptRecord unless they lead to ``end`` exactly, with offsets that rise.
+        """
+        return self._rising(self._headers(position, self.size if end is None else end))
+
+    def _headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        while position < end:
+            header = read_header(self.log.read(min(HEADER_SIZE, end - position), position))
             if position + header.size_bytes > end:
-                return
+                raise self._corrupt(position, f"{end - position} bytes of a batch of {header.size_bytes}")
             yield position, header
             position += header.size_bytes
+
+    def _rising(self, batches: Iterator[tuple[int, BatchHeader]]) -> Iterator[tuple[int, BatchHeader]]:
+        """The same batches, as long as their offsets are what a segment can hold: no CRC covers the base offset."""
+        next_offset, limit = self.base_offset, self.base_offset + MAX_INT32
+        for position, header in batches:
+            last_offset = header.last_offset
+            if not next_offset <= header.base_offset <= last_offset <= limit:
+                why = f"offsets {header.base_offset} to {last_offset} where {next_offset} is next"
+                raise self._corrupt(position, why)
+            next_offset = last_offset + 1
+            yield position, header
+
+    def _corrupt(self, position: int, why: str) -> CorruptRecord:
+        return CorruptRecord(f"{self.path}, position {position}", why)
 
     def find_batch(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
         """The first batch that reaches ``offset``, with its position; None if the segment ends before."""
@@ -363,13 +376,10 @@ class Segment:
         return Recovered(size - good, next_offset, is_dense)
 
     def _good_batches(self) -> Iterator[tuple[int, BatchHeader]]:
-        view, next_offset = self.log.view(), self.base_offset
+        view = self.log.view()
         try:
-            for position, header in iter_batches(view):
+            for position, header in self._rising(iter_batches(view)):
                 check_crc(view, position, header)
-                if header.base_offset < next_offset or header.last_offset - self.base_offset > MAX_INT32:
-                    return
-                next_offset = header.next_offset
                 yield position, header
         except CorruptRecord:
             return
@@ -378,7 +388,7 @@ class Segment:
         """Whether batches' headers lead from the file's head exactly to its end."""
         end = 0
         try:
-            for position, header in iter_batches(self.log.view()):
+            for position, header in self._rising(iter_batches(self.log.view())):
                 end = position + header.size_bytes
         except CorruptRecord:
             return False
