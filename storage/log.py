@@ -54,6 +54,7 @@ from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
 
 # ListOffsets' special timestamps.
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 NO_TIMESTAMP = -1
 HIGH_WATERMARK = -1
 
@@ -309,17 +310,26 @@ class Log:
             raise StorageError(found.path, "the segment was deleted before it was read")
         return segment.log.read(found.size_bytes, found.position)
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp is ``timestamp`` (ms) or later; None if there is none.
+    def offset_for_timestamp(self, timestamp: int, isolation: Isolation = LOG_END) -> TimestampOffset | None:
+        """The first record whose timestamp is ``timestamp`` (ms) or later; None if there is none that
+        ``isolation`` lets a reader see.
 
-        LATEST (-1) gives the log end offset, EARLIEST (-2) the log start offset, both with timestamp -1;
-        MAX_TIMESTAMP (-3) the first record with the largest timestamp.
+        LATEST (-1) gives the end of what it lets a reader see; EARLIEST (-2) and EARLIEST_LOCAL (-4) the log
+        start offset, all with timestamp -1; MAX_TIMESTAMP (-3) the first record with the largest timestamp.
+        LATEST_TIERED (-5) and EARLIEST_PENDING_UPLOAD (-6) give None: no record is anywhere but here.
         """
         end = self._end
+        limit = self.last_stable_offset if isolation == COMMITTED else end.offset
         if timestamp == LATEST:
-            return TimestampOffset(NO_TIMESTAMP, end.offset)
-        if timestamp == EARLIEST:
+            return TimestampOffset(NO_TIMESTAMP, limit)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return None
+        found = self._first_at(timestamp, end)
+        return None if found is None or found.offset >= limit else found
+
+    def _first_at(self, timestamp: int, end: LogEnd) -> TimestampOffset | None:
         segments = self._segments
         if timestamp == MAX_TIMESTAMP:
             timestamp = max(segment.max_timestamp.timestamp for segment in segments)
