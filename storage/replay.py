@@ -24,7 +24,7 @@ def replay(
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is not None and following.base_offset <= begin:
             continue
-        found = segment.find_batch(begin)
+        found = segment.find_batch_anyway(begin)
         for position, header in segment.batches(found[0]) if found else ():
             if not begin <= header.base_offset < end_offset:
                 continue

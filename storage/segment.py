@@ -282,9 +282,11 @@ class Segment:
             yield position, header
             position += header.size_bytes
 
-    def _rising(self, batches: Iterator[tuple[int, BatchHeader]]) -> Iterator[tuple[int, BatchHeader]]:
+    def _rising(
+        self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_INT64
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """The same batches, as long as their offsets are what a segment can hold: no CRC covers the base offset."""
-        next_offset, limit = self.base_offset, self.base_offset + MAX_INT32
+        next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT32, end_offset - 1)
         for position, header in batches:
             last_offset = header.last_offset
             if not next_offset <= header.base_offset <= last_offset <= limit:
@@ -308,6 +310,14 @@ class Segment:
                 raise CorruptIndex(self.base_offset, offset, str(error)) from error
             raise
         return None
+
+    def find_batch_anyway(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """As :meth:`find_batch`; indexes that lie are made again first. Only while nobody else reads or writes."""
+        try:
+            return self.find_batch(offset)
+        except CorruptIndex:
+            self.rebuild_indexes()
+            return self.find_batch(offset)
 
     def end_of_batches(self, start: int, max_bytes: int, end: int) -> int:
         """Where the last whole batch ends that fits into ``max_bytes`` from ``start``; at least one fits."""
@@ -355,14 +365,15 @@ class Segment:
 
     # -- mending -------------------------------------------------------------------------------------------
 
-    def recover(self) -> Recovered:
+    def recover(self, end_offset: int = MAX_INT64) -> Recovered:
         """Check every batch, cut behind the last good one, rebuild the indexes.
 
+        ``end_offset``: where the next segment begins, which no good batch reaches into.
         The transaction index is left empty: what aborted is known to who follows the producers.
         """
         size, good = self.size, 0
         next_offset, is_dense = self.base_offset, True
-        for position, header in self._good_batches():
+        for position, header in self._good_batches(end_offset):
             is_dense = (
                 is_dense
                 and header.base_offset == next_offset
@@ -375,10 +386,10 @@ class Segment:
         self.txn_index.replace(())
         return Recovered(size - good, next_offset, is_dense)
 
-    def _good_batches(self) -> Iterator[tuple[int, BatchHeader]]:
+    def _good_batches(self, end_offset: int) -> Iterator[tuple[int, BatchHeader]]:
         view = self.log.view()
         try:
-            for position, header in self._rising(iter_batches(view)):
+            for position, header in self._rising(iter_batches(view), end_offset):
                 check_crc(view, position, header)
                 yield position, header
         except CorruptRecord:
@@ -397,10 +408,17 @@ class Segment:
     def last_batch(self) -> BatchHeader | None:
         """The header of the last batch; None if there is none."""
         last = None
-        near = self.offset_index.lookup(self.base_offset + MAX_INT32)
-        for _, header in self.batches(self._trusted(*near)):
+        for _, header in self.batches(self._near_end()):
             last = header
         return last
+
+    def _near_end(self) -> int:
+        """The position of a batch near the end."""
+        try:
+            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
+        except CorruptIndex:
+            self.rebuild_indexes()
+            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
 
     def rebuild_indexes(self) -> None:
         """Make both indexes again from the batches' headers."""

@@ -57,18 +57,25 @@ class TransactionIndex:
         if not self._fs.exists(self.path):
             return ()
         content = self._fs.read_file(self.path)
-        whole = len(content) - len(content) % _ENTRY.size  # a torn entry at the end is none
-        entries = []
-        for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
+        if not content or len(content) % _ENTRY.size:
+            raise CorruptIndex(self.base_offset, len(content) // _ENTRY.size, "is torn or missing")
+        entries: list[AbortedTransaction] = []
+        for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content)):
             if version != _VERSION:
                 raise CorruptIndex(self.base_offset, number, f"version {version} of an aborted transaction")
             entry = AbortedTransaction(*fields)
-            if entry.last_offset < self.base_offset:
-                raise CorruptIndex(
-                    self.base_offset, number, f"ends at {entry.last_offset}, before the segment"
-                )
+            self._check(number, entry, entries[-1].last_offset if entries else self.base_offset - 1)
             entries.append(entry)
         return tuple(entries)
+
+    def _check(self, number: int, entry: AbortedTransaction, before: int) -> None:
+        """Raise CorruptIndex where an entry contradicts itself, or the one before, which ends at ``before``."""
+        if entry.last_offset <= before:
+            raise CorruptIndex(self.base_offset, number, f"ends at {entry.last_offset}, not behind {before}")
+        if entry.producer_id < 0 or not 0 <= entry.first_offset < entry.last_offset:
+            raise CorruptIndex(self.base_offset, number, "is no producer's transaction")
+        if not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
+            raise CorruptIndex(self.base_offset, number, "has a last stable offset behind its marker")
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add the next one; its marker must lie behind all others."""
