@@ -10,13 +10,14 @@ A folder without its data is an error, never an empty log. Source: ``LogLoader``
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, LogMissing
+from raylog.storage.errors import CorruptIndex, CorruptRecord, LogMissing
 from raylog.storage.files import FileSystem
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import Log
 from raylog.storage.names import (
     CLEANED_SUFFIX,
@@ -30,9 +31,10 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
+from raylog.storage.records.batch import check_crc
 from raylog.storage.records.scan import Scan
 from raylog.storage.replay import replay
-from raylog.storage.segment import Recovered, Segment
+from raylog.storage.segment import MAX_INT64, Recovered, Segment
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
@@ -129,8 +131,9 @@ def _recover(
     """
     first = max((n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     checked: list[Recovered] = []
-    for segment in segments[first:]:
-        checked.append(segment.recover())
+    ends = [*(segment.base_offset for segment in segments[first + 1 :]), MAX_INT64]
+    for segment, end_offset in zip(segments[first:], ends, strict=True):
+        checked.append(segment.recover(end_offset))
         if checked[-1].cut_bytes:
             break
     lost = segments[first + _count_kept(segments[first:], checked, deleted) :]
@@ -166,13 +169,7 @@ def _mend_indexes(
     opening a log of a thousand segments reads none of them. Returns the segments whose transaction index was
     damaged, and is empty now.
     """
-    damaged = []
     for segment in segments:
-        try:
-            segment.txn_index.entries  # noqa: B018  reads and checks the file
-        except CorruptIndex:
-            segment.txn_index.replace(())
-            damaged.append(segment)
         stem = segment.path.removesuffix(LOG_SUFFIX)
         missing = not fs.exists(stem + INDEX_SUFFIX) or not fs.exists(stem + TIME_INDEX_SUFFIX)
         try:
@@ -187,7 +184,52 @@ def _mend_indexes(
                 segment.max_timestamp  # noqa: B018  reads and checks the time index
         except CorruptIndex:
             segment.rebuild_indexes()
+    damaged = []
+    for number, segment in enumerate(segments):
+        try:
+            _check_aborted(segments[: number + 1])
+        except CorruptIndex:
+            segment.txn_index.replace(())
+            damaged.append(segment)
     return damaged
+
+
+def _check_aborted(segments: Sequence[Segment]) -> None:
+    """Hold every entry of the last one's transaction index against the batches; CorruptIndex if one lies.
+
+    No checksum covers it, and it decides what readers of committed records see. Where the batches themselves are
+    damaged nothing is held against the index: readers are told when they come there.
+    """
+    index = segments[-1].txn_index
+    for number, entry in enumerate(index.entries):
+        for offset in (entry.last_offset, entry.first_offset, entry.last_stable_offset):
+            try:
+                agrees = _agrees(segments, entry, offset)
+            except CorruptRecord:
+                return
+            if not agrees:
+                raise CorruptIndex(
+                    index.base_offset, number, f"is not what the batch at offset {offset} says"
+                )
+
+
+def _agrees(segments: Sequence[Segment], entry: AbortedTransaction, offset: int) -> bool:
+    """Whether a batch begins at one of the three offsets of an entry, and is of the kind that it must be.
+
+    Compaction may have removed the batches of an aborted transaction, but never its marker before them.
+    """
+    is_marker = offset == entry.last_offset
+    segment = next((segment for segment in reversed(segments) if segment.base_offset <= offset), None)
+    found = segment and segment.find_batch_anyway(offset)
+    if segment is None or not found or found[1].base_offset > offset or offset > entry.last_offset:
+        return not is_marker
+    position, header = found
+    is_own = header.producer_id == entry.producer_id
+    kind = header.is_transactional and (is_own or offset == entry.last_stable_offset)
+    if header.base_offset == offset and kind and header.is_control == is_marker:
+        return True
+    check_crc(segment.log.view(), position, header)
+    return False
 
 
 def _remove_stray_snapshots(fs: FileSystem, folder: str, segments: list[Segment], end: int) -> None:

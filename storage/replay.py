@@ -43,7 +43,7 @@ def replay(
 def _of_producers(segment: Segment, begin: int, known: Scan | None) -> Iterator[tuple[int, BatchHeader]]:
     """The batches that have a producer id, with their positions, from the one that reaches ``begin`` on."""
     if known is None:
-        found = segment.find_batch(begin)
+        found = segment.find_batch_anyway(begin)
         known = segment.scan(segment.size if found is None else found[0])
     wanted = (known.rows[:, PRODUCER_ID] != NO_PRODUCER) & (known.rows[:, LAST_OFFSET] >= begin)
     for at in known.rows[wanted, POSITION].tolist():

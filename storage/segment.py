@@ -40,9 +40,6 @@ from raylog.storage.names import (
 from raylog.storage.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
-    MAGIC,
-    MAGIC_AT,
-    MIN_BATCH_SIZE,
     BatchHeader,
     read_header,
     size_of,
@@ -294,17 +291,35 @@ class Segment:
     # -- finding -------------------------------------------------------------------------------------------
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """The headers of the whole batches from a batch's position on, with their positions."""
-        end = self.size if end is None else end
-        while position + MIN_BATCH_SIZE <= end:
-            head = self.log.read(HEADER_SIZE, position)
-            if end - position < HEADER_SIZE and head[MAGIC_AT] >= MAGIC:
-                return  # torn: only messages of the older versions are as short as this
-            header = read_header(head)
+        """The headers of the batches from a batch's position on, with their positions.
+
+        Raises CorruptRecord unless they lead to ``end`` exactly, with offsets that rise.
+        """
+        return self._rising(self._headers(position, self.size if end is None else end))
+
+    def _headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        while position < end:
+            header = read_header(self.log.read(min(HEADER_SIZE, end - position), position))
             if position + header.size_bytes > end:
-                return
+                raise self._corrupt(position, f"{end - position} bytes of a batch of {header.size_bytes}")
             yield position, header
             position += header.size_bytes
+
+    def _rising(
+        self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_INT64
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """The same batches, as long as their offsets are what a segment can hold: no CRC covers the base offset."""
+        next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT32, end_offset - 1)
+        for position, header in batches:
+            last_offset = header.last_offset
+            if not next_offset <= header.base_offset <= last_offset <= limit:
+                why = f"offsets {header.base_offset} to {last_offset} where {next_offset} is next"
+                raise self._corrupt(position, why)
+            next_offset = last_offset + 1
+            yield position, header
+
+    def _corrupt(self, position: int, why: str) -> CorruptRecord:
+        return CorruptRecord(f"{self.path}, position {position}", why)
 
     def find_batch(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
         """The first batch that reaches ``offset``, with its position; None if the segment ends before."""
@@ -318,6 +333,14 @@ class Segment:
                 raise CorruptIndex(self.base_offset, offset, str(error)) from error
             raise
         return None
+
+    def find_batch_anyway(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """As :meth:`find_batch`; indexes that lie are made again first. Only while nobody else reads or writes."""
+        try:
+            return self.find_batch(offset)
+        except CorruptIndex:
+            self.rebuild_indexes()
+            return self.find_batch(offset)
 
     def end_of_batches(self, start: int, max_bytes: int, end: int) -> int:
         """Where the last whole batch ends that fits into ``max_bytes`` from ``start``; at least one fits."""
@@ -365,34 +388,41 @@ class Segment:
 
     # -- mending -------------------------------------------------------------------------------------------
 
-    def recover(self) -> Recovered:
+    def recover(self, end_offset: int = MAX_INT64) -> Recovered:
         """Check every batch, cut behind the last good one, make the indexes again, to be flushed with the rest.
 
+        ``end_offset``: where the next segment begins, which no good batch reaches into.
         The transaction index is left empty: what aborted is known to who follows the producers.
         """
-        size, found = self.size, self._verified()
-        expected = np.append(self.base_offset, found.rows[:-1, LAST_OFFSET] + 1)[: len(found.rows)]
-        bad = found.rows[:, BASE_OFFSET] < expected
-        bad |= found.rows[:, LAST_OFFSET] - self.base_offset > MAX_INT32
-        good = found.first(int(np.argmax(bad)) if bad.any() else len(bad))
+        size, good = self.size, self._rising_part(self._verified(), end_offset)
         if good.end < size:
             self.log.truncate(good.end)
         entries = self._entries_of(good)
         self.offset_index.rewrite(bytes(entries.offsets))
         self.time_index.rewrite(entries.times())
         self.txn_index.replace(())
-        next_offset = int(good.rows[-1, LAST_OFFSET]) + 1 if len(good.rows) else self.base_offset
-        counts = good.rows[:, LAST_OFFSET] - good.rows[:, BASE_OFFSET] + 1
-        is_dense = np.array_equal(good.rows[:, BASE_OFFSET], expected[: len(good.rows)])
-        is_dense = is_dense and np.array_equal(counts, good.rows[:, COUNT])
-        return Recovered(size - good.end, next_offset, is_dense, good)
+        bases, lasts = good.rows[:, BASE_OFFSET], good.rows[:, LAST_OFFSET]
+        ends = np.append(self.base_offset, lasts + 1)
+        is_dense = np.array_equal(bases, ends[:-1]) and np.array_equal(lasts - bases + 1, good.rows[:, COUNT])
+        return Recovered(size - good.end, int(ends[-1]), is_dense, good)
 
     def scan(self, position: int = 0) -> Scan:
-        """What the headers of all batches from a batch's position on say."""
-        return scan_batches(self.log.view(), position)
+        """As :meth:`batches`, all at once: what their headers say. Raises CorruptRecord."""
+        found = self._rising_part(scan_batches(self.log.view(), position))
+        if found.end < self.size:
+            for _ in self.batches(position):  # it says what is wrong
+                pass
+        return found
+
+    def _rising_part(self, found: Scan, end_offset: int = MAX_INT64) -> Scan:
+        """The batches before the first whose offsets no segment can hold there: see :meth:`_rising`."""
+        bases, lasts = found.rows[:, BASE_OFFSET], found.rows[:, LAST_OFFSET]
+        bad = bases < np.append(self.base_offset, lasts[:-1] + 1)[: len(bases)]
+        bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT32, end_offset - 1))
+        return found.first(int(np.argmax(bad))) if bad.any() else found
 
     def _verified(self) -> Scan:
-        """As :meth:`scan`, up to the first batch whose CRC is wrong: read in pieces that a cache can hold."""
+        """The batches up to the first whose CRC is wrong: read in pieces that a cache can hold."""
         runs, end, size = [np.empty((0, SCAN_COLUMNS), np.int64)], 0, SCAN_BYTES
         while end < self.size:
             piece = self.log.read(size, end)
@@ -408,21 +438,26 @@ class Segment:
 
     def is_whole(self) -> bool:
         """Whether batches' headers lead from the file's head exactly to its end."""
-        return self.scan().end == self.size
+        return self._rising_part(scan_batches(self.log.view())).end == self.size
 
     def last_batch(self) -> BatchHeader | None:
         """The header of the last batch; None if there is none."""
         last = None
-        near = self.offset_index.lookup(self.base_offset + MAX_INT32)
-        for _, header in self.batches(self._trusted(*near)):
+        for _, header in self.batches(self._near_end()):
             last = header
         return last
 
+    def _near_end(self) -> int:
+        """The position of a batch near the end."""
+        try:
+            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
+        except CorruptIndex:
+            self.rebuild_indexes()
+            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
+
     def rebuild_indexes(self) -> None:
         """Make both indexes again from the batches' headers; on disk when this returns."""
-        found = self.scan()
-        next(self.batches(found.end), None)  # CorruptRecord, if what stands there is no torn batch
-        entries = self._entries_of(found)
+        entries = self._entries_of(self.scan())
         self.offset_index.replace(bytes(entries.offsets))
         self.time_index.replace(entries.times())
 

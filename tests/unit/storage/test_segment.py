@@ -334,13 +334,16 @@ def test_recovery_cuts_behind_the_last_good_batch(
 
 
 def is_readable(content: bytes) -> bool:
-    """Whether the headers alone lead through: a wrong CRC or offset is not seen by looking at lengths."""
-    position = 0
+    """Whether the headers alone lead through: a wrong CRC is not seen by looking at lengths and offsets."""
+    position = offset = 0
     while position < len(content):
         try:
-            position += read_header(content, position).size_bytes
+            header = read_header(content, position)
         except Exception:
             return False
+        if header.base_offset < offset:
+            return False
+        position, offset = position + header.size_bytes, header.next_offset
     return position == len(content)
 
 
