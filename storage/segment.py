@@ -363,16 +363,24 @@ class Segment:
         return Recovered(size - good, next_offset, is_dense)
 
     def _good_batches(self) -> Iterator[tuple[int, BatchHeader]]:
-        view, next_offset = self.log.view(), self.base_offset
         try:
-            for position, header in iter_batches(view):
-                check_crc(view, position, header)
-                if header.base_offset < next_offset or header.last_offset - self.base_offset > MAX_INT32:
-                    return
-                next_offset = header.next_offset
-                yield position, header
+            yield from self.checked_batches()
         except CorruptRecord:
             return
+
+    def checked_batches(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Every whole batch, with its position, as long as they are good: the first that is not raises
+        CorruptRecord, for its shape, its CRC or its offsets. A partial batch at the end is none.
+        """
+        view, next_offset = self.log.view(), self.base_offset
+        for position, header in iter_batches(view):
+            check_crc(view, position, header)
+            if header.base_offset < next_offset or header.last_offset - self.base_offset > MAX_INT32:
+                raise CorruptRecord(
+                    f"position {position}", f"offset {header.base_offset} where {next_offset} or more must be"
+                )
+            next_offset = header.next_offset
+            yield position, header
 
     def is_whole(self) -> bool:
         """Whether batches' headers lead from the file's head exactly to its end."""
@@ -422,14 +430,20 @@ class Segment:
         positions = {entry.position: entry.offset for entry in offsets}
         ends = set(positions.values())
         timestamps = {entry.offset: entry.timestamp for entry in times}
+        largest = NO_TIMESTAMP
         for position, header in self.batches():
             if header.last_offset <= positions.get(position, -1):
                 del positions[position]
             ends.discard(header.last_offset)
-            if timestamps.get(header.last_offset) == header.max_timestamp:
+            largest = max(largest, header.max_timestamp)
+            if timestamps.get(header.last_offset) == header.max_timestamp == largest:
                 del timestamps[header.last_offset]
-        for offset in (*positions.values(), *ends, *timestamps):
-            raise CorruptIndex(self.base_offset, offset, "no batch is what this entry says")
+        for offset in (*positions.values(), *ends):
+            raise CorruptIndex(
+                self.base_offset, offset, "no batch is what this entry of the offset index says"
+            )
+        for offset in timestamps:
+            raise CorruptIndex(self.base_offset, offset, "no batch is what this entry of the time index says")
 
     # -- names ---------------------------------------------------------------------------------------------
 
