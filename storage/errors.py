@@ -58,14 +58,6 @@ class InvalidTimestamp(RaylogError):
     )
 
 
-class UnsupportedForMessageFormat(RaylogError):
-    """A record format that this log does not take."""
-
-    code, error_name = 43, "UNSUPPORTED_FOR_MESSAGE_FORMAT"
-    fields = ("magic",)
-    template = "magic {magic} cannot be appended: send v2 record batches (magic 2)"
-
-
 class UnsupportedCompressionType(RaylogError):
     """A codec that does not exist."""
 
@@ -217,6 +209,14 @@ class DiskFull(StorageError):
     template = (
         "{path}: no space left on the device: free some (lower retention.bytes, delete topics), then retry"
     )
+
+
+class CleaningAborted(RaylogError):
+    """A compaction that stopped with the log as it was; the next one begins again."""
+
+    retriable = True
+    fields = ("partition", "why")
+    template = "{partition}: its compaction was given up: {why}; it is tried again by itself"
 
 
 class LogMissing(RaylogError):

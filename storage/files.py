@@ -86,6 +86,7 @@ class FileSystem(Protocol):
         """Return when the folder's names will survive a loss of power."""
 
     def mtime_ms(self, path: str) -> int: ...
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None: ...
     def can_write(self, folder: str) -> bool:
         """Whether files can be made in a folder: tried, since permissions alone do not tell."""
 
@@ -280,6 +281,10 @@ class RealFileSystem:
     def mtime_ms(self, path: str) -> int:
         with _named_errors(path):
             return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        with _named_errors(path):
+            os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
 
     def can_write(self, folder: str) -> bool:
         probe = os.path.join(folder, ".probe")

@@ -64,6 +64,13 @@ class CachedBatch(NamedTuple):
         return last - delta if last >= delta else MAX_SEQUENCE - (delta - last) + 1
 
 
+class LastRecord(NamedTuple):
+    """Where a producer stands: compaction keeps the batch that tells it."""
+
+    offset: int  # of its last record, -1 if only its marker is known
+    epoch: int
+
+
 @dataclass(slots=True)
 class ProducerState:
     """What is known of one producer id."""
@@ -217,6 +224,14 @@ class ProducerStates:
         for producer_id, known in list(self._producers.items()):
             if known.transaction_start < 0 and now_ms - known.seen_ms >= expiration_ms:
                 del self._producers[producer_id]
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """By producer id, where each one stands."""
+        known = list(self._producers.items())
+        return {
+            producer_id: LastRecord(state.batches[-1].last_offset if state.batches else -1, state.epoch)
+            for producer_id, state in known
+        }
 
     # -- snapshots -----------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import UnsupportedForMessageFormat
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import open_log
 from raylog.storage.log import MAX_TIMESTAMP, Log
@@ -19,6 +18,7 @@ from raylog.storage.records.batch import check_crc, iter_batches
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.testing.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -181,13 +181,15 @@ def test_what_is_appended_after_an_upgrade_is_version_2(
     end = log.log_end_offset
     batch = bytes(encode_records([(LATER + i, b"k", b"new", ()) for i in range(3)]))
     assert log.append(batch, leader_epoch=4).base_offset == end
-    for path in sorted((GOLDEN / "kafka-clients-3.9.1-batches").glob("m[01]-*.bin")):
-        with pytest.raises(UnsupportedForMessageFormat):
-            log.append(path.read_bytes())
+    old = encode_legacy([(LATER + 9, b"k", b"old")], magic=LOG_DIRS.index(log_dir))
+    assert log.append(old, leader_epoch=4).base_offset == end + 3
     if is_clean:
         log.close()
     log = opened(folder, is_clean=is_clean)
-    assert fetched(log, 1 << 20) == [*said, *((end + i, LATER + i, b"k", b"new") for i in range(3))]
+    time = LATER + 9 if log_dir == LOG_DIRS[1] else -1
+    new = [*((end + i, LATER + i, b"k", b"new") for i in range(3)), (end + 3, time, b"k", b"old")]
+    assert fetched(log, 1 << 20) == [*said, *new]
+    assert [header.magic for _, header in log.segments[-1].batches()][-2:] == [2, 2]
     assert log.offset_for_timestamp(LATER + 1) == (LATER + 1, end + 1)
     assert log.epochs.latest == 4
 
