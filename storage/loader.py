@@ -10,7 +10,7 @@ A folder without its data is an error, never an empty log. Source: ``LogLoader``
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
@@ -136,7 +136,8 @@ def _recover(
         checked.append(segment.recover(end_offset))
         if checked[-1].cut_bytes:
             break
-    lost = segments[first + _count_kept(segments[first:], checked, deleted) :]
+    bases = [segment.base_offset for segment in segments[first:]]
+    lost = segments[first + count_kept(bases, checked, deleted) :]
     for segment in lost:
         segment.delete()
         segments.remove(segment)
@@ -145,17 +146,20 @@ def _recover(
     return {segment: found.batches for segment, found in zip(segments[first:], checked, strict=False)}
 
 
-def _count_kept(segments: list[Segment], checked: list[Recovered], deleted: set[int | None]) -> int:
-    """How many of the checked segments follow each other without a loss.
+def count_kept(
+    base_offsets: Sequence[int], checked: Sequence[Recovered], deleted: Container[int | None]
+) -> int:
+    """How many of the checked segments, the first of those that begin at ``base_offsets``, follow each other
+    without a loss. ``deleted``: where segments began that retention has renamed.
 
     A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
     one tells. Compaction leaves such gaps too, but elsewhere as well: where any is seen, all are trusted.
     So is the gap of a segment that retention has renamed, whose neighbour's new name was lost.
     """
     if all(segment.is_dense for segment in checked):
-        for number, following in enumerate(segments[1 : len(checked)]):
+        for number, following in enumerate(base_offsets[1 : len(checked)]):
             end = checked[number].next_offset
-            if end < following.base_offset and end not in deleted:
+            if end < following and end not in deleted:
                 return number + 1
     return len(checked)
 

@@ -480,15 +480,21 @@ class Segment:
         positions = {entry.position: entry.offset for entry in offsets}
         ends = set(positions.values())
         timestamps = {entry.offset: entry.timestamp for entry in times}
+        largest = NO_TIMESTAMP
         columns = map(self.scan().column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
         for position, last_offset, max_timestamp in zip(*columns, strict=True):
             if last_offset <= positions.get(position, -1):
                 del positions[position]
             ends.discard(last_offset)
-            if timestamps.get(last_offset) == max_timestamp:
+            largest = max(largest, max_timestamp)
+            if timestamps.get(last_offset) == max_timestamp == largest:
                 del timestamps[last_offset]
-        for offset in (*positions.values(), *ends, *timestamps):
-            raise CorruptIndex(self.base_offset, offset, "no batch is what this entry says")
+        for offset in (*positions.values(), *ends):
+            raise CorruptIndex(
+                self.base_offset, offset, "no batch is what this entry of the offset index says"
+            )
+        for offset in timestamps:
+            raise CorruptIndex(self.base_offset, offset, "no batch is what this entry of the time index says")
 
     # -- names ---------------------------------------------------------------------------------------------
 
