@@ -11,11 +11,11 @@ import subprocess
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from raylog.storage.files import RealFileSystem
 from raylog.storage.state.properties import MetaProperties, read_meta
 from raylog.storage.testing.waiting import wait_for
+from tests.kafka.clients import admin, bounds
 from tests.kafka.distribution import Kafka
 
 NODE_ID = 1
@@ -42,6 +42,7 @@ SETTINGS = {
     "log.cleaner.dedupe.buffer.size": 4 << 20,
     "log.cleaner.backoff.ms": 200,
     "log.retention.ms": -1,
+    "log.index.size.max.bytes": 1 << 16,  # reserved for each active segment, and copied with it
     "log.initial.task.delay.ms": 500,
 }
 
@@ -94,7 +95,9 @@ class KafkaBroker:
         try:
             with socket.create_connection(("127.0.0.1", self._port), timeout=1):
                 pass
-            return bool(AdminClient({"bootstrap.servers": self.address}).list_topics(timeout=5).brokers)
+            topics = admin(self.address).list_topics(timeout=5).topics
+            bounds(self.address, topics)  # every partition has its leader, and the leader knows it
+            return True
         except (OSError, KafkaException):
             return False
 

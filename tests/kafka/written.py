@@ -68,6 +68,31 @@ class Written:
         ]
 
 
+class Rows:
+    """Rows to write, one after the other; among them all kinds of null, empty, repeated and not-ASCII."""
+
+    def __init__(self, *, with_keys: bool = False) -> None:
+        self._with_keys, self._count = with_keys, 0
+
+    def take(self, count: int, now_ms: int) -> list[Row]:
+        """The next rows, of about this time."""
+        return [self._next(now_ms) for _ in range(count)]
+
+    def _next(self, now_ms: int) -> Row:
+        n = self._count
+        self._count += 1
+        key = None if n % 7 == 3 and not self._with_keys else f"key-{n % 40:04d}".encode()
+        value: bytes | None = f"value-{n:06d}-".encode() + sha256(b"%d" % n).hexdigest()[: n % 9 * 7].encode()
+        if n % 11 == 5:
+            value = None
+        elif n % 11 == 6:
+            value = b"" if n % 2 else "grüß-dich-€".encode()
+        headers: list[tuple[str, bytes | None]] = []
+        if n % 5 == 0:
+            headers = [("h", b"\x00\xff"), ("h", b"again"), ("empty", b""), ("nil", None), ("übrig", b"x")]
+        return (now_ms + n % 3 * 100, key, value, headers)
+
+
 class Writer:
     """Appends to one log and notes it. To be closed, which is an orderly stop."""
 
@@ -76,7 +101,7 @@ class Writer:
         self.written = Written(folder, config)
         create_log(self._fs, str(folder), random_id())
         self.log = self._open(is_clean=True)
-        self._row = 0
+        self._rows = Rows()
         self._open_transactions: dict[int, list[int]] = {}
         self._sequences: dict[int, int] = {}
 
@@ -99,24 +124,6 @@ class Writer:
             self.log.close()
         self.log = self._open(is_clean=is_clean)
 
-    def rows(self, count: int) -> list[Row]:
-        """The next rows; among them are all kinds of null, empty, repeated and not-ASCII."""
-        return [self._next_row() for _ in range(count)]
-
-    def _next_row(self) -> Row:
-        n = self._row
-        self._row += 1
-        key = None if n % 7 == 3 else f"key-{n % 40:04d}".encode()
-        value: bytes | None = f"value-{n:06d}-".encode() + sha256(b"%d" % n).hexdigest()[: n % 9 * 7].encode()
-        if n % 11 == 5:
-            value = None
-        elif n % 11 == 6:
-            value = b"" if n % 2 else "grüß-dich-€".encode()
-        headers: list[tuple[str, bytes | None]] = []
-        if n % 5 == 0:
-            headers = [("h", b"\x00\xff"), ("h", b"again"), ("empty", b""), ("nil", None), ("übrig", b"x")]
-        return (self.clock.ms + (n % 3) * 100 - 100, key, value, headers)
-
     def send(
         self,
         count: int = 20,
@@ -125,11 +132,10 @@ class Writer:
         epoch: int = 0,
         sequence: int | None = None,
         transactional: bool = False,
-        rows: list[Row] | None = None,
         **fields: Any,
     ) -> AppendInfo:
         """Append one batch. A producer's sequence goes on by itself; ``fields`` as of ``encode_records``."""
-        sent = self.rows(count) if rows is None else rows
+        sent = self._rows.take(count, self.clock.ms)
         if producer is not None:
             first = self._sequences.get(producer, 0) if sequence is None else sequence
             fields |= {"producer_id": producer, "producer_epoch": epoch, "base_sequence": first}
