@@ -18,7 +18,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from raylog.storage.records.encode import Row
 from tests.kafka.written import CREATE_TIME, LOG_APPEND_TIME, Seen
@@ -71,6 +71,7 @@ def consume(address: str, topics: Iterable[str], isolation: str) -> dict[str, li
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"neither a record nor the end of {unread} within {TIMEOUT_S} s"
             error, topic = message.error(), message.topic()
+            assert topic is not None
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 unread.discard(topic)
                 continue

@@ -109,7 +109,12 @@ def _records(batch: bytes, header: BatchHeader, start: int) -> list[Seen]:
     kind = LOG_APPEND_TIME if header.timestamp_type == "LogAppendTime" else CREATE_TIME
     return [
         Seen(
-            record.offset, record.timestamp, kind, record.key, record.value, tuple(map(tuple, record.headers))
+            record.offset,
+            record.timestamp,
+            kind,
+            record.key,
+            record.value,
+            tuple((header.key, header.value) for header in record.headers),
         )
         for record in decode_records(batch, start_offset=start)
     ]
