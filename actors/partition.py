@@ -30,7 +30,7 @@ from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidRecord, RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.log import Log
+from raylog.storage.log import EARLIEST_PENDING_UPLOAD, Log
 from raylog.storage.records.batch import TRANSACTIONAL
 from raylog.storage.validation import check_append
 
@@ -152,6 +152,10 @@ class Partition:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """See :meth:`raylog.storage.log.Log.offset_for_timestamp`."""
         _check_integers(timestamp=timestamp)
+        if timestamp < EARLIEST_PENDING_UPLOAD:
+            raise InvalidRequest(
+                "timestamp", timestamp, "must be ms since the epoch, or a special one: -1 to -6"
+            )
         self.check_online()
         return self.log.offset_for_timestamp(timestamp)
 

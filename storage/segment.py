@@ -21,9 +21,12 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
 from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
@@ -34,8 +37,24 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     segment_file,
 )
-from raylog.storage.records.batch import HEADER_SIZE, BatchHeader, check_crc, iter_batches, read_header
+from raylog.storage.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    MIN_BATCH_SIZE,
+    BatchHeader,
+    read_header,
+)
 from raylog.storage.records.decode import decode_records
+from raylog.storage.records.scan import (
+    BASE_OFFSET,
+    COUNT,
+    LAST_OFFSET,
+    MAX_TIMESTAMP,
+    POSITION,
+    Scan,
+    scan_batches,
+)
 
 # Positions and relative offsets are 4-byte signed integers on disk.
 MAX_INT32 = 2**31 - 1
@@ -63,9 +82,11 @@ class Segment:
         now_ms: int,
         *,
         create: bool = False,
+        suffix: str = "",
     ) -> None:
+        """``suffix``: behind the names of all files, as ``.cleaned`` is."""
         self.base_offset, self.folder, self.config = base_offset, folder, config
-        self._fs, self._suffix = fs, ""
+        self._fs, self._suffix = fs, suffix
         self.log = fs.open(self._path(LOG_SUFFIX), create=create)
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
@@ -75,8 +96,8 @@ class Segment:
             self._create()
         self._bytes_since_entry = 0
         self._created_ms = now_ms
-        jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
-        self._max_span_ms = config.segment_ms - jitter_ms
+        jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) or 1)
+        self._max_span_ms = config.max_segment_ms - jitter_ms
         self._has_room: bool | None = None
         self._has_times: bool | None = None  # whether the first batch has a timestamp
         self._span_end = -MAX_INT64  # a larger timestamp needs a look at the clocks
@@ -135,6 +156,11 @@ class Segment:
         told = TimestampOffset(header.max_timestamp, header.last_offset)
         if moment.timestamp != NO_TIMESTAMP and moment != told:
             raise CorruptIndex(self.base_offset, moment.offset, f"no batch with timestamp {moment.timestamp}")
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, -1 if it has none."""
+        return read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp if self.size else NO_TIMESTAMP
 
     @property
     def largest_timestamp(self) -> int:
@@ -264,8 +290,11 @@ class Segment:
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """The headers of the whole batches from a batch's position on, with their positions."""
         end = self.size if end is None else end
-        while position + HEADER_SIZE <= end:
-            header = read_header(self.log.read(HEADER_SIZE, position))
+        while position + MIN_BATCH_SIZE <= end:
+            head = self.log.read(HEADER_SIZE, position)
+            if end - position < HEADER_SIZE and head[MAGIC_AT] >= MAGIC:
+                return  # torn: only messages of the older versions are as short as this
+            header = read_header(head)
             if position + header.size_bytes > end:
                 return
             yield position, header
@@ -335,42 +364,28 @@ class Segment:
 
         The transaction index is left empty: what aborted is known to who follows the producers.
         """
-        size, good = self.size, 0
-        next_offset, is_dense = self.base_offset, True
-        for position, header in self._good_batches():
-            is_dense = (
-                is_dense
-                and header.base_offset == next_offset
-                and header.last_offset_delta + 1 == header.count
-            )
-            good, next_offset = position + header.size_bytes, header.next_offset
-        if good < size:
-            self.log.truncate(good)
-        self.rebuild_indexes()
+        size, found = self.size, self.scan(verify=True)
+        expected = np.append(self.base_offset, found.rows[:-1, LAST_OFFSET] + 1)[: len(found.rows)]
+        bad = found.rows[:, BASE_OFFSET] < expected
+        bad |= found.rows[:, LAST_OFFSET] - self.base_offset > MAX_INT32
+        good = found.first(int(np.argmax(bad)) if bad.any() else len(bad))
+        if good.end < size:
+            self.log.truncate(good.end)
+        self.rebuild_indexes(good)
         self.txn_index.replace(())
-        return Recovered(size - good, next_offset, is_dense)
+        next_offset = int(good.rows[-1, LAST_OFFSET]) + 1 if len(good.rows) else self.base_offset
+        counts = good.rows[:, LAST_OFFSET] - good.rows[:, BASE_OFFSET] + 1
+        is_dense = np.array_equal(good.rows[:, BASE_OFFSET], expected[: len(good.rows)])
+        is_dense = is_dense and np.array_equal(counts, good.rows[:, COUNT])
+        return Recovered(size - good.end, next_offset, is_dense)
 
-    def _good_batches(self) -> Iterator[tuple[int, BatchHeader]]:
-        view, next_offset = self.log.view(), self.base_offset
-        try:
-            for position, header in iter_batches(view):
-                check_crc(view, position, header)
-                if header.base_offset < next_offset or header.last_offset - self.base_offset > MAX_INT32:
-                    return
-                next_offset = header.next_offset
-                yield position, header
-        except CorruptRecord:
-            return
+    def scan(self, position: int = 0, *, verify: bool = False) -> Scan:
+        """What the headers of all batches from a batch's position on say."""
+        return scan_batches(self.log.view(), position, verify=verify)
 
     def is_whole(self) -> bool:
         """Whether batches' headers lead from the file's head exactly to its end."""
-        end = 0
-        try:
-            for position, header in iter_batches(self.log.view()):
-                end = position + header.size_bytes
-        except CorruptRecord:
-            return False
-        return end == self.size
+        return self.scan().end == self.size
 
     def last_batch(self) -> BatchHeader | None:
         """The header of the last batch; None if there is none."""
@@ -380,37 +395,38 @@ class Segment:
             last = header
         return last
 
-    def rebuild_indexes(self) -> None:
-        """Make both indexes again from the batches' headers."""
-        offsets, times = bytearray(), bytearray()
-        largest, last_entry, last_time = TimestampOffset(NO_TIMESTAMP, self.base_offset), 0, NO_TIMESTAMP
-        for position, header in self.batches():
-            if header.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(header.max_timestamp, header.last_offset)
-            if position - last_entry > self.config.index_interval_bytes:
-                offsets += OffsetIndex.entry.pack(header.last_offset - self.base_offset, position)
-                last_entry = position
-                if largest.timestamp > last_time:
-                    times += TimeIndex.entry.pack(largest.timestamp, largest.offset - self.base_offset)
-                    last_time = largest.timestamp
-        if largest.timestamp > last_time:
-            times += TimeIndex.entry.pack(largest.timestamp, largest.offset - self.base_offset)
-        self.offset_index.replace(bytes(offsets))
-        self.time_index.replace(bytes(times))
-        self._max = largest
+    def rebuild_indexes(self, found: Scan | None = None) -> None:
+        """Make both indexes again from the batches' headers; ``found``: all of them, where they are known."""
+        if found is None:
+            found = self.scan()
+            next(self.batches(found.end), None)  # CorruptRecord, if what stands there is no torn batch
+        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
+        columns = map(found.column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
+        for position, last_offset, max_timestamp in zip(*columns, strict=True):
+            entries.add(position, last_offset, max_timestamp)
+        self.offset_index.replace(bytes(entries.offsets))
+        self.time_index.replace(entries.times())
+        self._max = entries.largest
 
     def check_indexes(self) -> None:
-        """Hold every entry of both indexes against the batches; CorruptIndex if one lies."""
+        """Hold every entry of both indexes against the batches; CorruptIndex if one lies.
+
+        An entry made for several batches at once, as Kafka's followers and old messages have it, pairs the
+        last offset of them all with the position of the first: a lookup is right by that too.
+        """
         offsets = [self.offset_index[number] for number in range(len(self.offset_index))]
         times = [self.time_index[number] for number in range(len(self.time_index))]
-        positions = {entry.offset: entry.position for entry in offsets}
+        positions = {entry.position: entry.offset for entry in offsets}
+        ends = set(positions.values())
         timestamps = {entry.offset: entry.timestamp for entry in times}
-        for position, header in self.batches():
-            if positions.get(header.last_offset) == position:
-                del positions[header.last_offset]
-            if timestamps.get(header.last_offset) == header.max_timestamp:
-                del timestamps[header.last_offset]
-        for offset in (*positions, *timestamps):
+        columns = map(self.scan().column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
+        for position, last_offset, max_timestamp in zip(*columns, strict=True):
+            if last_offset <= positions.get(position, -1):
+                del positions[position]
+            ends.discard(last_offset)
+            if timestamps.get(last_offset) == max_timestamp:
+                del timestamps[last_offset]
+        for offset in (*positions.values(), *ends, *timestamps):
             raise CorruptIndex(self.base_offset, offset, "no batch is what this entry says")
 
     # -- names ---------------------------------------------------------------------------------------------

@@ -37,6 +37,20 @@ class Collected(NamedTuple):
     is_complete: bool
 
 
+def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, ...]:
+    """The entries in a transaction index's bytes; a torn one at the end is none. Raises CorruptIndex."""
+    whole = len(content) - len(content) % _ENTRY.size
+    entries = []
+    for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
+        if version != _VERSION:
+            raise CorruptIndex(base_offset, number, f"version {version} of an aborted transaction")
+        entry = AbortedTransaction(*fields)
+        if entry.last_offset < base_offset:
+            raise CorruptIndex(base_offset, number, f"ends at {entry.last_offset}, before the segment")
+        entries.append(entry)
+    return tuple(entries)
+
+
 class TransactionIndex:
     """The aborted transactions of one segment. Read when first used."""
 
@@ -56,19 +70,7 @@ class TransactionIndex:
     def _read(self) -> tuple[AbortedTransaction, ...]:
         if not self._fs.exists(self.path):
             return ()
-        content = self._fs.read_file(self.path)
-        whole = len(content) - len(content) % _ENTRY.size  # a torn entry at the end is none
-        entries = []
-        for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
-            if version != _VERSION:
-                raise CorruptIndex(self.base_offset, number, f"version {version} of an aborted transaction")
-            entry = AbortedTransaction(*fields)
-            if entry.last_offset < self.base_offset:
-                raise CorruptIndex(
-                    self.base_offset, number, f"ends at {entry.last_offset}, before the segment"
-                )
-            entries.append(entry)
-        return tuple(entries)
+        return read_aborted(self._fs.read_file(self.path), self.base_offset)
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add the next one; its marker must lie behind all others."""

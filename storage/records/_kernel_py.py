@@ -6,6 +6,8 @@ The format is drawn in ``_kernel.pyx``.
 
 from array import array
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from raylog.storage.errors import CorruptRecord, InvalidRecord
@@ -13,12 +15,16 @@ from raylog.storage.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    MAGIC,
     BatchHeader,
     iter_batches,
+    read_header,
 )
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
+from raylog.storage.records.legacy import as_records
 from raylog.storage.records.record import Buffer, Header, Record
+from raylog.storage.records.varints import put_varint
 
 KERNEL: Final = "pure Python"
 MIN_RECORD_SIZE: Final = 7  # seven fields of one byte each
@@ -37,14 +43,6 @@ def plain_header(records: Any, max_bytes: int, now_ms: int, max_ahead_ms: int) -
 
 
 # -- varints -------------------------------------------------------------------------------------------------
-
-
-def put_varint(out: bytearray, n: int) -> None:
-    z = n << 1 if n >= 0 else (-n << 1) - 1
-    while z >= 0x80:
-        out.append(z & 0x7F | 0x80)
-        z >>= 7
-    out.append(z)
 
 
 def get_varint(data: Buffer, position: int, end: int, max_size: int) -> tuple[int, int]:
@@ -247,18 +245,57 @@ class _Raw(NamedTuple):
 
     offset: int
     timestamp: int
-    log_append_time: bool
+    timestamp_type: int
     key: bytes | None
     value: bytes | None
     headers: list[tuple[bytes, bytes | None]]
 
 
+class _Batch(NamedTuple):
+    """What is needed of a batch to read its records."""
+
+    position: int
+    base_offset: int
+    base_timestamp: int
+    append_time: int | None  # of every record, under LogAppendTime
+    timestamp_type: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    plain: Buffer
+
+
 def _records(
     buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, control: bool = False
 ) -> Iterator[_Raw]:
-    view = memoryview(buffer).cast("B")
     plain_bytes = 0
+    for batch in _batches(memoryview(buffer).cast("B"), start_offset, end_offset, check_crc, control):
+        plain_bytes += len(batch.plain)
+        if plain_bytes > MAX_PLAIN_BYTES:
+            raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
+        try:
+            for delta, offset_delta, key, value, headers in _parse(batch.plain, batch.count):
+                offset = _wrap(batch.base_offset + offset_delta)
+                if start_offset <= offset < end_offset:
+                    timestamp = batch.append_time
+                    if timestamp is None:
+                        timestamp = _wrap(batch.base_timestamp + delta)
+                    yield _Raw(offset, timestamp, batch.timestamp_type, key, value, headers)
+        except _Malformed as error:
+            raise CorruptRecord(f"position {batch.position}", str(error)) from None
+
+
+def _batches(
+    view: memoryview, start_offset: int, end_offset: int, check_crc: bool, control: bool
+) -> Iterator[_Batch]:
+    """The batches with records for the reader, checked and decompressed."""
     for position, header in iter_batches(view):
+        if header.magic < MAGIC:
+            found = as_records(view, position, header, start_offset, check_crc)
+            if found is None:
+                continue
+            if found.base_offset >= end_offset:
+                return
+            yield _Batch(position, found.base_offset, 0, None, *found[1:])
+            continue
         if header.base_offset >= end_offset:
             return
         if check_crc:
@@ -270,20 +307,11 @@ def _records(
             plain = memoryview(decompress(header.attributes & CODEC_MASK, plain))
         if not 0 <= header.count <= len(plain) // MIN_RECORD_SIZE:
             raise CorruptRecord(f"position {position}", "its bytes cannot hold its count of records")
-        plain_bytes += len(plain)
-        if plain_bytes > MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
-        log_append_time = bool(header.attributes & LOG_APPEND_TIME)
-        try:
-            for delta, offset_delta, key, value, headers in _parse(plain, header.count):
-                offset = _wrap(header.base_offset + offset_delta)
-                if start_offset <= offset < end_offset:
-                    timestamp = (
-                        header.max_timestamp if log_append_time else _wrap(header.base_timestamp + delta)
-                    )
-                    yield _Raw(offset, timestamp, log_append_time, key, value, headers)
-        except _Malformed as error:
-            raise CorruptRecord(f"position {position}", str(error)) from None
+        kind = int(bool(header.attributes & LOG_APPEND_TIME))
+        append_time = header.max_timestamp if kind else None
+        yield _Batch(
+            position, header.base_offset, header.base_timestamp, append_time, kind, header.count, plain
+        )
 
 
 def _parse(plain: Buffer, count: int) -> Iterator[tuple[int, int, bytes | None, bytes | None, list]]:
@@ -350,7 +378,7 @@ def decode_columns(
         len(rows),
         bytearray(array("q", [row.offset for row in rows])),
         bytearray(array("q", [row.timestamp for row in rows])),
-        bytearray(array("i", [row.log_append_time for row in rows])),
+        bytearray(array("i", [row.timestamp_type for row in rows])),
         _text([row.key for row in rows]),
         _text([row.value for row in rows]),
         (bytearray(ends), len(entries), names, values) if headers else None,
@@ -369,6 +397,95 @@ def _text(fields: Sequence[bytes | None]) -> Text:
             data += field
         ends.append(len(data))
     return bytearray(ends), data, valid if nulls else None
+
+
+# -- compaction ----------------------------------------------------------------------------------------------
+
+_SLOT: Final = Struct("16sq")
+
+
+class OffsetTable:
+    """See ``_kernel_clean.pxi``; only the hash is another."""
+
+    def __init__(self, slots: int, capacity: int, secret: bytes) -> None:
+        assert 0 < capacity < slots, "a search ends at a free slot"
+        assert len(secret) == 16
+        self.capacity, self.size = capacity, 0
+        self._slots, self._secret, self._bytes = slots, secret, bytearray(slots * _SLOT.size)
+
+    def _find(self, key: bytes) -> tuple[int, bytes, int]:
+        """(position, hash, the last offset + 1) of the key's slot, or of the free one that it would take."""
+        wanted = blake2b(key, digest_size=16, key=self._secret).digest()
+        slot = int.from_bytes(wanted[:8], "little") % self._slots
+        while True:
+            found, next_offset = _SLOT.unpack_from(self._bytes, slot * _SLOT.size)
+            if not next_offset or found == wanted:
+                return slot * _SLOT.size, wanted, next_offset
+            slot = (slot + 1) % self._slots
+
+    def put_records(
+        self, plain: Buffer, count: int, base_offset: int, start_offset: int
+    ) -> tuple[int, int, bool]:
+        last, keyless = -1, 0
+        for offset, _, key, _, _ in _whole_records(plain, count, base_offset):
+            if offset < start_offset:
+                continue
+            if key is None:
+                keyless += 1
+                continue
+            if self.size >= self.capacity:
+                return last, keyless, True
+            position, digest, next_offset = self._find(key)
+            self.size += next_offset == 0
+            _SLOT.pack_into(self._bytes, position, digest, offset + 1)
+            last = offset
+        return last, keyless, False
+
+    def get(self, key: Buffer) -> int:
+        return self._find(bytes(key))[2] - 1
+
+    def judge_records(
+        self, plain: Buffer, count: int, base_offset: int, latest_offset: int, drop_tombstones: bool
+    ) -> tuple[int, int, int, bytearray]:
+        flags, tombstones, keyless = bytearray(), 0, 0
+        for offset, _, key, value, _ in _whole_records(plain, count, base_offset):
+            if offset > latest_offset:
+                keep = True
+            elif key is None:
+                keep = False
+                keyless += 1
+            else:
+                keep = offset >= self.get(key) and not (drop_tombstones and value is None)
+            flags.append(keep)
+            tombstones += keep and value is None
+        return sum(flags), tombstones, keyless, flags
+
+
+def _whole_records(plain: Buffer, count: int, base_offset: int) -> Iterator[tuple]:
+    """(offset, timestamp delta, key, value, headers) of each."""
+    try:
+        for delta, offset_delta, key, value, headers in _parse(plain, count):
+            yield _wrap(base_offset + offset_delta), delta, key, value, headers
+    except _Malformed as error:
+        raise CorruptRecord(f"offset {base_offset}", str(error)) from None
+
+
+def rebuild_records(
+    plain: Buffer,
+    kept: Buffer,
+    base_timestamp: int,
+    new_base_timestamp: int | None,
+    append_time: int | None,
+) -> tuple[bytearray, int, int]:
+    out, base, max_timestamp = bytearray(HEADER_SIZE), new_base_timestamp, -1
+    for keep, record in zip(memoryview(kept), _whole_records(plain, len(kept), 0), strict=False):
+        if keep:
+            offset_delta, delta, key, value, headers = record
+            timestamp = _wrap(base_timestamp + delta) if append_time is None else append_time
+            base = timestamp if base is None else base
+            max_timestamp = max(max_timestamp, timestamp)
+            _put_record(out, _wrap(timestamp - base), offset_delta, key, value, headers)
+    return out, base or 0, max_timestamp
 
 
 # -- partitioning --------------------------------------------------------------------------------------------
@@ -399,3 +516,25 @@ def partition_column(keys: TextColumn, partitions: int) -> bytearray:
             raise InvalidRecord(f"row {row}: {error}") from None
         out.append(-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
     return bytearray(out)
+
+
+# -- scanning ------------------------------------------------------------------------------------------------
+
+
+def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes, int]:
+    """(rows, end): six int64 for each v2 batch from ``position`` to the first place, ``end``, where none is."""
+    view, rows = memoryview(buffer), array("q")
+    try:
+        while True:
+            header = read_header(view, position)
+            if header.magic != MAGIC or position + header.size_bytes > len(view):
+                break
+            if check_crc:
+                _check_crc(view, position, header)
+            last_offset = _wrap(header.last_offset)
+            rows.extend((position, header.base_offset, last_offset, header.max_timestamp))
+            rows.extend((header.producer_id, header.count))
+            position += header.size_bytes
+    except CorruptRecord:
+        pass
+    return rows.tobytes(), position

@@ -10,6 +10,7 @@ from raylog.storage.files import FileSystem
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
 
 NO_EPOCH = -1
+NO_OFFSET = -1
 
 
 class LeaderEpochs:
@@ -50,6 +51,21 @@ class LeaderEpochs:
     def epoch_at(self, offset: int) -> int:
         """The epoch in which ``offset`` was written, -1 if it is older than all."""
         return max((epoch for epoch, start in self.entries if start <= offset), default=NO_EPOCH)
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, offset) where a log that ends in ``epoch`` parts from this one at the latest: KIP-101.
+
+        The epoch is the newest of this log that is not above ``epoch``, and the offset its end: where the next
+        one began, or the log's end. Below the first epoch it is ``epoch`` itself with the first one's start.
+        (-1, -1) for an epoch above all, and for -1.
+        """
+        if epoch != NO_EPOCH and epoch == self.latest:
+            return epoch, log_end_offset
+        above = [entry for entry in self.entries if entry[0] > epoch]
+        if epoch == NO_EPOCH or not above:
+            return NO_EPOCH, NO_OFFSET
+        floor = max((each for each, _ in self.entries if each <= epoch), default=epoch)
+        return floor, above[0][1]
 
     def _save(self, entries: tuple[tuple[int, int], ...]) -> None:
         write_epochs(self._fs, self._path, entries)

@@ -62,6 +62,28 @@ def test_the_epoch_of_an_offset() -> None:
     assert [made.epoch_at(offset) for offset in (0, 1, 2, 4, 5, 99)] == [-1, -1, 1, 1, 4, 4]
 
 
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [
+        (5, (5, 20)),
+        (4, (3, 9)),  # never seen: the one before it, to where the next began
+        (3, (3, 9)),
+        (2, (2, 6)),
+        (1, (1, 4)),  # below the first: the asked one comes back
+        (6, (-1, -1)),
+        (-1, (-1, -1)),
+    ],
+)
+def test_end_offset_for_below_the_first_epoch_echoes_the_requested_one(
+    epoch: int, answer: tuple[int, int]
+) -> None:
+    assert epochs((2, 4), (3, 6), (5, 9)).end_offset_for(epoch, log_end_offset=20) == answer
+
+
+def test_without_epochs_no_epoch_has_an_end() -> None:
+    assert {epochs().end_offset_for(epoch, 7) for epoch in (-1, 0, 3)} == {(-1, -1)}
+
+
 def test_a_corrupt_file_is_named() -> None:
     fs = MemoryFileSystem()
     fs.write_file("/leader-epoch-checkpoint", b"nonsense")

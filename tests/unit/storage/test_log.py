@@ -12,10 +12,16 @@ from raylog.storage.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
     UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
 )
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.log import EARLIEST, LATEST, MAX_TIMESTAMP
+from raylog.storage.log import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 from raylog.storage.records.batch import read_header, seal
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
@@ -160,8 +166,8 @@ def test_an_index_of_one_entry_rolls_at_every_batch_and_nothing_else_breaks(disk
         (bytes(batch()) * 2, InvalidRecord),
         (flip(70)(bytes(batch(3, value=b"value"))), CorruptRecord),
         (flip(16)(bytes(batch())), CorruptRecord),
-        (bytes(batch())[:16] + b"\1" + bytes(batch())[17:], UnsupportedForMessageFormat),
-        (bytes(batch())[:16] + b"\0" + bytes(batch())[17:], UnsupportedForMessageFormat),
+        (bytes(batch())[:16] + b"\1" + bytes(batch())[17:], CorruptRecord),
+        (bytes(batch())[:16] + b"\0" + bytes(batch())[17:], CorruptRecord),
         (resealed(batch(3), count=2), InvalidRecord),
         (resealed(batch(3), last_offset_delta=3), InvalidRecord),
         (resealed(batch(1), count=0, last_offset_delta=-1), InvalidRecord),
@@ -263,6 +269,11 @@ def test_special_times(disk: Disk) -> None:
     assert log.offset_for_timestamp(LATEST) == TimestampOffset(-1, 4)
     assert log.offset_for_timestamp(EARLIEST) == TimestampOffset(-1, 0)
     assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(9, 1)
+    log.delete_records(3)
+    assert log.offset_for_timestamp(EARLIEST_LOCAL) == TimestampOffset(-1, 3)
+    assert (
+        log.offset_for_timestamp(LATEST_TIERED) is log.offset_for_timestamp(EARLIEST_PENDING_UPLOAD) is None
+    )
 
 
 def test_a_segment_whose_late_records_are_early_does_not_hide_the_next(disk: Disk) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from raylog.actors import partition as module
+from raylog.actors.messages import InvalidRequest
 from raylog.actors.partition import Partition
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.testing.logs import Disk, batch, offsets_of
@@ -75,3 +76,9 @@ def test_a_wait_beyond_what_a_clock_can_count_is_a_wait(disk: Disk) -> None:
         wait_for(lambda: partition.waiting == 1 or poll.done())
         partition.append(BATCH)
         assert poll.result(10).records is not None
+
+
+@pytest.mark.parametrize("timestamp", [-7, "yesterday", None])
+def test_a_time_that_is_none_is_refused(disk: Disk, timestamp: Any) -> None:
+    with pytest.raises(InvalidRequest, match="timestamp"):
+        Partition(disk.open(), disk.clock).offset_for_timestamp(timestamp)

@@ -17,7 +17,7 @@ from raylog.storage.errors import (
 from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from raylog.storage.loader import open_log
-from raylog.storage.log import COMMITTED, AppendInfo, Log
+from raylog.storage.log import COMMITTED, LATEST, MAX_TIMESTAMP, AppendInfo, Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.control import Marker, encode_marker, read_marker
@@ -194,6 +194,18 @@ def test_the_last_stable_offset_is_never_below_the_start(disk: Disk) -> None:
     log.append(batch())
     log.delete_records(2)
     assert log.last_stable_offset == log.log_start_offset == 2
+
+
+def test_times_behind_the_last_stable_offset_are_not_told_to_readers_of_committed_records(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch(timestamp=T0))
+    log.append(of_producer(0, timestamp=T0 + 5, transactional=True))
+    assert log.offset_for_timestamp(LATEST, COMMITTED) == (-1, 1)
+    assert log.offset_for_timestamp(LATEST) == (-1, 2)
+    assert log.offset_for_timestamp(T0, COMMITTED) == (T0, 0)
+    assert log.offset_for_timestamp(T0 + 1) == (T0 + 5, 1)
+    assert log.offset_for_timestamp(T0 + 1, COMMITTED) is None
+    assert log.offset_for_timestamp(MAX_TIMESTAMP, COMMITTED) is None
 
 
 # -- reading -------------------------------------------------------------------------------------------------

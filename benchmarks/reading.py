@@ -1,0 +1,168 @@
+"""Reading a log back, and opening one that crashed: each beside what the same bytes cost without a log around them.
+
+- all of it, 1 MB a read, by offset: beside ``os.pread`` of the same bytes;
+- one batch at a random offset, and at a random time: beside ``os.pread`` of the 4 KB between two index entries;
+- a lookup in an offset index of a million entries: beside ``bisect`` in a Python list of as many integers;
+- opening after a crash with nothing flushed, so that every byte is checked and every index made again: beside a
+  plain read and CRC-32C of the same bytes.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from bisect import bisect_right
+from random import Random
+from typing import Any
+
+from crc32c import crc32c
+
+from benchmarks.measure import alternate, rate, seconds
+from raylog.storage.clock import SystemClock
+from raylog.storage.config import LogConfig
+from raylog.storage.files import RealFileSystem
+from raylog.storage.indexes.offset_index import OffsetIndex
+from raylog.storage.loader import create_log, open_log
+from raylog.storage.log import Log
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.encode import encode_records
+from raylog.storage.state.properties import random_id
+
+MB = 1 << 20
+INTERVAL = 4096  # index.interval.bytes
+RECORDS_A_BATCH, VALUE_BYTES = 16, 1000
+SEGMENT_BYTES = 64 * MB
+ENTRIES = 1_000_000
+LOOKUPS = 2_000
+FS, PARTITION = RealFileSystem(), TopicPartition("bench", 0)
+
+
+def run(quick: bool = False) -> list[dict[str, Any]]:
+    rounds, megabytes = (3, 64) if quick else (7, 512)
+    folder = tempfile.mkdtemp(prefix="raylog-bench-")
+    try:
+        path = os.path.join(folder, "bench-0")
+        create_log(FS, path, random_id())
+        log = _open(path)
+        _fill(log, megabytes * MB)
+        figures = [_all(log, rounds), *_here_and_there(log, rounds)]
+        log.close()
+        figures += [_lookup(folder, rounds), *_recovery(path, rounds)]
+    finally:
+        shutil.rmtree(folder)
+    return figures
+
+
+def _open(path: str) -> Log:
+    return open_log(FS, SystemClock(), path, PARTITION, LogConfig(segment_bytes=SEGMENT_BYTES))
+
+
+def _fill(log: Log, size_bytes: int) -> None:
+    """Batches of 16 KB, a millisecond apart."""
+    start_ms = time.time_ns() // 1_000_000
+    while log.size_bytes < size_bytes:
+        now_ms = start_ms + log.log_end_offset // RECORDS_A_BATCH
+        log.append(encode_records([(now_ms, None, bytes(VALUE_BYTES), ())] * RECORDS_A_BATCH))
+
+
+def _all(log: Log, rounds: int) -> dict[str, Any]:
+    def by_offset() -> None:
+        offset = 0
+        while (found := log.read(offset, MB)) is not None:
+            log.read_bytes(found)
+            # Where the next read begins is in the header of the slice's last batch, which a client decodes anyway.
+            offset += found.size_bytes // batch_bytes * RECORDS_A_BATCH
+
+    batch_bytes = log.size_bytes * RECORDS_A_BATCH // log.log_end_offset
+    ours, raw = alternate(
+        rounds, lambda: seconds(by_offset), lambda: seconds(lambda: _read_files(log.folder))
+    )
+    megabytes = log.size_bytes / 1e6
+    return rate("read by offset, 1 MB a read", megabytes / ours, "MB/s", "os.pread", megabytes / raw)
+
+
+def _files(folder: str) -> list[str]:
+    return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".log"))
+
+
+def _read_files(folder: str, checked: bool = False) -> None:
+    for path in _files(folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        position = 0
+        while content := os.pread(descriptor, MB, position):
+            position += len(content)
+            if checked:
+                crc32c(content)
+        os.close(descriptor)
+
+
+def _here_and_there(log: Log, rounds: int) -> list[dict[str, Any]]:
+    random = Random(0)
+    first = log.offset_for_timestamp(0)
+    assert first is not None
+    numbers = [random.randrange(log.log_end_offset) for _ in range(LOOKUPS)]
+    descriptor = os.open(_files(log.folder)[0], os.O_RDONLY)
+    places = [random.randrange(SEGMENT_BYTES - INTERVAL) for _ in range(LOOKUPS)]
+
+    def by_offset() -> None:
+        for offset in numbers:
+            found = log.read(offset, INTERVAL)
+            assert found is not None
+            log.read_bytes(found)
+
+    def by_time() -> None:
+        for offset in numbers:
+            log.offset_for_timestamp(first.timestamp + offset // RECORDS_A_BATCH)
+
+    def plain() -> None:
+        for place in places:
+            os.pread(descriptor, INTERVAL, place)
+
+    *ours, raw = alternate(
+        rounds, lambda: seconds(by_offset), lambda: seconds(by_time), lambda: seconds(plain)
+    )
+    os.close(descriptor)
+    names = ("read of a batch at a random offset", "offset for a random time")
+    return [
+        rate(name, LOOKUPS / taken, "a second", "os.pread of 4 KB", LOOKUPS / raw)
+        for name, taken in zip(names, ours, strict=True)
+    ]
+
+
+def _lookup(folder: str, rounds: int) -> dict[str, Any]:
+    random = Random(0)
+    offsets, path = [], os.path.join(folder, "0.index")
+    offset = -1
+    for _ in range(ENTRIES):
+        offset += random.randrange(1, 1000)
+        offsets.append(offset)
+    content = b"".join(OffsetIndex.entry.pack(each, 2 * n) for n, each in enumerate(offsets))
+    FS.write_file(path, content)
+    index = OffsetIndex(FS, path, 0, len(content))
+    wanted = [random.randrange(offset) for _ in range(LOOKUPS)]
+    ours, raw = alternate(
+        rounds,
+        lambda: seconds(lambda: [index.lookup(each) for each in wanted]),
+        lambda: seconds(lambda: [bisect_right(offsets, each) for each in wanted]),
+    )
+    index.close()
+    name = "lookup in an index of a million entries"
+    return rate(name, LOOKUPS / ours, "a second", "bisect in a list", LOOKUPS / raw)
+
+
+def _recovery(path: str, rounds: int) -> list[dict[str, Any]]:
+    megabytes = sum(os.path.getsize(each) for each in _files(path)) / 1e6
+
+    def open_again(*, is_clean: bool) -> None:
+        log = open_log(FS, SystemClock(), path, PARTITION, LogConfig(), is_clean=is_clean)
+        for segment in log.segments:
+            segment.close()
+
+    crashed, raw = alternate(
+        rounds,
+        lambda: seconds(lambda: open_again(is_clean=False)),
+        lambda: seconds(lambda: _read_files(path, checked=True)),
+    )
+    return [
+        rate("opening after a crash", megabytes / crashed, "MB/s", "read + crc32c", megabytes / raw, "60%")
+    ]
