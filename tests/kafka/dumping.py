@@ -1,0 +1,129 @@
+"""What Kafka's DumpLogSegments says of a partition's folder, taken apart.
+
+Every line must be of a known shape: a line that is none of them is a complaint (of an index that points into
+nowhere, of a batch whose CRC is wrong, of bytes behind the last batch), and :func:`parse` keeps it as one.
+
+One complaint is the tool's own mistake: since its rewrite in Java it says of every segment but that of offset 0, also
+of Kafka's own, that "-1 is followed by <base offset>". That line alone is passed over.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.kafka.distribution import Kafka
+from tests.kafka.written import CREATE_TIME, LOG_APPEND_TIME, Seen
+
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+RECORD = re.compile(
+    rb"\| offset: (\d+) (CreateTime|LogAppendTime): (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) "
+    rb"sequence: (-?\d+) headerKeys: \[(.*?)\] ?(.*)"
+)
+BATCH = re.compile(
+    r"baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) baseSequence: (?P<sequence>-?\d+) "
+    r"lastSequence: -?\d+ producerId: (?P<producer>-?\d+) producerEpoch: (?P<producer_epoch>-?\d+) "
+    r"partitionLeaderEpoch: (?P<epoch>\d+) isTransactional: (?P<transactional>true|false) "
+    r"isControl: (?P<control>true|false) deleteHorizonMs: (?P<horizon>OptionalLong\S+) position: (?P<position>\d+) "
+    r"(?P<type>CreateTime|LogAppendTime): (?P<timestamp>-?\d+) size: (?P<size>\d+) magic: 2 "
+    r"compresscodec: (?P<codec>\w+) crc: \d+ isvalid: true"
+)
+MARKER = re.compile(rb"endTxnMarker: (COMMIT|ABORT) coordinatorEpoch: (\d+)")
+OFFSET_ENTRY = re.compile(r"offset: (\d+) position: (\d+)")
+TIME_ENTRY = re.compile(r"timestamp: (-?\d+) offset: (\d+)")
+ABORTED = re.compile(
+    r"version: 0 producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)"
+)
+PRODUCER = re.compile(
+    r"producerId: (?P<producer>\d+) producerEpoch: (?P<epoch>\d+) coordinatorEpoch: -?\d+ "
+    r"currentTxnFirstOffset: OptionalLong(?:\.empty|\[(?P<open>\d+)\]) lastTimestamp: -?\d+ "
+    r"(?:firstSequence: \d+ lastSequence: (?P<sequence>\d+) lastOffset: (?P<last>\d+) offsetDelta: \d+ "
+    r"timestamp: -?\d+)?"
+)
+FINE = re.compile(
+    r"Dumping .+|Log starting offset: \d+|Snapshot end offset: .*|\S+\.(time)?index is empty\.|"
+)
+GAPS = re.compile(r"Non-consecutive offsets in .*?(\d{20})\.log")
+
+
+@dataclass
+class Dump:
+    """The lines of a folder's dump by what they are; numbers as numbers."""
+
+    text: str = ""
+    records: list[Seen] = field(default_factory=list)  # of headers only the names; their values are None
+    batches: list[dict[str, str]] = field(default_factory=list)
+    markers: list[tuple[int, str, int]] = field(default_factory=list)  # offset, kind, coordinator epoch
+    offset_entries: int = 0
+    time_entries: int = 0
+    aborted: list[tuple[int, int, int, int]] = field(default_factory=list)
+    snapshots: dict[str, list[dict[str, str]]] = field(default_factory=dict)  # by file: its producers
+    complaints: list[str] = field(default_factory=list)
+
+
+def dump_folder(kafka: Kafka, folder: Path) -> Dump:
+    """Kafka's dump of every file of a partition's folder that it can dump."""
+    return parse(kafka.run(DUMP, *dump_arguments(folder), cwd=folder))
+
+
+def dump_arguments(folder: Path) -> list[str]:
+    names = sorted(path.name for path in folder.iterdir() if path.suffix in DUMPED)
+    return ["--deep-iteration", "--print-data-log", "--files", ",".join(names)]
+
+
+def parse(text: str) -> Dump:
+    dump, file, not_a_gap = Dump(text), "", ""
+    for line in text.split("\n"):
+        if line.startswith("Dumping "):
+            file = line.removeprefix("Dumping ")
+            if file.endswith(".snapshot"):
+                dump.snapshots[file] = []
+        if gaps := GAPS.fullmatch(line):
+            not_a_gap = f"  -1 is followed by {int(gaps[1])}"
+        elif line != not_a_gap and not _take(dump, file, line) and not FINE.fullmatch(line):
+            dump.complaints.append(line)
+    return dump
+
+
+def _take(dump: Dump, file: str, line: str) -> bool:
+    """Note one line; whether it was one to note."""
+    if record := RECORD.fullmatch(line.encode()):
+        _take_record(dump, record)
+    elif batch := BATCH.fullmatch(line):
+        dump.batches.append(batch.groupdict())
+    elif file.endswith(".index") and OFFSET_ENTRY.fullmatch(line):
+        dump.offset_entries += 1
+    elif file.endswith(".timeindex") and TIME_ENTRY.fullmatch(line):
+        dump.time_entries += 1
+    elif file.endswith(".txnindex") and (entry := ABORTED.fullmatch(line)):
+        producer, first, last, stable = map(int, entry.groups())
+        dump.aborted.append((producer, first, last, stable))
+    elif file.endswith(".snapshot") and (known := PRODUCER.fullmatch(line)):
+        dump.snapshots[file].append(known.groupdict())
+    else:
+        return False
+    return True
+
+
+def _take_record(dump: Dump, found: re.Match[bytes]) -> None:
+    offset, kind, timestamp, key_size, value_size, _, names, text = found.groups()
+    if marker := MARKER.fullmatch(text):
+        dump.markers.append((int(offset), marker[1].decode(), int(marker[2])))
+        return
+    key, value = _split(text, int(key_size), int(value_size))
+    timestamp_type = CREATE_TIME if kind == b"CreateTime" else LOG_APPEND_TIME
+    headers = tuple((name, None) for name in names.decode().split(",")) if names else ()
+    dump.records.append(Seen(int(offset), int(timestamp), timestamp_type, key, value, headers))
+
+
+def _split(text: bytes, key_size: int, value_size: int) -> tuple[bytes | None, bytes | None]:
+    """Key and value of a record's line, by their sizes."""
+    key = value = None
+    if key_size >= 0:
+        text = text.removeprefix(b"key: ")
+        key, text = text[:key_size], text[key_size:].removeprefix(b" ")
+    if value_size >= 0:
+        value = text.removeprefix(b"payload: ")
+        assert len(value) == value_size, text
+    return key, value
