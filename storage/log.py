@@ -440,6 +440,7 @@ class Log:
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, self.high_watermark)
         if offset > self.log_start_offset:
+            self.flush(offset)  # a log that ended before its start would not be opened again
             self._start_at(offset)
         return self.log_start_offset
 
