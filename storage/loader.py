@@ -153,14 +153,13 @@ def count_kept(
     without a loss. ``deleted``: where segments began that retention has renamed.
 
     A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
-    one tells. Compaction leaves such gaps too, but elsewhere as well: where any is seen, all are trusted.
-    So is the gap of a segment that retention has renamed, whose neighbour's new name was lost.
+    one tells. Our compaction leaves no such gap, and Kafka's only behind segments that have gaps within: those
+    are trusted. So is the gap of a segment that retention has renamed, whose neighbour's new name was lost.
     """
-    if all(segment.is_dense for segment in checked):
-        for number, following in enumerate(base_offsets[1 : len(checked)]):
-            end = checked[number].next_offset
-            if end < following and end not in deleted:
-                return number + 1
+    for number, following in enumerate(base_offsets[1 : len(checked)]):
+        found = checked[number]
+        if found.is_dense and found.next_offset < following and found.next_offset not in deleted:
+            return number + 1
     return len(checked)
 
 

@@ -496,10 +496,20 @@ class Segment:
         for offset in timestamps:
             raise CorruptIndex(self.base_offset, offset, "no batch is what this entry of the time index says")
 
+    def hold(self) -> None:
+        """Open or read all files: from here on it does not matter to readers what they are called."""
+        try:
+            self.offset_index.check()
+            self.time_index.check()
+        except CorruptIndex:
+            self.rebuild_indexes()
+        self.txn_index.entries  # noqa: B018  reads the file
+
     # -- names ---------------------------------------------------------------------------------------------
 
     def rename(self, suffix: str) -> None:
         """Give all files of the segment a suffix (``.deleted``); who has them open can go on reading."""
+        self.hold()
         for own in SUFFIXES:
             old, new = (
                 self._path(own),
