@@ -131,10 +131,13 @@ def _recover(
     """
     first = max((n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     checked: list[Recovered] = []
+    found: list[Scan] = []
     ends = [*(segment.base_offset for segment in segments[first + 1 :]), MAX_INT64]
     for segment, end_offset in zip(segments[first:], ends, strict=True):
-        checked.append(segment.recover(end_offset))
-        if checked[-1].cut_bytes:
+        result, batches = segment.recover(end_offset)
+        checked.append(result)
+        found.append(batches)
+        if result.cut_bytes:
             break
     bases = [segment.base_offset for segment in segments[first:]]
     lost = segments[first + count_kept(bases, checked, deleted) :]
@@ -143,7 +146,7 @@ def _recover(
         segments.remove(segment)
     if lost:
         fs.sync_dir(folder)  # one that came back would stand in the way of what is written now
-    return {segment: found.batches for segment, found in zip(segments[first:], checked, strict=False)}
+    return dict(zip(segments[first:], found, strict=False))
 
 
 def count_kept(

@@ -70,7 +70,6 @@ class Recovered(NamedTuple):
     cut_bytes: int
     next_offset: int
     is_dense: bool  # no offset is missing between its records: no compaction has been here
-    batches: Scan
 
 
 class Segment:
@@ -388,7 +387,7 @@ class Segment:
 
     # -- mending -------------------------------------------------------------------------------------------
 
-    def recover(self, end_offset: int = MAX_INT64) -> Recovered:
+    def recover(self, end_offset: int = MAX_INT64) -> tuple[Recovered, Scan]:
         """Check every batch, cut behind the last good one, make the indexes again, to be flushed with the rest.
 
         ``end_offset``: where the next segment begins, which no good batch reaches into.
@@ -404,7 +403,7 @@ class Segment:
         bases, lasts = good.rows[:, BASE_OFFSET], good.rows[:, LAST_OFFSET]
         ends = np.append(self.base_offset, lasts + 1)
         is_dense = np.array_equal(bases, ends[:-1]) and np.array_equal(lasts - bases + 1, good.rows[:, COUNT])
-        return Recovered(size - good.end, int(ends[-1]), is_dense, good)
+        return Recovered(size - good.end, int(ends[-1]), is_dense), good
 
     def scan(self, position: int = 0) -> Scan:
         """As :meth:`batches`, all at once: what their headers say. Raises CorruptRecord."""
