@@ -16,6 +16,8 @@ from raylog.storage.records.compression import CODECS
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
 MIB = 1 << 20
+MAX_DOUBLE = 1.7976931348623157e308
+DELETE, COMPACT = "delete", "compact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,30 @@ def _refuse() -> Any:
     raise ValueError
 
 
+def _fraction(value: Any) -> float:
+    number = None if isinstance(value, bool) else float(value)
+    if number is None or not 0 <= number <= 1:
+        raise ValueError
+    return number
+
+
+def _rate(value: Any) -> float:
+    number = None if isinstance(value, bool) else float(value)
+    if number is None or not number > 0:
+        raise ValueError
+    return number
+
+
+def _policies(value: Any) -> str:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not parts:
+        raise ValueError
+    names = [part.strip() if isinstance(part, str) else "" for part in parts]
+    if not {*names} <= {COMPACT, DELETE}:
+        raise ValueError
+    return ",".join(dict.fromkeys(names))
+
+
 def _number(name: str, default: int, low: int, high: int, doc: str) -> Key:
     text = {MAX_INT: "2^31-1", MAX_LONG: "2^63-1"}
     return Key(name, default, _integer(low, high), f"an integer from {low} to {text.get(high, high)}", doc)
@@ -93,7 +119,27 @@ TOPIC_KEYS: dict[str, Key] = {
         _number("retention.ms", 604_800_000, -1, MAX_LONG, "how long records are kept; -1: for ever"),
         _number("file.delete.delay.ms", 60_000, 0, MAX_LONG, "how long a deleted segment stays readable"),
         _number("max.message.bytes", MIB + 12, 0, MAX_INT, "the largest record batch that is taken"),
-        _choice("cleanup.policy", "delete", ("delete",), "what happens to old segments"),
+        Key(
+            "cleanup.policy",
+            DELETE,
+            _policies,
+            "delete, compact, or both with a comma between them",
+            "what happens to old segments: they go, or keep the last record of every key",
+        ),
+        _number(
+            "delete.retention.ms", 86_400_000, 0, MAX_LONG, "how long compaction keeps tombstones it has seen"
+        ),
+        _number(
+            "min.compaction.lag.ms", 0, 0, MAX_LONG, "how long a record stays before compaction may come"
+        ),
+        _number("max.compaction.lag.ms", MAX_LONG, 1, MAX_LONG, "after how long compaction must come"),
+        Key(
+            "min.cleanable.dirty.ratio",
+            0.5,
+            _fraction,
+            "a number from 0 to 1",
+            "the share of a log, by bytes, that compaction waits for",
+        ),
         Key(
             "preallocate",
             False,
@@ -172,7 +218,11 @@ class LogConfig:
     retention_ms: int = 604_800_000
     file_delete_delay_ms: int = 60_000
     max_message_bytes: int = MIB + 12
-    cleanup_policy: str = "delete"
+    cleanup_policy: str = DELETE
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = MAX_LONG
+    min_cleanable_dirty_ratio: float = 0.5
     compression_type: str = "producer"
     preallocate: bool = False
     compression_gzip_level: int = -1
@@ -193,7 +243,17 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
+        return COMPACT in self.cleanup_policy.split(",")
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether size and time delete segments; those below the log start offset go in any case."""
+        return DELETE in self.cleanup_policy.split(",")
+
+    @property
+    def max_segment_ms(self) -> int:
+        """What a segment may span: compaction only comes to segments that are no longer written."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def checks_record_timestamps(self) -> bool:
@@ -226,6 +286,9 @@ class LogConfig:
         config = replace(base or cls(), **values)
         if config.internal_segment_bytes:
             config = replace(config, segment_bytes=config.internal_segment_bytes)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            why = f"must not be over max.compaction.lag.ms={config.max_compaction_lag_ms}"
+            raise InvalidConfig("min.compaction.lag.ms", config.min_compaction_lag_ms, why)
         return config
 
 
@@ -245,7 +308,7 @@ def parse_value(table: Mapping[str, Key], key: str, value: Any) -> Any:
         raise InvalidConfig(key, value, _no_such_key(key, table))
     try:
         return table[key].parse(value)
-    except ValueError:
+    except (ValueError, TypeError):
         raise InvalidConfig(key, value, f"must be {table[key].valid}") from None
 
 
@@ -282,6 +345,11 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     ),
     "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
     "max.message.bytes": (("message.max.bytes", 1),),
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "message.timestamp.type": (("log.message.timestamp.type", 1),),
     "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
     "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
@@ -324,6 +392,35 @@ BROKER_KEYS: dict[str, Key] = {
             "how often checkpoints are written",
         ),
         _number("producer.id.expiration.ms", 86_400_000, 1, MAX_LONG, "when a silent producer is forgotten"),
+        Key("log.cleaner.enable", True, _as_bool, "true or false", "whether topics are compacted at all"),
+        _number("log.cleaner.threads", 1, 0, 1000, "how many compactions a node runs at once"),
+        _number(
+            "log.cleaner.dedupe.buffer.size",
+            134_217_728,
+            1,
+            MAX_LONG,
+            "bytes for the keys of all compactions of a node at once: 24 a key",
+        ),
+        _number(
+            "log.cleaner.io.buffer.size", 524_288, 0, MAX_INT, "bytes that compactions read and write at once"
+        ),
+        Key(
+            "log.cleaner.io.buffer.load.factor",
+            0.9,
+            _fraction,
+            "a number from 0 to 1",
+            "how full the buffer for keys may become",
+        ),
+        Key(
+            "log.cleaner.io.max.bytes.per.second",
+            MAX_DOUBLE,
+            _rate,
+            "a number above 0",
+            "how fast all compactions of a node may read and write",
+        ),
+        _number(
+            "log.cleaner.backoff.ms", 15_000, 0, MAX_LONG, "how long to wait where nothing was to compact"
+        ),
     )
 }
 
@@ -337,6 +434,13 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = 300_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     producer_id_expiration_ms: int = 86_400_000
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_io_buffer_size: int = 524_288
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_max_bytes_per_second: float = MAX_DOUBLE
+    log_cleaner_backoff_ms: int = 15_000
     topic_defaults: LogConfig = LogConfig()
 
     @classmethod

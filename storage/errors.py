@@ -211,12 +211,36 @@ class DiskFull(StorageError):
     )
 
 
+class CleaningAborted(RaylogError):
+    """A compaction that stopped with the log as it was; the next one begins again."""
+
+    retriable = True
+    fields = ("partition", "why")
+    template = "{partition}: its compaction was given up: {why}; it is tried again by itself"
+
+
 class LogMissing(RaylogError):
     """A partition's folder or data is not where it must be. Never answered with an empty log."""
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = "{path}: {why}: is its disk mounted? restore the folder, or delete and create the topic again"
+
+
+class FileNotReadable(RaylogError):
+    """A file that a tool was given, or that goes with it, and that cannot be read."""
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "why")
+    template = "{path}: {why}; give a file that is there and that this user may read"
+
+
+class UnknownLogFile(RaylogError):
+    """A file that is none of a partition's. The sentence is that of Kafka's tool."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path",)
+    template = "Ignoring unknown file {path}"
 
 
 class LogLocked(RaylogError):

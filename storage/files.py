@@ -86,6 +86,7 @@ class FileSystem(Protocol):
         """Return when the folder's names will survive a loss of power."""
 
     def mtime_ms(self, path: str) -> int: ...
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None: ...
     def can_write(self, folder: str) -> bool:
         """Whether files can be made in a folder: tried, since permissions alone do not tell."""
 
@@ -122,11 +123,11 @@ def _named_errors(path: str) -> Iterator[None]:
 class RealFile:
     """A file on a disk, by its descriptor. Readers and the writer share no cursor."""
 
-    def __init__(self, path: str, *, create: bool = False) -> None:
+    def __init__(self, path: str, *, create: bool = False, read_only: bool = False) -> None:
         self.path = path
         with _named_errors(path):
-            flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            self._descriptor = os.open(path, flags, 0o644)
+            flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
             stat = os.fstat(self._descriptor)
         self.size = stat.st_size
         self.inode = stat.st_ino
@@ -281,6 +282,10 @@ class RealFileSystem:
         with _named_errors(path):
             return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        with _named_errors(path):
+            os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+
     def can_write(self, folder: str) -> bool:
         probe = os.path.join(folder, ".probe")
         try:
@@ -294,3 +299,11 @@ class RealFileSystem:
 
     def lock(self, path: str) -> RealLock:
         return RealLock(path)
+
+
+class ReadOnlyFileSystem(RealFileSystem):
+    """The same, for those who only look: files may be another user's, or on a disk that takes no writes."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        assert not create, "who only looks creates nothing"
+        return RealFile(path, read_only=True)

@@ -1,10 +1,10 @@
 """Opens a partition's folder: after an orderly stop as it is, after a crash with its tail checked.
 
 What may lie there after a crash: a torn batch at the end of the last segment, indexes that lag behind or were
-torn, segments that retention had renamed, a checkpoint older than the data. What the loader promises: the log
-is a prefix of what was appended that holds everything that was flushed, or acknowledged and not lost with the
-page cache; indexes, producer state and leader epochs agree with it. Everything before the recovery point was
-flushed and is not read again.
+torn, segments that retention had renamed, a compaction's segment on its way in, a checkpoint older than the
+data. What the loader promises: the log is a prefix of what was appended (less what compaction had dropped)
+that holds everything that was flushed, or acknowledged and not lost with the page cache; indexes, producer
+state and leader epochs agree with it. Everything before the recovery point was flushed and is not read again.
 
 A folder without its data is an error, never an empty log. Source: ``LogLoader`` of Kafka.
 """
@@ -12,9 +12,10 @@ A folder without its data is an error, never an empty log. Source: ``LogLoader``
 import os
 from collections.abc import Sequence
 
+from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, LogMissing, StorageError
+from raylog.storage.errors import CorruptIndex, CorruptRecord, LogMissing
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import Log
@@ -24,7 +25,6 @@ from raylog.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     TopicPartition,
@@ -105,14 +105,12 @@ def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
 
 
 def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
-    """Drop what retention and a failed cleaning left, and indexes whose log is gone.
+    """Drop what retention left, finish or drop a compaction, drop indexes whose log is gone.
 
     Returns the base offsets of the segments that retention had renamed.
     """
+    doomed = finish_swaps(fs, folder)
     names = fs.list_dir(folder)
-    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-    if swaps:
-        raise StorageError(folder, f"an unfinished compaction ({swaps[0]}) that this version cannot finish")
     for name in names:
         stem, suffix = os.path.splitext(name)
         orphan = (
@@ -120,7 +118,7 @@ def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
         )
         if orphan or suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"):
             fs.remove(os.path.join(folder, name))
-    return {offset_of(name) for name in names if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)}
+    return {offset_of(name) for name in doomed if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)}
 
 
 def _recover(

@@ -13,13 +13,13 @@ open transaction begins: a read of committed records stops there, and is told wh
 aborted, for the reader to skip. The *high watermark* is the log's end while a log has one replica.
 
 **Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``,
-``delete_records``, ``truncate_to``, ``close``; the caller holds the lock (``actors/partition.py``). ``read``,
-``offset_for_timestamp`` and the offsets may be called by any number of threads meanwhile: the segment list is an
-immutable tuple, and the log end is published, in one assignment, after its bytes are written. ``flush`` may run
-beside both.
+``delete_records``, ``truncate_to``, ``replace_segments``, ``close``; the caller holds the lock
+(``actors/partition.py``). ``read``, ``offset_for_timestamp`` and the offsets may be called by any number of
+threads meanwhile: the segment list is an immutable tuple, and the log end is published, in one assignment,
+after its bytes are written. ``flush`` may run beside both.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides what is
-deleted (``retention.py``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
+deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
 """
 
 import os
@@ -33,23 +33,33 @@ from crc32c import crc32c
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
+    CleaningAborted,
     CorruptIndex,
     CorruptRecord,
     OffsetOutOfRange,
     PolicyViolation,
     StorageError,
+    UndoFailed,
 )
 from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, TopicPartition, offset_of, segment_file
+from raylog.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TopicPartition,
+    offset_of,
+    segment_file,
+)
 from raylog.storage.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
 from raylog.storage.records.control import read_marker
 from raylog.storage.replay import replay
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment
 from raylog.storage.state.epochs import LeaderEpochs
-from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, ProducerStates
+from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, LastRecord, ProducerStates
 from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
 
 # ListOffsets' special timestamps.
@@ -282,7 +292,7 @@ class Log:
         segments = self._segments
         number = next((n for n, segment in enumerate(segments) if segment.log.inode == found.inode), None)
         if number is None:
-            raise StorageError(found.path, "the segment was deleted before it was read")
+            return self._aborted_in_doomed(found, offset)
         after = segments[number].offset_index.offset_after(found.position + found.size_bytes)
         if after is None:
             after = segments[number + 1].base_offset if number + 1 < len(segments) else self._end.offset
@@ -293,6 +303,16 @@ class Log:
             if is_complete:
                 break
         return aborted
+
+    def _aborted_in_doomed(self, found: Slice, offset: int) -> list[AbortedTransaction]:
+        """As :meth:`aborted_in`, of a segment that has been replaced since: what follows it may be too."""
+        every = [*self._segments, *(segment for _, segment in self._doomed)]
+        holder = next((segment for segment in every if segment.log.inode == found.inode), None)
+        if holder is None:
+            raise StorageError(found.path, "the segment was deleted before it was read")
+        behind = [segment for segment in every if segment.base_offset >= holder.base_offset]
+        entries = {entry for segment in behind for entry in segment.txn_index.entries}
+        return sorted((e for e in entries if e.last_offset >= offset), key=lambda entry: entry.last_offset)
 
     def _slice(self, segment: Segment, offset: int, max_bytes: int, limit: int) -> Slice | None:
         first = segment.find_batch(offset, limit)
@@ -477,6 +497,40 @@ class Log:
         self._producers = ProducerStates(str(self.partition))
         self._producers.load_newest(self._fs, self.folder, offset, now_ms)
         replay(self._producers, self._segments, self.log_start_offset, offset, now_ms)
+
+    # -- compaction ----------------------------------------------------------------------------------------
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """By producer id, where each producer stands. Any thread may ask."""
+        return self._producers.last_records()
+
+    def replace_segments(self, base_offset: int, old_bases: Sequence[int]) -> None:
+        """Put the segment that was written as ``<base offset>.log.cleaned`` in the place of old ones.
+
+        Raises CleaningAborted if one of these is gone, with nothing changed. Once the new name ``.swap`` is on
+        the disk the new segment is valid, and the next opening of the log finishes what a crash leaves here;
+        an error of the disk after that is UndoFailed. Source: ``UnifiedLog.replaceSegments`` of Kafka.
+        """
+        old = [segment for segment in self._segments[:-1] if segment.base_offset in old_bases]
+        if len(old) != len(old_bases) or not old or old[0].base_offset != base_offset:
+            raise CleaningAborted(str(self.partition), "retention took segments that it had read")
+        fresh = Segment(
+            self._fs, self.folder, base_offset, self.config, self._clock.now_ms(), suffix=CLEANED_SUFFIX
+        )
+        for segment in (fresh, *old):
+            segment.txn_index.entries  # noqa: B018  read now: a reader must not look while the name changes
+        first = self._segments.index(old[0])
+        try:
+            fresh.rename(SWAP_SUFFIX)
+            self._fs.sync_dir(self.folder)
+            self._doom(old)
+            fresh.rename("")
+            # Before anyone writes down that this section is clean, and before the next one is swapped.
+            self._fs.sync_dir(self.folder)
+        except StorageError as error:
+            raise UndoFailed(fresh.path, str(error)) from error
+        # Last: a reader finds each segment in the log or among the doomed.
+        self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
 
     def _facts(self) -> list[SegmentFacts]:
         ends = [*(segment.base_offset for segment in self._segments[1:]), self._end.offset]

@@ -9,6 +9,7 @@
       recovery-point-offset-checkpoint   by partition: below it, all is flushed
       log-start-offset-checkpoint        by partition, where it is above the first segment's base
       replication-offset-checkpoint      by partition: the high watermark
+      cleaner-offset-checkpoint          by compacted partition: where its compaction goes on
       <topic>-<partition>/               a partition
       <topic>-<partition>.<id>-delete/   one that waits to be deleted
 
@@ -31,6 +32,7 @@ from raylog.storage.names import (
     parse_folder,
 )
 from raylog.storage.state.checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -130,6 +132,17 @@ class LogDir:
             (HIGH_WATERMARKS, marks),
         ):
             write_offsets(self._fs, os.path.join(self.path, name), column)
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """Where the compaction of each partition goes on."""
+        return self._read(CLEANER_OFFSETS)
+
+    def write_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
+        """Set or forget where a partition's compaction goes on. Those that are no longer here are dropped."""
+        offsets = {**self.cleaner_offsets(), partition: -1 if offset is None else offset}
+        here = {*self.partitions()}
+        kept = {name: known for name, known in offsets.items() if name in here and known >= 0}
+        write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), kept)
 
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
         """Rename a partition's folder: to be deleted by :meth:`purge`, or as stray set aside and kept."""

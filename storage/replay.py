@@ -1,11 +1,12 @@
 """What batches tell of their producers, read back from a log: at opening, and after a truncation."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from raylog.storage.records.batch import BatchHeader
+from raylog.storage.records.batch import HEADER_SIZE, BatchHeader, read_header
 from raylog.storage.records.control import Marker, read_marker
+from raylog.storage.records.scan import POSITION, PRODUCER_ID
 from raylog.storage.segment import Segment
-from raylog.storage.state.producers import ProducerStates
+from raylog.storage.state.producers import NO_PRODUCER, ProducerStates
 
 
 def replay(
@@ -25,7 +26,7 @@ def replay(
         if following is not None and following.base_offset <= begin:
             continue
         found = segment.find_batch_anyway(begin)
-        for position, header in segment.batches(found[0]) if found else ():
+        for position, header in _of_producers(segment, found[0]) if found else ():
             if not begin <= header.base_offset < end_offset:
                 continue
             marker = _marker(segment, position, header)
@@ -35,6 +36,13 @@ def replay(
                     segment.txn_index.append(aborted)
             producers.add(header, header.base_offset, now_ms, marker)
     producers.end_offset = end_offset
+
+
+def _of_producers(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches from ``position`` on that have a producer id, with their positions."""
+    rows = segment.scan_all(position).rows
+    for at in rows[rows[:, PRODUCER_ID] != NO_PRODUCER, POSITION].tolist():
+        yield at, read_header(segment.log.read(HEADER_SIZE, at))
 
 
 def _marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:

@@ -1,8 +1,8 @@
 """Which old segments may go: a decision over sizes and times, made without touching a disk.
 
-Kafka's order: segments wholly below the log start offset, then by size, then by time; each pass walks from
-the oldest segment and stops at the first that stays. Size never takes a log below ``retention.bytes``.
-Source: ``UnifiedLog.deleteOldSegments`` of Kafka.
+Kafka's order: segments wholly below the log start offset, then by size, then by time, both only where
+``cleanup.policy`` has delete; each pass walks from the oldest segment and stops at the first that stays. Size
+never takes a log below ``retention.bytes``. Source: ``UnifiedLog.deleteOldSegments`` of Kafka.
 """
 
 from collections.abc import Sequence
@@ -37,6 +37,8 @@ def segments_to_delete(
         if segment.end_offset > log_start_offset:
             break
         passed += 1
+    if not config.is_deleted:
+        return passed
     passed += _over_size(segments[passed:movable], sum(s.size_bytes for s in segments[passed:]), config)
     return passed + _over_time(segments[passed:movable], config, now_ms)
 

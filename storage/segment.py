@@ -21,9 +21,12 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
 from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
@@ -37,11 +40,18 @@ from raylog.storage.names import (
 from raylog.storage.records.batch import (
     HEADER_SIZE,
     BatchHeader,
-    check_crc,
-    iter_batches,
     read_header,
 )
 from raylog.storage.records.decode import decode_records
+from raylog.storage.records.scan import (
+    BASE_OFFSET,
+    COUNT,
+    LAST_OFFSET,
+    MAX_TIMESTAMP,
+    POSITION,
+    Scan,
+    scan_batches,
+)
 
 # Positions and relative offsets are 4-byte signed integers on disk.
 MAX_INT32 = 2**31 - 1
@@ -69,9 +79,11 @@ class Segment:
         now_ms: int,
         *,
         create: bool = False,
+        suffix: str = "",
     ) -> None:
+        """``suffix``: behind the names of all files, as ``.cleaned`` is."""
         self.base_offset, self.folder, self.config = base_offset, folder, config
-        self._fs, self._suffix = fs, ""
+        self._fs, self._suffix = fs, suffix
         self.log = fs.open(self._path(LOG_SUFFIX), create=create)
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
@@ -81,8 +93,8 @@ class Segment:
             self._create()
         self._bytes_since_entry = 0
         self._created_ms = now_ms
-        jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
-        self._max_span_ms = config.segment_ms - jitter_ms
+        jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) or 1)
+        self._max_span_ms = config.max_segment_ms - jitter_ms
         self._has_room: bool | None = None
         self._has_times: bool | None = None  # whether the first batch has a timestamp
         self._span_end = -MAX_INT64  # a larger timestamp needs a look at the clocks
@@ -141,6 +153,11 @@ class Segment:
         told = TimestampOffset(header.max_timestamp, header.last_offset)
         if moment.timestamp != NO_TIMESTAMP and moment != told:
             raise CorruptIndex(self.base_offset, moment.offset, f"no batch with timestamp {moment.timestamp}")
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, -1 if it has none."""
+        return read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp if self.size else NO_TIMESTAMP
 
     @property
     def largest_timestamp(self) -> int:
@@ -371,39 +388,40 @@ class Segment:
         ``end_offset``: where the next segment begins, which no good batch reaches into.
         The transaction index is left empty: what aborted is known to who follows the producers.
         """
-        size, good = self.size, 0
-        next_offset, is_dense = self.base_offset, True
-        for position, header in self._good_batches(end_offset):
-            is_dense = (
-                is_dense
-                and header.base_offset == next_offset
-                and header.last_offset_delta + 1 == header.count
-            )
-            good, next_offset = position + header.size_bytes, header.next_offset
-        if good < size:
-            self.log.truncate(good)
-        self.rebuild_indexes()
+        size, good = self.size, self.scan(verify=True, end_offset=end_offset)
+        if good.end < size:
+            self.log.truncate(good.end)
+        self.rebuild_indexes(good)
         self.txn_index.replace(())
-        return Recovered(size - good, next_offset, is_dense)
+        next_offset = int(good.rows[-1, LAST_OFFSET]) + 1 if len(good.rows) else self.base_offset
+        counts = good.rows[:, LAST_OFFSET] - good.rows[:, BASE_OFFSET] + 1
+        expected = np.append(self.base_offset, good.rows[:-1, LAST_OFFSET] + 1)[: len(good.rows)]
+        is_dense = np.array_equal(good.rows[:, BASE_OFFSET], expected)
+        is_dense = is_dense and np.array_equal(counts, good.rows[:, COUNT])
+        return Recovered(size - good.end, next_offset, is_dense)
 
-    def _good_batches(self, end_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        view = self.log.view()
-        try:
-            for position, header in self._rising(iter_batches(view), end_offset):
-                check_crc(view, position, header)
-                yield position, header
-        except CorruptRecord:
-            return
+    def scan(self, position: int = 0, *, verify: bool = False, end_offset: int = MAX_INT64) -> Scan:
+        """What the headers of the batches from a batch's position on say, up to the first that cannot be.
+
+        ``verify``: nor one whose CRC is wrong. ``end_offset``: nor one that reaches that far.
+        """
+        found = scan_batches(self.log.view(), position, verify=verify)
+        first, last = found.rows[:, BASE_OFFSET], found.rows[:, LAST_OFFSET]
+        bad = first < np.append(self.base_offset, last[:-1] + 1)[: len(first)]
+        bad |= (last < first) | (last > min(self.base_offset + MAX_INT32, end_offset - 1))
+        return found.first(int(np.argmax(bad)) if bad.any() else len(bad))
+
+    def scan_all(self, position: int = 0) -> Scan:
+        """As :meth:`scan`; raises CorruptRecord unless it comes to the segment's end."""
+        found = self.scan(position)
+        if found.end < self.size:
+            for _ in self.batches(position):  # which says what is wrong, and where
+                pass
+        return found
 
     def is_whole(self) -> bool:
         """Whether batches' headers lead from the file's head exactly to its end."""
-        end = 0
-        try:
-            for position, header in self._rising(iter_batches(self.log.view())):
-                end = position + header.size_bytes
-        except CorruptRecord:
-            return False
-        return end == self.size
+        return self.scan().end == self.size
 
     def last_batch(self) -> BatchHeader | None:
         """The header of the last batch; None if there is none."""
@@ -420,24 +438,16 @@ class Segment:
             self.rebuild_indexes()
             return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
 
-    def rebuild_indexes(self) -> None:
-        """Make both indexes again from the batches' headers."""
-        offsets, times = bytearray(), bytearray()
-        largest, last_entry, last_time = TimestampOffset(NO_TIMESTAMP, self.base_offset), 0, NO_TIMESTAMP
-        for position, header in self.batches():
-            if header.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(header.max_timestamp, header.last_offset)
-            if position - last_entry > self.config.index_interval_bytes:
-                offsets += OffsetIndex.entry.pack(header.last_offset - self.base_offset, position)
-                last_entry = position
-                if largest.timestamp > last_time:
-                    times += TimeIndex.entry.pack(largest.timestamp, largest.offset - self.base_offset)
-                    last_time = largest.timestamp
-        if largest.timestamp > last_time:
-            times += TimeIndex.entry.pack(largest.timestamp, largest.offset - self.base_offset)
-        self.offset_index.replace(bytes(offsets))
-        self.time_index.replace(bytes(times))
-        self._max = largest
+    def rebuild_indexes(self, found: Scan | None = None) -> None:
+        """Make both indexes again from the batches' headers; ``found``: all of them, where they are known."""
+        found = found or self.scan_all()
+        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
+        columns = map(found.column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
+        for position, last_offset, max_timestamp in zip(*columns, strict=True):
+            entries.add(position, last_offset, max_timestamp)
+        self.offset_index.replace(bytes(entries.offsets))
+        self.time_index.replace(entries.times())
+        self._max = entries.largest
 
     def check_indexes(self) -> None:
         """Hold every entry of both indexes against the batches; CorruptIndex if one lies.
@@ -450,12 +460,13 @@ class Segment:
         positions = {entry.position: entry.offset for entry in offsets}
         ends = set(positions.values())
         timestamps = {entry.offset: entry.timestamp for entry in times}
-        for position, header in self.batches():
-            if header.last_offset <= positions.get(position, -1):
+        columns = map(self.scan().column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
+        for position, last_offset, max_timestamp in zip(*columns, strict=True):
+            if last_offset <= positions.get(position, -1):
                 del positions[position]
-            ends.discard(header.last_offset)
-            if timestamps.get(header.last_offset) == header.max_timestamp:
-                del timestamps[header.last_offset]
+            ends.discard(last_offset)
+            if timestamps.get(last_offset) == max_timestamp:
+                del timestamps[last_offset]
         for offset in (*positions.values(), *ends, *timestamps):
             raise CorruptIndex(self.base_offset, offset, "no batch is what this entry says")
 

@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable
 
-from raylog.storage.config import BROKER_KEYS, BROKER_SYNONYMS, FIXED_TOPIC_KEYS, TOPIC_KEYS, Key
+from raylog.storage.config import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    FIXED_TOPIC_KEYS,
+    MAX_DOUBLE,
+    TOPIC_KEYS,
+    Key,
+)
 
 _HEAD = """# Configuration
 
@@ -44,7 +51,7 @@ def _table(keys: Iterable[Key]) -> str:
 
 
 def _default(key: Key) -> str:
-    named = {2**63 - 1: "2^63-1 (never)", (): "none"}
+    named = {2**63 - 1: "2^63-1 (never)", (): "none", MAX_DOUBLE: "no limit"}
     return f"`{named.get(key.default, key.default)}`"
 
 

@@ -49,6 +49,11 @@ class SparseIndex:
         return len(self._loaded()) // self.entry.size
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of all entries."""
+        return len(self._loaded())
+
+    @property
     def is_full(self) -> bool:
         return len(self._loaded()) >= self._full_bytes
 

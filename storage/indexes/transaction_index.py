@@ -37,6 +37,20 @@ class Collected(NamedTuple):
     is_complete: bool
 
 
+def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, ...]:
+    """The entries in a transaction index's bytes; a torn one at the end is none. Raises CorruptIndex."""
+    whole = len(content) - len(content) % _ENTRY.size
+    entries = []
+    for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
+        if version != _VERSION:
+            raise CorruptIndex(base_offset, number, f"version {version} of an aborted transaction")
+        entry = AbortedTransaction(*fields)
+        if entry.last_offset < base_offset:
+            raise CorruptIndex(base_offset, number, f"ends at {entry.last_offset}, before the segment")
+        entries.append(entry)
+    return tuple(entries)
+
+
 class TransactionIndex:
     """The aborted transactions of one segment. Read when first used."""
 
@@ -59,14 +73,12 @@ class TransactionIndex:
         content = self._fs.read_file(self.path)
         if not content or len(content) % _ENTRY.size:
             raise CorruptIndex(self.base_offset, len(content) // _ENTRY.size, "is torn or missing")
-        entries: list[AbortedTransaction] = []
-        for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content)):
-            if version != _VERSION:
-                raise CorruptIndex(self.base_offset, number, f"version {version} of an aborted transaction")
-            entry = AbortedTransaction(*fields)
-            self._check(number, entry, entries[-1].last_offset if entries else self.base_offset - 1)
-            entries.append(entry)
-        return tuple(entries)
+        entries = read_aborted(content, self.base_offset)
+        before = self.base_offset - 1
+        for number, entry in enumerate(entries):
+            self._check(number, entry, before)
+            before = entry.last_offset
+        return entries
 
     def _check(self, number: int, entry: AbortedTransaction, before: int) -> None:
         """Raise CorruptIndex where an entry contradicts itself, or the one before, which ends at ``before``."""

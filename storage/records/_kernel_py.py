@@ -6,6 +6,8 @@ The format is drawn in ``_kernel.pyx``.
 
 from array import array
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from raylog.storage.errors import CorruptRecord, InvalidRecord
@@ -16,6 +18,7 @@ from raylog.storage.records.batch import (
     MAGIC,
     BatchHeader,
     iter_batches,
+    read_header,
 )
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
@@ -396,6 +399,95 @@ def _text(fields: Sequence[bytes | None]) -> Text:
     return bytearray(ends), data, valid if nulls else None
 
 
+# -- compaction ----------------------------------------------------------------------------------------------
+
+_SLOT: Final = Struct("16sq")
+
+
+class OffsetTable:
+    """See ``_kernel_clean.pxi``; only the hash is another."""
+
+    def __init__(self, slots: int, capacity: int, secret: bytes) -> None:
+        assert 0 < capacity < slots, "a search ends at a free slot"
+        assert len(secret) == 16
+        self.capacity, self.size = capacity, 0
+        self._slots, self._secret, self._bytes = slots, secret, bytearray(slots * _SLOT.size)
+
+    def _find(self, key: bytes) -> tuple[int, bytes, int]:
+        """(position, hash, the last offset + 1) of the key's slot, or of the free one that it would take."""
+        wanted = blake2b(key, digest_size=16, key=self._secret).digest()
+        slot = int.from_bytes(wanted[:8], "little") % self._slots
+        while True:
+            found, next_offset = _SLOT.unpack_from(self._bytes, slot * _SLOT.size)
+            if not next_offset or found == wanted:
+                return slot * _SLOT.size, wanted, next_offset
+            slot = (slot + 1) % self._slots
+
+    def put_records(
+        self, plain: Buffer, count: int, base_offset: int, start_offset: int
+    ) -> tuple[int, int, bool]:
+        last, keyless = -1, 0
+        for offset, _, key, _, _ in _whole_records(plain, count, base_offset):
+            if offset < start_offset:
+                continue
+            if key is None:
+                keyless += 1
+                continue
+            if self.size >= self.capacity:
+                return last, keyless, True
+            position, digest, next_offset = self._find(key)
+            self.size += next_offset == 0
+            _SLOT.pack_into(self._bytes, position, digest, offset + 1)
+            last = offset
+        return last, keyless, False
+
+    def get(self, key: Buffer) -> int:
+        return self._find(bytes(key))[2] - 1
+
+    def judge_records(
+        self, plain: Buffer, count: int, base_offset: int, latest_offset: int, drop_tombstones: bool
+    ) -> tuple[int, int, int, bytearray]:
+        flags, tombstones, keyless = bytearray(), 0, 0
+        for offset, _, key, value, _ in _whole_records(plain, count, base_offset):
+            if offset > latest_offset:
+                keep = True
+            elif key is None:
+                keep = False
+                keyless += 1
+            else:
+                keep = offset >= self.get(key) and not (drop_tombstones and value is None)
+            flags.append(keep)
+            tombstones += keep and value is None
+        return sum(flags), tombstones, keyless, flags
+
+
+def _whole_records(plain: Buffer, count: int, base_offset: int) -> Iterator[tuple]:
+    """(offset, timestamp delta, key, value, headers) of each."""
+    try:
+        for delta, offset_delta, key, value, headers in _parse(plain, count):
+            yield _wrap(base_offset + offset_delta), delta, key, value, headers
+    except _Malformed as error:
+        raise CorruptRecord(f"offset {base_offset}", str(error)) from None
+
+
+def rebuild_records(
+    plain: Buffer,
+    kept: Buffer,
+    base_timestamp: int,
+    new_base_timestamp: int | None,
+    append_time: int | None,
+) -> tuple[bytearray, int, int]:
+    out, base, max_timestamp = bytearray(HEADER_SIZE), new_base_timestamp, -1
+    for keep, record in zip(memoryview(kept), _whole_records(plain, len(kept), 0), strict=False):
+        if keep:
+            offset_delta, delta, key, value, headers = record
+            timestamp = _wrap(base_timestamp + delta) if append_time is None else append_time
+            base = timestamp if base is None else base
+            max_timestamp = max(max_timestamp, timestamp)
+            _put_record(out, _wrap(timestamp - base), offset_delta, key, value, headers)
+    return out, base or 0, max_timestamp
+
+
 # -- partitioning --------------------------------------------------------------------------------------------
 
 
@@ -424,3 +516,25 @@ def partition_column(keys: TextColumn, partitions: int) -> bytearray:
             raise InvalidRecord(f"row {row}: {error}") from None
         out.append(-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
     return bytearray(out)
+
+
+# -- scanning ------------------------------------------------------------------------------------------------
+
+
+def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes, int]:
+    """(rows, end): six int64 for each v2 batch from ``position`` to the first place, ``end``, where none is."""
+    view, rows = memoryview(buffer), array("q")
+    try:
+        while True:
+            header = read_header(view, position)
+            if header.magic != MAGIC or position + header.size_bytes > len(view):
+                break
+            if check_crc:
+                _check_crc(view, position, header)
+            last_offset = _wrap(header.last_offset)
+            rows.extend((position, header.base_offset, last_offset, header.max_timestamp))
+            rows.extend((header.producer_id, header.count))
+            position += header.size_bytes
+    except CorruptRecord:
+        pass
+    return rows.tobytes(), position

@@ -240,7 +240,8 @@ def seal(batch: bytearray, header: BatchHeader) -> bytearray:
 
 def empty_batch(header: BatchHeader) -> bytearray:
     """What compaction leaves of a batch without records: its offsets, producer and sequences."""
-    return seal(bytearray(HEADER_SIZE), header._replace(base_timestamp=-1, count=0))
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+    return seal(bytearray(HEADER_SIZE), header._replace(attributes=attributes, base_timestamp=-1, count=0))
 
 
 def _corrupt(position: int, why: str) -> CorruptRecord:

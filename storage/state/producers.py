@@ -63,6 +63,13 @@ class CachedBatch(NamedTuple):
         return last - delta if last >= delta else MAX_SEQUENCE - (delta - last) + 1
 
 
+class LastRecord(NamedTuple):
+    """Where a producer stands: compaction keeps the batch that tells it."""
+
+    offset: int  # of its last record, -1 if only its marker is known
+    epoch: int
+
+
 @dataclass(slots=True)
 class ProducerState:
     """What is known of one producer id."""
@@ -208,6 +215,14 @@ class ProducerStates:
             if known.transaction_start < 0 and now_ms - known.seen_ms >= expiration_ms:
                 del self._producers[producer_id]
 
+    def last_records(self) -> dict[int, LastRecord]:
+        """By producer id, where each one stands."""
+        known = list(self._producers.items())
+        return {
+            producer_id: LastRecord(state.batches[-1].last_offset if state.batches else -1, state.epoch)
+            for producer_id, state in known
+        }
+
     # -- snapshots -----------------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
@@ -218,18 +233,7 @@ class ProducerStates:
 
     def decode(self, path: str, content: bytes, end_offset: int, now_ms: int) -> None:
         """Take the state of a snapshot file, or raise CorruptCheckpoint."""
-        if len(content) < _HEAD.size:
-            raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
-        version, crc, count = _HEAD.unpack_from(content)
-        if version != _VERSION or crc32c(content[6:]) != crc:
-            raise CorruptCheckpoint(
-                path, f"a producer snapshot of version {version} whose CRC does not agree"
-            )
-        if len(content) != _HEAD.size + count * _ENTRY.size:
-            raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
-        self._producers = dict(
-            _decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :])
-        )
+        self._producers = decode_snapshot(path, content, now_ms)
         starts = [(known.transaction_start, key) for key, known in self._producers.items()]
         self._open = {key: start for start, key in sorted(starts) if start >= 0}
         self._see_oldest()
@@ -259,6 +263,18 @@ class ProducerStates:
             except CorruptCheckpoint:
                 fs.remove(path)
         return None
+
+
+def decode_snapshot(path: str, content: bytes, now_ms: int = 0) -> dict[int, ProducerState]:
+    """The producers in a snapshot file's bytes, by id, in its order. Raises CorruptCheckpoint."""
+    if len(content) < _HEAD.size:
+        raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
+    version, crc, count = _HEAD.unpack_from(content)
+    if version != _VERSION or crc32c(content[6:]) != crc:
+        raise CorruptCheckpoint(path, f"a producer snapshot of version {version} whose CRC does not agree")
+    if len(content) != _HEAD.size + count * _ENTRY.size:
+        raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
+    return dict(_decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :]))
 
 
 def _encode_entry(producer_id: int, known: ProducerState) -> bytes:

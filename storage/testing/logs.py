@@ -7,6 +7,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
+from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.record import Record
@@ -87,14 +88,18 @@ class Disk:
 
 
 def records_of(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[Record]:
-    """All records from ``start`` (default: the log start offset) on, by reads that follow each other."""
+    """All records from ``start`` (default: the log start offset) on, by reads that follow each other.
+
+    Batches may be without records for a reader: emptied by compaction, or markers.
+    """
     offset = log.log_start_offset if start is None else start
     records: list[Record] = []
     while (found := log.read(offset, max_bytes)) is not None:
-        some = decode_records(log.read_bytes(found), start_offset=offset)
-        assert some, "a read answers with something"
-        records += some
-        offset = some[-1].offset + 1
+        content = log.read_bytes(found)
+        records += decode_records(content, start_offset=offset)
+        *_, (_, last) = iter_batches(content)
+        assert last.next_offset > offset, "a read answers with something"
+        offset = last.next_offset
     return records
 
 

@@ -230,6 +230,9 @@ class MemoryFileSystem:
     def mtime_ms(self, path: str) -> int:
         return self._content(path).mtime_ms
 
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        self._content(path).mtime_ms = mtime_ms
+
     def can_write(self, folder: str) -> bool:
         return not self.is_read_only
 

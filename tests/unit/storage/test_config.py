@@ -29,6 +29,10 @@ DEFAULTS = {
     "file.delete.delay.ms": 60000,
     "max.message.bytes": 1048588,
     "cleanup.policy": "delete",
+    "delete.retention.ms": 86400000,
+    "min.compaction.lag.ms": 0,
+    "max.compaction.lag.ms": 9223372036854775807,
+    "min.cleanable.dirty.ratio": 0.5,
     "preallocate": False,
     "compression.type": "producer",
     "compression.gzip.level": -1,
@@ -92,15 +96,62 @@ def test_the_lowest_value_is_taken_and_the_one_below_is_not(key: str, lowest: in
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("cleanup.policy", "compact"),
         ("compression.type", "none"),
         ("message.timestamp.type", "createtime"),
-        ("cleanup.policy", None),
     ],
 )
 def test_a_choice_that_is_none_is_refused_with_those_there_are(key: str, value: Any) -> None:
     with pytest.raises(InvalidConfig, match="one of"):
         LogConfig.parse({key: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("compact", "compact"),
+        ("compact,delete", "compact,delete"),
+        (" delete , compact ", "delete,compact"),
+        (["compact", "delete"], "compact,delete"),
+        ("delete,delete", "delete"),
+    ],
+)
+def test_a_cleanup_policy_is_one_or_both(value: Any, expected: str) -> None:
+    config = LogConfig.parse({"cleanup.policy": value})
+    assert config.cleanup_policy == expected
+    assert (config.is_compacted, config.is_deleted) == ("compact" in expected, "delete" in expected)
+
+
+@pytest.mark.parametrize("value", [None, "", "Compact", "compact,", "none", [], 7, [None], {"compact": 1}])
+def test_what_is_no_cleanup_policy_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidConfig, match=r"config cleanup\.policy=.*delete, compact, or both"):
+        LogConfig.parse({"cleanup.policy": value})
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "x", None, True, float("nan"), []])
+def test_what_is_no_share_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidConfig, match="a number from 0 to 1"):
+        LogConfig.parse({"min.cleanable.dirty.ratio": value})
+
+
+def test_shares_flags_and_rates_are_taken_as_yaml_and_command_lines_give_them() -> None:
+    assert LogConfig.parse({"min.cleanable.dirty.ratio": "0.25"}).min_cleanable_dirty_ratio == 0.25
+    for given, expected in ((True, True), ("false", False), ("True", True)):
+        assert BrokerConfig.parse({"log.cleaner.enable": given}).log_cleaner_enable is expected
+    rate = BrokerConfig.parse({"log.cleaner.io.max.bytes.per.second": "1e6"})
+    assert rate.log_cleaner_io_max_bytes_per_second == 1e6
+    for key, value in (("log.cleaner.enable", 1), ("log.cleaner.io.max.bytes.per.second", 0)):
+        with pytest.raises(InvalidConfig, match=key):
+            BrokerConfig.parse({key: value})
+
+
+def test_the_lags_of_compaction_must_leave_room_between_them() -> None:
+    with pytest.raises(InvalidConfig, match=r"min\.compaction\.lag\.ms=5: must not be over max.*=4"):
+        LogConfig.parse({"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4})
+
+
+def test_a_segment_of_a_compacted_log_rolls_in_time_for_the_longest_lag() -> None:
+    assert LogConfig(max_compaction_lag_ms=5).max_segment_ms == LogConfig().segment_ms
+    assert LogConfig(max_compaction_lag_ms=5, cleanup_policy="compact").max_segment_ms == 5
 
 
 @pytest.mark.parametrize("key", ["listeners", "message.format.version", "", "topic_defaults"])
@@ -165,6 +216,13 @@ def test_every_broker_key_has_its_default() -> None:
         "log.retention.check.interval.ms": 300000,
         "log.flush.offset.checkpoint.interval.ms": 60000,
         "producer.id.expiration.ms": 86400000,
+        "log.cleaner.enable": True,
+        "log.cleaner.threads": 1,
+        "log.cleaner.dedupe.buffer.size": 134217728,
+        "log.cleaner.io.buffer.size": 524288,
+        "log.cleaner.io.buffer.load.factor": 0.9,
+        "log.cleaner.io.max.bytes.per.second": 1.7976931348623157e308,
+        "log.cleaner.backoff.ms": 15000,
     }
     assert config.topic_defaults == LogConfig()
 
@@ -173,6 +231,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "message.timestamp.type": ("LogAppendTime", "LogAppendTime"),
     "compression.type": ("zstd", "zstd"),
     "preallocate": ("TRUE", True),
+    "cleanup.policy": ("compact", "compact"),
+    "min.cleanable.dirty.ratio": ("0.25", 0.25),
     **{f"compression.{codec}.level": ("7", 7) for codec in ("gzip", "lz4", "zstd")},
 }
 

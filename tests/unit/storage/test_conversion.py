@@ -86,7 +86,7 @@ def test_a_topic_of_log_append_time_stamps_them(disk: Disk, magic: int) -> None:
         (message(compression_type="gzip") * 2, InvalidRecord, {}),
         (encode_legacy([(T0 + 3_600_001, b"k", b"v")], magic=1), InvalidTimestamp, {}),
         (encode_legacy([(-2, b"k", b"v")], magic=1), InvalidRecord, {}),
-        (encode_legacy([(T0, None, b"v")], magic=1), InvalidRecord, {"cleanup_policy": ("compact",)}),
+        (encode_legacy([(T0, None, b"v")], magic=1), InvalidRecord, {"cleanup_policy": "compact"}),
         (message(log_append_time=T0), InvalidRecord, {"message_timestamp_type": "LogAppendTime"}),
         (message(), RecordTooLarge, {"max_message_bytes": 60}),
         (encode_legacy(ROWS, magic=0), RecordTooLarge, {"max_message_bytes": 100}),

@@ -166,11 +166,14 @@ def test_files_of_others_are_left_alone(disk: Disk) -> None:
     assert disk.read("notes.txt") == b"x"
 
 
-def test_an_unfinished_compaction_is_not_guessed_at(disk: Disk) -> None:
-    disk.write("00000000000000000000.log.swap", b"x")
-    with pytest.raises(StorageError, match="an unfinished compaction"):
-        disk.open()
-    assert disk.names(".swap") == ["00000000000000000000.log.swap"]
+@pytest.mark.parametrize("content", [b"x", b"x" * 100, bytes(batch(3))[:-1], flip(70)(bytes(batch(3)))])
+def test_an_unfinished_compaction_of_a_damaged_segment_is_not_guessed_at(disk: Disk, content: bytes) -> None:
+    fill(disk).close()
+    disk.write("00000000000000000000.log.swap", content)
+    before = {name: disk.read(name) for name in disk.names()}
+    with pytest.raises(StorageError, match="an unfinished compaction whose segment is damaged"):
+        disk.open(**SMALL)
+    assert {name: disk.read(name) for name in disk.names()} == before
 
 
 # -- torn and damaged tails ----------------------------------------------------------------------------------

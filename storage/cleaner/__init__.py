@@ -1,0 +1,17 @@
+"""Compaction: a log keeps the last record of every key.
+
+::
+
+    cleanable.py     which log, from where to where, and whether now      (pure)
+    offset_map.py    the last offset of every key, in bounded memory
+    transactions.py  which batches and markers belong to aborted transactions (pure)
+    retention.py     what stays of a batch                                (pure)
+    grouping.py      which segments become one                            (pure)
+    reading.py       the batches of a segment, in chunks
+    rewrite.py       a group of segments to one ``.cleaned`` segment
+    cleaner.py       one round of all that
+
+Putting a cleaned segment in the place of its sources is the log's (``Log.replace_segments``), finishing that
+after a crash the loader's. Threads, processes, throttling and the choice of a moment are their callers'.
+Source: ``LogCleaner``, ``Cleaner`` and ``LogCleanerManager`` of Kafka; KIP-534 for delete horizons.
+"""

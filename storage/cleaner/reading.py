@@ -1,0 +1,59 @@
+"""The batches of a segment, a chunk at a time.
+
+Compaction reads whole logs: it must neither hold them in memory nor make a call of the system for every
+batch. A chunk is some hundreds of KB that end with a batch; only a batch that is larger than that makes a
+chunk larger, as large as the batch. Everything is checked before it is believed: a corrupt batch ends the
+compaction of its log, and is never copied.
+"""
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from raylog.storage.errors import CorruptRecord
+from raylog.storage.records.batch import (
+    LOG_OVERHEAD,
+    MIN_MESSAGE_LENGTH,
+    BatchHeader,
+    check_crc,
+    iter_batches,
+)
+from raylog.storage.segment import Segment
+
+# Called between chunks with the bytes just read and written: it may sleep, or raise to end the compaction.
+Pace = Callable[[int], None]
+
+_LENGTH = Struct(">i")
+
+
+def read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[memoryview]:
+    """The bytes from a batch's position to the segment's end, in pieces that hold whole batches."""
+    size = segment.size
+    while position < size:
+        chunk = memoryview(segment.log.read(min(chunk_bytes, size - position), position))
+        whole, needed = _whole_bytes(chunk)
+        if not whole:
+            if needed > size - position or needed <= len(chunk):
+                raise CorruptRecord(f"{segment.path}, position {position}", "the segment ends within a batch")
+            chunk, whole = memoryview(segment.log.read(needed, position)), needed
+        yield chunk[:whole]
+        position += whole
+
+
+def _whole_bytes(chunk: memoryview) -> tuple[int, int]:
+    """(bytes of whole batches at the chunk's begin, bytes that the first batch behind them needs)"""
+    position = 0
+    while len(chunk) - position >= LOG_OVERHEAD:
+        (length,) = _LENGTH.unpack_from(chunk, position + 8)
+        if length < MIN_MESSAGE_LENGTH:
+            raise CorruptRecord(f"position {position} of a chunk", f"batch length {length}")
+        if len(chunk) - position < length + LOG_OVERHEAD:
+            return position, length + LOG_OVERHEAD
+        position += length + LOG_OVERHEAD
+    return position, LOG_OVERHEAD
+
+
+def read_batches(chunk: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """(batch, header) of each batch of a chunk, its CRC-32C checked."""
+    for position, header in iter_batches(chunk):
+        check_crc(chunk, position, header)
+        yield chunk[position : position + header.size_bytes], header

@@ -1,0 +1,74 @@
+"""What a compaction that was cut short has left in a partition's folder, put right before the log is opened.
+
+A cleaned segment takes the place of its sources in these steps; a crash may fall between any two renames::
+
+    1  <base>.log.cleaned and its indexes are written        sources are the log
+    2  all of them are renamed .swap                         the names are on the disk: the point of no return
+    3  the sources' files are renamed .deleted
+    4  .swap is taken off the cleaned segment's files        the names are on the disk again
+
+So while any ``.cleaned`` is there, step 2 had not ended, and all of its files go: every ``.swap`` at or behind
+the lowest base offset of a ``.cleaned``. Any other ``.swap`` is valid, and is brought in: the files of the
+segments within its offsets go, and it loses the suffix. Source: ``LogLoader`` of Kafka.
+"""
+
+import os
+
+from raylog.storage.errors import CorruptRecord, StorageError
+from raylog.storage.files import FileSystem
+from raylog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, offset_of
+from raylog.storage.records.batch import check_crc, iter_batches
+from raylog.storage.segment import SUFFIXES
+
+
+def finish_swaps(fs: FileSystem, folder: str) -> list[str]:
+    """Finish or undo a compaction, and remove all that was to be deleted; returns the names removed for that.
+
+    Raises StorageError, with nothing changed, for a valid segment that is damaged.
+    """
+    names = [name for name in fs.list_dir(folder) if offset_of(name) is not None]
+    unfinished = [_base(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    undone = [name for name in swaps if unfinished and _base(name) >= min(unfinished)]
+    valid = [name for name in swaps if name not in undone]
+    ends = {
+        _base(name): _end_offset(fs, os.path.join(folder, name))
+        for name in valid
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
+    }
+    doomed = [name for name in names if name.endswith(DELETED_SUFFIX)]
+    # A .cleaned goes after the .swap beside it, which it tells from a valid one.
+    for name in [*doomed, *undone, *(name for name in names if name.endswith(CLEANED_SUFFIX))]:
+        fs.remove(os.path.join(folder, name))
+    for name in names:
+        if name.endswith(SUFFIXES) and any(base <= _base(name) < end for base, end in ends.items()):
+            fs.remove(os.path.join(folder, name))
+    # The .log goes after its indexes: while it is a .swap, its sources are known.
+    for name in sorted(valid, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+        fs.rename(os.path.join(folder, name), os.path.join(folder, name.removesuffix(SWAP_SUFFIX)))
+    if valid:
+        fs.sync_dir(folder)
+    return doomed
+
+
+def _base(name: str) -> int:
+    offset = offset_of(name)
+    assert offset is not None
+    return offset
+
+
+def _end_offset(fs: FileSystem, path: str) -> int:
+    """The offset behind the last batch of a file, or behind its base offset if it has none."""
+    file, end, position = fs.open(path), _base(os.path.basename(path)) + 1, 0
+    try:
+        view = file.view()
+        for at, header in iter_batches(view):
+            check_crc(view, at, header)
+            end, position = header.next_offset, at + header.size_bytes
+    except CorruptRecord as error:
+        raise StorageError(path, f"an unfinished compaction whose segment is damaged ({error})") from error
+    finally:
+        file.close()
+    if position != file.size:
+        raise StorageError(path, "an unfinished compaction whose segment is damaged: it ends within a batch")
+    return end

@@ -1,0 +1,148 @@
+"""What compaction leaves of a batch: all, some records, its bare header, or nothing.
+
+A record stays if it is the last of its key, or lies behind what the map knows. A tombstone (null value) is a
+last record too, but only for ``delete.retention.ms``: the first round that meets one writes into the batch
+when that ends, its *delete horizon*, and a round after that drops it. So readers who are not slower than that
+learn of every deletion. Markers of transactions whose data is gone go the same way. Records without a key and
+data of aborted transactions go at once.
+
+A batch without records stays, as a header of 61 bytes, if it is the last of a producer that may still come
+back (its sequence is needed to tell a repeat), or ends the round (so that the offset where it ended is known).
+Rebuilt batches keep their offsets, producer, sequences, codec, flags and leader epoch.
+
+Source: ``Cleaner.checkBatchRetention``, ``shouldRetainRecord``, ``MemoryRecords.filterTo`` of Kafka; KIP-534.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from raylog.storage.cleaner.offset_map import OffsetMap
+from raylog.storage.cleaner.transactions import TransactionTracker
+from raylog.storage.files import Buffer
+from raylog.storage.records import kernel
+from raylog.storage.records.batch import (
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    empty_batch,
+    seal,
+)
+from raylog.storage.records.compression import compress, decompress
+from raylog.storage.state.producers import NO_PRODUCER, LastRecord
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a round has met so far."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    records_without_key: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for every batch of one round."""
+
+    offsets: OffsetMap
+    transactions: TransactionTracker
+    producers: Mapping[int, LastRecord]
+    now_ms: int
+    delete_retention_ms: int
+    tally: Tally
+
+    @property
+    def end_offset(self) -> int:
+        """Where the round ends: behind what the map knows."""
+        return self.offsets.latest_offset + 1
+
+
+def clean_batch(batch: memoryview, header: BatchHeader, rules: Rules) -> Buffer | None:
+    """What stays of the next batch of a walk: itself, another one in its place, or None."""
+    is_spent = rules.transactions.is_discardable(header, batch)
+    rules.tally.records_read += header.count
+    if header.count and not (is_spent and _may_go(header, rules.now_ms)):
+        left = (
+            _kept_marker(batch, header, is_spent, rules) if header.is_control else _kept(batch, header, rules)
+        )
+        if left is not None:
+            return left
+    return empty_batch(header) if must_stay(header, rules.producers, rules.end_offset) else None
+
+
+def must_stay(header: BatchHeader, producers: Mapping[int, LastRecord], end_offset: int) -> bool:
+    """Whether a batch must stay even without records."""
+    return header.next_offset == end_offset or _is_last_of_producer(header, producers)
+
+
+def _is_last_of_producer(header: BatchHeader, producers: Mapping[int, LastRecord]) -> bool:
+    last = producers.get(header.producer_id) if header.producer_id != NO_PRODUCER else None
+    if last is None:
+        return False
+    if last.offset >= 0:
+        return header.last_offset == last.offset
+    return header.is_control and header.producer_epoch == last.epoch
+
+
+def _may_go(header: BatchHeader, now_ms: int) -> bool:
+    """Whether a discardable batch goes now: data at once, a marker when its horizon has come."""
+    return not header.is_control or _horizon_has_come(header, now_ms)
+
+
+def _horizon_has_come(header: BatchHeader, now_ms: int) -> bool:
+    return header.delete_horizon_ms is not None and header.delete_horizon_ms <= now_ms
+
+
+def _kept_marker(batch: memoryview, header: BatchHeader, is_spent: bool, rules: Rules) -> Buffer:
+    rules.tally.records_kept += header.count
+    if not is_spent or header.delete_horizon_ms is not None:
+        return batch
+    plain = _plain(batch, header)
+    return rebuild(plain, b"\1" * header.count, header, rules.now_ms + rules.delete_retention_ms)
+
+
+def _kept(batch: memoryview, header: BatchHeader, rules: Rules) -> Buffer | None:
+    plain = _plain(batch, header)
+    kept, tombstones, without_key, flags = rules.offsets.table.judge_records(
+        plain,
+        header.count,
+        header.base_offset,
+        rules.offsets.latest_offset,
+        _horizon_has_come(header, rules.now_ms),
+    )
+    rules.tally.records_kept += kept
+    rules.tally.records_without_key += without_key
+    if not kept:
+        return None
+    horizon = header.delete_horizon_ms
+    if tombstones and horizon is None:
+        return rebuild(plain, flags, header, rules.now_ms + rules.delete_retention_ms)
+    return batch if kept == header.count else rebuild(plain, flags, header, horizon)
+
+
+def _plain(batch: memoryview, header: BatchHeader) -> Buffer:
+    return decompress(header.codec, batch[HEADER_SIZE:])
+
+
+def rebuild(plain: Buffer, kept: Buffer, header: BatchHeader, horizon_ms: int | None) -> Buffer:
+    """The batch with the records whose byte in ``kept`` is 1, and with this delete horizon if there is one.
+
+    The horizon takes the base timestamp's place, so the records' times are written as differences to it.
+    """
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    made, base_timestamp, max_timestamp = kernel.ops.rebuild_records(
+        plain, kept, header.base_timestamp, horizon_ms, append_time
+    )
+    if header.codec:
+        stream = compress(header.codec, memoryview(made)[HEADER_SIZE:])
+        made = bytearray().join((bytes(HEADER_SIZE), stream))
+    rebuilt = header._replace(
+        attributes=header.attributes | (DELETE_HORIZON if horizon_ms is not None else 0),
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        count=sum(memoryview(kept)),
+    )
+    return memoryview(seal(made, rebuilt))

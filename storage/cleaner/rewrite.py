@@ -1,0 +1,138 @@
+"""A group of segments to one, ``<base offset>.log.cleaned`` with its indexes, all on the disk at the end.
+
+Nothing else is touched: until the log puts the cleaned segment in the place of its sources, a crash or an
+error costs only the work. The cleaned segment's last batch ends where the last of its sources ended, if need
+be as a header without records. So the offsets that a cleaned segment covers can be read from its file, which
+recovery relies on, and two neighbouring segments still meet, whose gap would else look like a lost tail.
+Source: ``Cleaner.cleanSegments`` and ``cleanInto`` of Kafka; that last batch is ours.
+"""
+
+import os
+from collections.abc import Sequence
+from struct import Struct
+
+from raylog.storage.cleaner.reading import Pace, read_batches, read_chunks
+from raylog.storage.cleaner.retention import Rules, clean_batch
+from raylog.storage.config import LogConfig
+from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.indexes.builder import IndexBuilder
+from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from raylog.storage.names import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file,
+)
+from raylog.storage.records.batch import LOG_APPEND_TIME, BatchHeader, empty_batch
+from raylog.storage.segment import SUFFIXES, Segment
+from raylog.storage.state.producers import NO_PRODUCER
+
+MAX_TIMESTAMP_AT = 35
+_MAX_TIMESTAMP = Struct(">q")
+
+
+class CleanedSegment:
+    """The files of a cleaned segment while they are written."""
+
+    def __init__(self, fs: FileSystem, folder: str, base_offset: int, config: LogConfig) -> None:
+        self._fs, self._base_offset = fs, base_offset
+        self._paths = [
+            os.path.join(folder, segment_file(base_offset, own) + CLEANED_SUFFIX) for own in SUFFIXES
+        ]
+        self.remove()
+        self._log = fs.open(self._path(LOG_SUFFIX), create=True)
+        self._entries = IndexBuilder(base_offset, config.index_interval_bytes)
+        self._pending: list[Buffer] = []
+        self._position = 0
+
+    def _path(self, suffix: str) -> str:
+        return self._paths[SUFFIXES.index(suffix)]
+
+    def add(self, batch: Buffer, last_offset: int) -> None:
+        """The next batch; it is written with the others of its chunk."""
+        (max_timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, MAX_TIMESTAMP_AT)
+        self._entries.add(self._position, last_offset, max_timestamp)
+        self._pending.append(batch)
+        self._position += len(batch)
+
+    def write(self) -> int:
+        """Write what was added; returns its bytes."""
+        content = b"".join(self._pending)
+        self._pending.clear()
+        if content:
+            self._log.append([content])
+        return len(content)
+
+    def finish(self, aborted: Sequence[AbortedTransaction], mtime_ms: int) -> None:
+        """Write the indexes, with the aborted transactions whose markers are here; return when all is on the disk."""
+        self.write()
+        self._log.flush()
+        self._log.close()
+        self._fs.write_file(self._path(INDEX_SUFFIX), bytes(self._entries.offsets))
+        self._fs.write_file(self._path(TIME_INDEX_SUFFIX), self._entries.times())
+        if aborted:
+            TransactionIndex(self._fs, self._path(TXN_INDEX_SUFFIX), self._base_offset).replace(
+                tuple(aborted)
+            )
+        self._fs.set_mtime_ms(self._path(LOG_SUFFIX), mtime_ms)
+
+    def remove(self) -> None:
+        """Take the files away, those of an earlier attempt too."""
+        for path in self._paths:
+            self._fs.remove(path)
+
+
+def rewrite_group(
+    fs: FileSystem, sources: Sequence[Segment], rules: Rules, chunk_bytes: int, pace: Pace
+) -> None:
+    """Write what the rules leave of ``sources`` as a cleaned segment with the first one's base offset."""
+    first = sources[0]
+    cleaned = CleanedSegment(fs, first.folder, first.base_offset, first.config)
+    try:
+        lost: BatchHeader | None = None
+        for source in sources:
+            lost = _rewrite(source, cleaned, lost, rules, chunk_bytes, pace)
+        if lost is not None:
+            cleaned.add(placeholder(lost), lost.last_offset)
+            rules.tally.bytes_written += cleaned.write()
+        cleaned.finish(rules.transactions.take_kept(), fs.mtime_ms(sources[-1].path))
+    except BaseException:
+        cleaned.remove()
+        raise
+
+
+def _rewrite(
+    source: Segment,
+    cleaned: CleanedSegment,
+    lost: BatchHeader | None,
+    rules: Rules,
+    chunk_bytes: int,
+    pace: Pace,
+) -> BatchHeader | None:
+    """Returns the last batch met, if nothing is left of it."""
+    for chunk in read_chunks(source, 0, chunk_bytes):
+        for batch, header in read_batches(chunk):
+            left, lost = clean_batch(batch, header, rules), header
+            if left is not None:
+                cleaned.add(left, header.last_offset)
+                lost = None
+        written = cleaned.write()
+        rules.tally.bytes_read += len(chunk)
+        rules.tally.bytes_written += written
+        pace(len(chunk) + written)
+    return lost
+
+
+def placeholder(lost: BatchHeader) -> Buffer:
+    """A batch that says nothing but its offsets: no record, no time, no producer, no transaction."""
+    return empty_batch(
+        lost._replace(
+            attributes=lost.attributes & LOG_APPEND_TIME,
+            max_timestamp=-1,
+            producer_id=NO_PRODUCER,
+            producer_epoch=-1,
+            base_sequence=-1,
+        )
+    )

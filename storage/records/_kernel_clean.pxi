@@ -1,0 +1,221 @@
+"""Compaction: the last offset of every key, and the records that it leaves."""
+
+from libc.stdlib cimport calloc, free
+
+cdef struct Slot:
+    uint64_t low                  # the hash of the key
+    uint64_t high
+    int64_t next_offset           # behind the key's last record; 0: the slot is free
+
+
+cdef inline uint64_t turned(uint64_t x, int by) noexcept nogil:
+    return (x << by) | (x >> (64 - by))
+
+
+cdef inline void sip_rounds(uint64_t* v, int rounds) noexcept nogil:
+    cdef int i
+    for i in range(rounds):
+        v[0] += v[1]
+        v[1] = turned(v[1], 13) ^ v[0]
+        v[0] = turned(v[0], 32)
+        v[2] += v[3]
+        v[3] = turned(v[3], 16) ^ v[2]
+        v[0] += v[3]
+        v[3] = turned(v[3], 21) ^ v[0]
+        v[2] += v[1]
+        v[1] = turned(v[1], 17) ^ v[2]
+        v[2] = turned(v[2], 32)
+
+
+cdef inline void siphash(const uint8_t* data, int64_t size, const uint64_t* secret, Slot* to) noexcept nogil:
+    """SipHash-2-4 of 128 bits: without the secret, nobody can make two keys that collide."""
+    cdef uint64_t v[4]
+    cdef uint64_t word
+    cdef int64_t left = size
+    v[0] = secret[0] ^ 0x736F6D6570736575ULL
+    v[1] = secret[1] ^ 0x646F72616E646F6DULL ^ 0xEE
+    v[2] = secret[0] ^ 0x6C7967656E657261ULL
+    v[3] = secret[1] ^ 0x7465646279746573ULL
+    while left >= 0:
+        word = 0
+        if left >= 8:
+            memcpy(&word, data, 8)
+            data += 8
+        else:
+            memcpy(&word, data, left)
+            word |= <uint64_t>size << 56
+        left -= 8
+        v[3] ^= word
+        sip_rounds(v, 2)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    sip_rounds(v, 4)
+    to.low = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    sip_rounds(v, 4)
+    to.high = v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+cdef class OffsetTable:
+    """Keys, by hash, with their last offsets: open addressing, 24 bytes a slot, of which ``capacity`` are used.
+
+    What the caller says of records is their plain bytes, how many, and the base offset of their batch.
+    """
+
+    cdef Slot* slots
+    cdef int64_t slot_count
+    cdef uint64_t secret[2]
+    cdef readonly int64_t capacity, size
+
+    def __cinit__(self, int64_t slots, int64_t capacity, secret not None):
+        assert 0 < capacity < slots, "a search ends at a free slot"
+        cdef View view = View(secret)
+        assert view.size == 16
+        memcpy(self.secret, view.data, 16)
+        self.slot_count, self.capacity = slots, capacity
+        self.slots = <Slot*>calloc(slots, sizeof(Slot))  # no memory until a slot's page is written
+        if self.slots == NULL:
+            raise MemoryError(f"an offset map of {slots * sizeof(Slot)} bytes")
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    cdef Slot* find(self, const uint8_t* key, int64_t size, Slot* wanted) noexcept nogil:
+        """The key's slot, or the free one that it would take; ``wanted`` gets its hash."""
+        siphash(key, size, self.secret, wanted)
+        cdef Slot* slot = self.slots + wanted.low % <uint64_t>self.slot_count
+        cdef Slot* end = self.slots + self.slot_count
+        while slot.next_offset and (slot.low != wanted.low or slot.high != wanted.high):
+            slot += 1
+            if slot == end:
+                slot = self.slots
+        return slot
+
+    def put_records(self, plain, int64_t count, int64_t base_offset, int64_t start_offset):
+        """(the offset last put or -1, keyless records, whether there was no room for a next key)
+
+        Records below ``start_offset`` are passed over.
+        """
+        cdef View view = View(plain)
+        cdef const uint8_t* p = view.data
+        cdef const uint8_t* end = p + view.size
+        cdef Record r
+        cdef Slot wanted
+        cdef Slot* slot
+        cdef const char* why = NULL
+        cdef int64_t i, offset, last = -1, keyless = 0
+        cdef bint is_full = False
+        with nogil:
+            for i in range(count):
+                why = get_record(p, end, &r)
+                if why != NULL:
+                    break
+                p = r.end
+                offset = add(base_offset, r.offset_delta)
+                if offset < start_offset:
+                    continue
+                if r.key_size < 0:
+                    keyless += 1
+                    continue
+                is_full = self.size >= self.capacity
+                if is_full:
+                    break
+                slot = self.find(r.key, r.key_size, &wanted)
+                self.size += slot.next_offset == 0
+                wanted.next_offset = offset + 1
+                slot[0] = wanted
+                last = offset
+            if why == NULL and not is_full and p != end:
+                why = "bytes are left behind its last record"
+        if why != NULL:
+            raise CorruptRecord(f"offset {base_offset}", why.decode())
+        return last, keyless, bool(is_full)
+
+    def get(self, key):
+        """The key's last offset, -1 if it has none."""
+        cdef View view = View(key)
+        cdef Slot wanted
+        return self.find(view.data, view.size, &wanted).next_offset - 1
+
+    def judge_records(self, plain, int64_t count, int64_t base_offset, int64_t latest_offset,
+                      bint drop_tombstones):
+        """(kept records, tombstones among them, keyless records, a byte for each record: 1 if it is kept)
+
+        Records behind ``latest_offset``, the end of what the table knows, are kept.
+        """
+        cdef View view = View(plain)
+        cdef const uint8_t* p = view.data
+        cdef const uint8_t* end = p + view.size
+        cdef Record r
+        cdef Slot wanted
+        cdef Vector flags = Vector(count)
+        cdef const char* why = NULL
+        cdef int64_t i, offset, kept = 0, tombstones = 0, keyless = 0
+        cdef bint keep
+        with nogil:
+            for i in range(count):
+                why = get_record(p, end, &r)
+                if why != NULL:
+                    break
+                p = r.end
+                offset = add(base_offset, r.offset_delta)
+                if offset > latest_offset:
+                    keep = True
+                elif r.key_size < 0:
+                    keep = False
+                    keyless += 1
+                else:
+                    keep = offset + 1 >= self.find(r.key, r.key_size, &wanted).next_offset
+                    keep = keep and not (drop_tombstones and r.value_size < 0)
+                flags.data[i] = keep
+                kept += keep
+                tombstones += keep and r.value_size < 0
+            if why == NULL and p != end:
+                why = "bytes are left behind its last record"
+        if why != NULL:
+            raise CorruptRecord(f"offset {base_offset}", why.decode())
+        return kept, tombstones, keyless, flags.take(count)
+
+
+def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_timestamp, append_time):
+    """(batch with 61 free bytes, base timestamp, max timestamp) of the records whose byte in ``kept`` is 1.
+
+    Offsets stay; timestamps are told from another base, None: the first record's. With ``append_time``, the
+    time of all records, where their batch has one.
+    """
+    cdef View view = View(plain), flags = View(kept)
+    cdef const uint8_t* p = view.data
+    cdef const uint8_t* end = p + view.size
+    cdef const uint8_t* tail
+    cdef Record r
+    cdef Vector out = Vector(HEADER_SIZE + view.size + 2 * MAX_RECORD_OVERHEAD * flags.size)
+    cdef uint8_t* to = out.data + HEADER_SIZE
+    cdef const char* why = NULL
+    cdef bint has_base = new_base_timestamp is not None, is_append_time = append_time is not None
+    cdef int64_t base = new_base_timestamp if has_base else 0
+    cdef int64_t of_batch = append_time if is_append_time else 0
+    cdef int64_t i, number, timestamp, max_timestamp = -1
+    with nogil:
+        for i in range(flags.size):
+            why = get_record(p, end, &r)
+            if why != NULL:
+                break
+            if flags.data[i]:
+                timestamp = of_batch if is_append_time else add(base_timestamp, r.timestamp_delta)
+                if not has_base:
+                    base, has_base = timestamp, True
+                max_timestamp = max(max_timestamp, timestamp)
+                tail = get_varint(p, end, 5, &number)
+                tail = get_varint(tail + 1, end, 10, &number)
+                tail = get_varint(tail, end, 5, &number)  # the key, the value and the headers stay as they are
+                number = subtract(timestamp, base)
+                to = put_varint(to, 1 + varint_size(number) + varint_size(r.offset_delta) + (r.end - tail))
+                to[0] = 0
+                to = put_varint(put_varint(to + 1, number), r.offset_delta)
+                memcpy(to, tail, r.end - tail)
+                to += r.end - tail
+            p = r.end
+    if why != NULL:
+        raise CorruptRecord("a batch that is rebuilt", why.decode())
+    return out.take(to - out.data), base, max_timestamp
+
