@@ -391,6 +391,7 @@ class Segment:
         size, good = self.size, self.scan(verify=True, end_offset=end_offset)
         if good.end < size:
             self.log.truncate(good.end)
+            self.log.flush()  # once it is sealed nobody looks for torn bytes in it again
         self.rebuild_indexes(good)
         self.txn_index.replace(())
         next_offset = int(good.rows[-1, LAST_OFFSET]) + 1 if len(good.rows) else self.base_offset
