@@ -176,20 +176,12 @@ def _mend_indexes(
     damaged, and is empty now.
     """
     for segment in segments:
-        stem = segment.path.removesuffix(LOG_SUFFIX)
-        missing = not fs.exists(stem + INDEX_SUFFIX) or not fs.exists(stem + TIME_INDEX_SUFFIX)
+        if segment in checked:
+            continue  # recovery has just made its indexes
         try:
-            if missing:
-                raise CorruptIndex(segment.base_offset, 0, "is missing")
-            if segment in checked:
-                continue
-            if segment is segments[-1]:
-                segment.check_indexes()
-            elif not is_clean:
-                segment.offset_index.check()
-                segment.max_timestamp  # noqa: B018  reads and checks the time index
-        except CorruptIndex:
-            segment.rebuild_indexes()
+            _mend_index(fs, segment, is_clean, is_active=segment is segments[-1])
+        except CorruptRecord:
+            pass  # a sealed log that is damaged itself: who reads it is told, when he comes there
     damaged = []
     for number, segment in enumerate(segments):
         try:
@@ -198,6 +190,20 @@ def _mend_indexes(
             segment.txn_index.replace(())
             damaged.append(segment)
     return damaged
+
+
+def _mend_index(fs: FileSystem, segment: Segment, is_clean: bool, is_active: bool) -> None:
+    stem = segment.path.removesuffix(LOG_SUFFIX)
+    try:
+        if not fs.exists(stem + INDEX_SUFFIX) or not fs.exists(stem + TIME_INDEX_SUFFIX):
+            raise CorruptIndex(segment.base_offset, 0, "is missing")
+        if is_active:
+            segment.check_indexes()
+        elif not is_clean:
+            segment.offset_index.check()
+            segment.max_timestamp  # noqa: B018  reads and checks the time index
+    except CorruptIndex:
+        segment.rebuild_indexes()
 
 
 def _check_aborted(segments: Sequence[Segment]) -> None:

@@ -396,6 +396,7 @@ class Segment:
         size, good = self.size, self._rising_part(self._verified(), end_offset)
         if good.end < size:
             self.log.truncate(good.end)
+            self.log.flush()  # once it is sealed nobody looks for torn bytes in it again
         entries = self._entries_of(good)
         self.offset_index.rewrite(bytes(entries.offsets))
         self.time_index.rewrite(entries.times())
