@@ -24,6 +24,7 @@ from raylog.storage.loader import open_log
 from raylog.storage.log_dir import LOCK_FILE
 from raylog.storage.names import (
     LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
     STRAY_DIR_SUFFIX,
     SWAP_SUFFIX,
     TopicPartition,
@@ -72,6 +73,7 @@ def repair_folder(
         start_offset = _check(fs, folder, partition, before, drop_segments)
         copy = _copy(fs, folder, copy_to or _beside(folder, partition))
         on_copy(copy)
+        _remove_snapshots(fs, folder, before)
         log = open_log(fs, clock, folder, partition, LogConfig(), log_start_offset=start_offset)
         log.close()
         kept = {segment.base_offset: segment.size for segment in log.segments}
@@ -133,6 +135,14 @@ def _check(
             "tail; restore the file from a copy, or allow it with --drop-segments",
         )
     return start
+
+
+def _remove_snapshots(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:
+    """Drop what does not tell of the producers what the log tells. Recovery looks at the one that it begins with."""
+    for report in reports:
+        for problem in report.problems:
+            if problem.file.endswith(SNAPSHOT_SUFFIX):
+                fs.remove(os.path.join(folder, problem.file))
 
 
 def _beside(folder: str, partition: TopicPartition) -> str:

@@ -83,7 +83,7 @@ def verify_folder(fs: FileSystem, folder: str) -> list[SegmentReport]:
     last = reports[kept - 1]
     if kept < len(reports) and not last.is_torn:
         following = reports[kept].base_offset
-        why = f"ends with offset {last.next_offset - 1}, but the next segment begins at {following}: a part is lost"
+        why = f"ends before offset {last.next_offset}, but the next segment begins at {following}: a part is lost"
         gap = Problem(segment_file(last.base_offset, LOG_SUFFIX), why)
         reports[kept - 1] = last._replace(problems=(*last.problems, gap))
     return reports

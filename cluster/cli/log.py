@@ -50,7 +50,11 @@ def dump(
     max_bytes: Annotated[
         int,
         typer.Option(
-            min=0, max=2**31 - 1, metavar="N", help="Read so much of each .log.", show_default=False
+            min=0,
+            max=2**31 - 1,
+            metavar="N",
+            help="Read so much of each .log. Default: all.",
+            show_default=False,
         ),
     ] = 2**31 - 1,
     max_message_size: Annotated[

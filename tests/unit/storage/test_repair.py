@@ -7,7 +7,7 @@ import pytest
 from raylog.storage.errors import CorruptCheckpoint, DiskFull, LogLocked, RepairRefused
 from raylog.storage.repair import Repaired, repair_folder
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS, write_offsets
-from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch, flip, offsets_of
+from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch, flip, of_producer, offsets_of
 from raylog.storage.verify import verify_folder
 
 FIRST, SECOND = "00000000000000000000.log", "00000000000000000006.log"
@@ -69,6 +69,23 @@ def test_a_damaged_index_is_made_anew_and_no_record_lost(disk: Disk, suffix: str
     assert is_whole(disk)
     assert before or suffix == ".index"
     assert offsets_of(disk.open()) == list(range(12))
+
+
+def test_a_snapshot_that_tells_something_else_goes(disk: Disk) -> None:
+    log = disk.open()
+    for sequence in range(3):
+        log.append(of_producer(sequence), leader_epoch=0)
+        log.roll()
+    log.close()
+    first, second, last = disk.names(".snapshot")
+    whole = disk.read(last)
+    disk.write(first, disk.read(second))
+    disk.damage(second, flip(20))
+    assert not is_whole(disk)
+    assert repair(disk) is not None
+    assert disk.names(".snapshot") == [last]
+    assert disk.read(last) == whole
+    assert is_whole(disk)
 
 
 def test_segments_behind_a_damaged_one_go_only_if_that_is_allowed(disk: Disk) -> None:

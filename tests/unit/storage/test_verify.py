@@ -142,7 +142,7 @@ def test_a_segment_that_lost_its_tail_at_the_end_of_a_batch_is_seen(disk: Disk) 
     log.close()
     disk.damage("00000000000000000000.log", lambda content: content[: len(batch(2)) * 2])
     disk.write("00000000000000000000.timeindex", b"")
-    assert "ends with offset 3, but the next segment begins at 6: a part is lost" in why(disk)
+    assert "ends before offset 4, but the next segment begins at 6: a part is lost" in why(disk)
 
 
 def test_gaps_that_compaction_left_are_no_problem(disk: Disk) -> None:
