@@ -366,6 +366,7 @@ def _compacted_transactions(folder: Path) -> Written:
         writer.send(10, producer=5501, transactional=True)
         writer.end(5500, abort=n % 2 == 0)
         writer.end(5501, abort=n % 3 == 0)
+    writer.log.roll()
     writer.compact()
     assert len(writer.written.records) < 300
     return writer.close()
