@@ -14,7 +14,7 @@ from raylog.storage.records.encode import encode_records
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.clients import COMMITTED, ISOLATIONS, UNCOMMITTED, Bounds
 from tests.kafka.distribution import Kafka
-from tests.kafka.dumping import dump_folder
+from tests.kafka.dumping import dump_by_raylog, dump_folder
 from tests.kafka.lives import DELETED_BEFORE, KAFKAS, Observed, assert_same, is_compaction_of, now_ms
 from tests.kafka.taking_over import TakenOver, committed_of, records_of
 from tests.kafka.written import CODECS, Rows, Seen
@@ -181,3 +181,11 @@ def test_kafkas_tool_finds_no_fault_in_what_raylog_recovered(
     log.append(batch, log.epochs.latest)
     taken.close()
     assert dump_folder(kafka, log_dir / f"{topic}-0").complaints == []
+
+
+@pytest.mark.parametrize("topic", ["k-transactions", "k-compact", "k-append-time", "k-crash"])
+def test_raylogs_dump_of_kafkas_log_is_kafkas(second: Observed, kafka: Kafka, topic: str) -> None:
+    """As SIGKILL left it: indexes have the room that Kafka reserves behind their entries."""
+    assert second.log_dir is not None
+    folder = second.log_dir / f"{topic}-0"
+    assert dump_by_raylog(folder) == dump_folder(kafka, folder).lines
