@@ -4,13 +4,19 @@ Every line must be of a known shape: a line that is none of them is a complaint 
 nowhere, of a batch whose CRC is wrong, of bytes behind the last batch), and :func:`parse` keeps it as one.
 
 One complaint is the tool's own mistake: since its rewrite in Java it says of every segment but that of offset 0, also
-of Kafka's own, that "-1 is followed by <base offset>". That line alone is passed over.
+of Kafka's own, that "-1 is followed by" the offset of its first record. That alone is passed over; other gaps, which
+compaction leaves, are sorted: Kafka 3 tells the last of a file first, as raylog does, Kafka 4 the first.
 """
 
 import re
+from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from raylog.storage.dump import decoders
+from raylog.storage.dump.logs import LogOptions
+from raylog.storage.dump.tool import DumpOptions, dump_files
+from raylog.storage.files import RealFileSystem
 from tests.kafka.distribution import Kafka
 from tests.kafka.written import CREATE_TIME, LOG_APPEND_TIME, Seen
 
@@ -44,14 +50,15 @@ PRODUCER = re.compile(
 FINE = re.compile(
     r"Dumping .+|Log starting offset: \d+|Snapshot end offset: .*|\S+\.(time)?index is empty\.|"
 )
-GAPS = re.compile(r"Non-consecutive offsets in .*?(\d{20})\.log")
+GAP = re.compile(r"  (-?\d+) is followed by (\d+)")
+GAPS = re.compile(r"Non-consecutive offsets in .+")
 
 
 @dataclass
 class Dump:
     """The lines of a folder's dump by what they are; numbers as numbers."""
 
-    text: str = ""
+    lines: list[str] = field(default_factory=list)
     records: list[Seen] = field(default_factory=list)  # of headers only the names; their values are None
     batches: list[dict[str, str]] = field(default_factory=list)
     markers: list[tuple[int, str, int]] = field(default_factory=list)  # offset, kind, coordinator epoch
@@ -59,31 +66,57 @@ class Dump:
     time_entries: int = 0
     aborted: list[tuple[int, int, int, int]] = field(default_factory=list)
     snapshots: dict[str, list[dict[str, str]]] = field(default_factory=dict)  # by file: its producers
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # records that are missing between two others
     complaints: list[str] = field(default_factory=list)
 
 
 def dump_folder(kafka: Kafka, folder: Path) -> Dump:
     """Kafka's dump of every file of a partition's folder that it can dump."""
-    return parse(kafka.run(DUMP, *dump_arguments(folder), cwd=folder))
+    wanted = ["--deep-iteration", "--print-data-log", "--files", ",".join(dumped_names(folder))]
+    return parse(kafka.run(DUMP, *wanted, cwd=folder))
 
 
-def dump_arguments(folder: Path) -> list[str]:
-    names = sorted(path.name for path in folder.iterdir() if path.suffix in DUMPED)
-    return ["--deep-iteration", "--print-data-log", "--files", ",".join(names)]
+def dump_by_raylog(folder: Path) -> list[str]:
+    """raylog's dump of the same files, findings last, as Kafka's come."""
+    lines: list[str] = []
+    findings: list[str] = []
+    names = dumped_names(folder)
+    text = decoders.decoder("string")
+    assert text
+    options = DumpOptions(LogOptions(is_deep=True, parser=decoders.plain(text, text)))
+    with chdir(folder):
+        assert dump_files(RealFileSystem(), names, options, lines.append, findings.append, str(folder))
+    return _with_true_gaps([*lines, *findings])
+
+
+def dumped_names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.suffix in DUMPED)
 
 
 def parse(text: str) -> Dump:
-    dump, file, not_a_gap = Dump(text), "", ""
-    for line in text.split("\n"):
+    dump, file = Dump(_with_true_gaps(text.removesuffix("\n").split("\n"))), ""
+    for line in dump.lines:
         if line.startswith("Dumping "):
             file = line.removeprefix("Dumping ")
             if file.endswith(".snapshot"):
                 dump.snapshots[file] = []
-        if gaps := GAPS.fullmatch(line):
-            not_a_gap = f"  -1 is followed by {int(gaps[1])}"
-        elif line != not_a_gap and not _take(dump, file, line) and not FINE.fullmatch(line):
+        if not _take(dump, file, line) and not FINE.fullmatch(line):
             dump.complaints.append(line)
     return dump
+
+
+def _with_true_gaps(lines: list[str]) -> list[str]:
+    """The lines, with the gaps at the end by file, and without the one that the tool sees before the first record."""
+    gaps: dict[str, list[str]] = {}
+    others, file = [], ""
+    for line in lines:
+        if GAPS.fullmatch(line):
+            file = line
+        elif not GAP.fullmatch(line):
+            others.append(line)
+        elif not line.startswith("  -1 "):
+            gaps.setdefault(file, []).append(line)
+    return [*others, *(line for file in sorted(gaps) for line in (file, *sorted(gaps[file])))]
 
 
 def _take(dump: Dump, file: str, line: str) -> bool:
@@ -101,8 +134,10 @@ def _take(dump: Dump, file: str, line: str) -> bool:
         dump.aborted.append((producer, first, last, stable))
     elif file.endswith(".snapshot") and (known := PRODUCER.fullmatch(line)):
         dump.snapshots[file].append(known.groupdict())
+    elif gap := GAP.fullmatch(line):
+        dump.gaps.append((int(gap[1]), int(gap[2])))
     else:
-        return False
+        return bool(GAPS.fullmatch(line))
     return True
 
 

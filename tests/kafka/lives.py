@@ -42,6 +42,7 @@ from tests.kafka.written import CODECS, Rows, Seen, Written
 
 SEGMENT_BYTES = 8000
 SMALL = {"internal.segment.bytes": SEGMENT_BYTES, "index.interval.bytes": 500, "retention.ms": -1}
+EAGER = {"min.cleanable.dirty.ratio": 0.01}  # compacted whenever there is anything to compact
 DELETED_BEFORE = 123
 CLEANER_TIMEOUT_S = 30
 # A transaction that is left open must not be aborted by Kafka while the tests run.
@@ -55,7 +56,7 @@ KAFKAS: dict[str, dict[str, Any]] = {
     "k-open-transaction": SMALL,
     "k-append-time": SMALL | {"message.timestamp.type": "LogAppendTime"},
     "k-recompressed": SMALL | {"compression.type": "zstd"},
-    "k-compact": SMALL | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01},
+    "k-compact": SMALL | {"cleanup.policy": "compact"} | EAGER,
     "k-deleted": SMALL,
     "k-crash": SMALL,
 }
@@ -105,6 +106,21 @@ class Observed:
         return self
 
 
+def assert_same(topic: str, seen: list[Seen], expected: list[Seen]) -> None:
+    """The same records; of a compacted topic perhaps fewer, since Kafka's cleaner never rests."""
+    if "compact" in topic:
+        assert is_compaction_of(seen, expected)
+    else:
+        assert seen == expected
+
+
+def is_compaction_of(seen: list[Seen], of: list[Seen]) -> bool:
+    """Whether some of the records are left, in order, among them the last of every key."""
+    left = set(seen)
+    last = {record.key: record for record in of}
+    return [record for record in of if record in left] == seen and left.issuperset(last.values())
+
+
 def topic_of(scenario: str) -> str:
     return f"r-{scenario}"
 
@@ -138,7 +154,7 @@ def first_life(broker: KafkaBroker, written: Mapping[str, Written], copy: Path) 
 
 def _config(log: Written) -> dict[str, Any]:
     known = {KAFKAS_NAMES[key]: value for key, value in log.config.items() if key in KAFKAS_NAMES}
-    return {"retention.ms": -1} | known
+    return {"retention.ms": -1} | known | (EAGER if log.is_compacted else {})
 
 
 def _write(broker: KafkaBroker, topic: str, rows: Rows, count: int = 500, **config: Any) -> list[Seen]:
@@ -219,6 +235,9 @@ def second_life(broker: KafkaBroker, written: Mapping[str, Written], copy: Path)
     with_raylog.close()
     broker.start()
     ours = [topic_of(name) for name in written]
+    for name, log in written.items():
+        if log.is_compacted:
+            _wait_for_cleaner(broker, topic_of(name))  # which finds nothing to do that raylog has left undone
     life.observe(broker, [*ours, *KAFKAS], with_aiokafka=True)
     for name, log in written.items():
         wanted = [record.timestamp for record in log.records[::50]]

@@ -13,6 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from raylog.storage.cleaner.cleanable import Cleanable
+from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
@@ -28,6 +30,7 @@ START_MS = time.time_ns() // 1_000_000 - 3_600_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 SMALL_SEGMENT_BYTES = 6000
+KEYS = 40
 
 
 class Seen(NamedTuple):
@@ -59,6 +62,10 @@ class Written:
         return self.folder.name.rpartition("-")[0]
 
     @property
+    def is_compacted(self) -> bool:
+        return bool(self.config.get("cleanup_policy") == "compact")
+
+    @property
     def committed(self) -> list[Seen]:
         """What a reader of committed records may see."""
         return [
@@ -81,8 +88,9 @@ class Rows:
     def _next(self, now_ms: int) -> Row:
         n = self._count
         self._count += 1
-        key = None if n % 7 == 3 and not self._with_keys else f"key-{n % 40:04d}".encode()
-        value: bytes | None = f"value-{n:06d}-".encode() + sha256(b"%d" % n).hexdigest()[: n % 9 * 7].encode()
+        digest = sha256(b"%d" % n)
+        key = None if n % 7 == 3 and not self._with_keys else b"key-%04d" % (digest.digest()[0] % KEYS)
+        value: bytes | None = b"value-%06d-" % n + digest.hexdigest()[: n % 9 * 7].encode()
         if n % 11 == 5:
             value = None
         elif n % 11 == 6:
@@ -96,12 +104,12 @@ class Rows:
 class Writer:
     """Appends to one log and notes it. To be closed, which is an orderly stop."""
 
-    def __init__(self, folder: Path, **config: Any) -> None:
+    def __init__(self, folder: Path, *, with_keys: bool = False, **config: Any) -> None:
         self.clock, self._fs = ManualClock(START_MS), RealFileSystem()
         self.written = Written(folder, config)
         create_log(self._fs, str(folder), random_id())
         self.log = self._open(is_clean=True)
-        self._rows = Rows()
+        self._rows = Rows(with_keys=with_keys)
         self._open_transactions: dict[int, list[int]] = {}
         self._sequences: dict[int, int] = {}
 
@@ -183,6 +191,22 @@ class Writer:
         assert self.log.truncate_to(offset)
         assert self.log.log_end_offset == offset
         self.written.records = [record for record in self.written.records if record.offset < offset]
+
+    def compact(self) -> None:
+        """One round over all sealed segments: of what is not aborted there, the last record of each key stays."""
+        bound = self.log.segments[-1].base_offset
+        assert bound > 0
+        clean(self._fs, self.clock, self.log, Cleanable(0, bound, 0, 1), Buffers(1 << 20, 0.9, 1 << 16))
+        sealed = [
+            record
+            for record in self.written.records
+            if record.offset < bound and record.offset not in self.written.aborted
+        ]
+        last = {record.key: record.offset for record in sealed}
+        kept = set(last.values())
+        self.written.records = [
+            record for record in self.written.records if record.offset >= bound or record.offset in kept
+        ]
 
     def close(self) -> Written:
         """Close the log in order. What was written."""
@@ -321,6 +345,33 @@ def _emptied(folder: Path) -> Written:
     return writer.close()
 
 
+def _compacted(folder: Path) -> Written:
+    """Forty keys in hundreds of records of every codec, tombstones among them; two rounds."""
+    writer = Writer(folder, with_keys=True, segment_bytes=SMALL_SEGMENT_BYTES, cleanup_policy="compact")
+    for n in range(25):
+        writer.send(20, compression_type=CODECS[n % 5])
+    writer.compact()
+    for n in range(25):
+        writer.send(20, compression_type=CODECS[n % 5])
+    writer.compact()
+    assert len(writer.written.records) < 250
+    return writer.close()
+
+
+def _compacted_transactions(folder: Path) -> Written:
+    """What was aborted is gone; markers, and the last batch of each producer, are not."""
+    writer = Writer(folder, with_keys=True, segment_bytes=SMALL_SEGMENT_BYTES, cleanup_policy="compact")
+    for n in range(20):
+        writer.send(10, producer=5500, transactional=True)
+        writer.send(10, producer=5501, transactional=True)
+        writer.end(5500, abort=n % 2 == 0)
+        writer.end(5501, abort=n % 3 == 0)
+    writer.log.roll()
+    writer.compact()
+    assert len(writer.written.records) < 300
+    return writer.close()
+
+
 def _dense_index(folder: Path) -> Written:
     """An index entry a batch, in one segment of a few hundred."""
     writer = Writer(folder, index_interval_bytes=0)
@@ -340,6 +391,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "epochs": _epochs,
     "truncated": _truncated,
     "retention": _retention,
+    "compacted": _compacted,
+    "compacted-transactions": _compacted_transactions,
     "empty": _empty,
     "emptied": _emptied,
     "dense-index": _dense_index,
