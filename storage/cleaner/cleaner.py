@@ -27,7 +27,7 @@ from raylog.storage.cleaner.rewrite import rewrite_group
 from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.clock import Clock
 from raylog.storage.config import BrokerConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
+from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.log import Log
 from raylog.storage.records.batch import HEADER_SIZE, BatchHeader
@@ -152,8 +152,12 @@ class _Round:
         for group in group_segments(sizes, self._log.config):
             sources = [old[part.base_offset][0] for part in group]
             with self._reading(sources):
-                rewrite_group(self._fs, sources, rules, self._buffers.chunk_bytes, self._pace)
-            self._log.replace_segments(sources, self._truncations)
+                cleaned = rewrite_group(self._fs, sources, rules, self._buffers.chunk_bytes, self._pace)
+            try:
+                self._log.replace_segments(sources, self._truncations)
+            except CleaningAborted:
+                cleaned.remove()
+                raise
 
     @contextmanager
     def _reading(self, segments: Sequence[Segment]) -> Iterator[None]:

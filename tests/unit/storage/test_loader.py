@@ -256,6 +256,14 @@ def test_gaps_that_compaction_left_are_no_loss(disk: Disk) -> None:
     assert offsets_of(disk.open(is_clean=False)) == [0, 1, 7, 8, 11, 12, 20, 21]
 
 
+def test_a_tail_lost_behind_a_compacted_segment_is_seen_too(disk: Disk) -> None:
+    disk.write("00000000000000000000.log", bytes(batch(2)) + bytes(batch(2, base_offset=18)))
+    disk.write("00000000000000000020.log", bytes(batch(2, base_offset=20)))
+    disk.write("00000000000000000030.log", bytes(batch(2, base_offset=30)))
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1, 18, 19, 20, 21]
+    assert disk.names(".log") == ["00000000000000000000.log", "00000000000000000020.log"]
+
+
 def test_a_retention_that_was_torn_is_no_loss(disk: Disk) -> None:
     """The new name of the second segment survived, that of the first did not."""
     fill(disk, 30)
