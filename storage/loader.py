@@ -79,13 +79,23 @@ def open_log(
     now_ms = clock.now_ms()
     segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
+    had_records = any(segment.size for segment in segments)
     checked = {} if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
     mend = [*checked, *_mend_indexes(fs, segments, is_clean, checked)]
     start = max(log_start_offset, segments[0].base_offset)
     last = next(filter(None, (segment.last_batch() for segment in reversed(segments))), None)
     end = max(last.next_offset if last else 0, segments[-1].base_offset)
     if end < start:
-        raise LogMissing(folder, f"the log ends at offset {end}, but began at {start} when it was last open")
+        if is_clean or not had_records or recovery_point > start:
+            raise LogMissing(
+                folder, f"the log ends at offset {end}, but began at {start} when it was last open"
+            )
+        # What was not flushed is lost, and nothing else. A crash in here leaves a gap that recovery meets again.
+        fresh = Segment(fs, folder, start, config, now_ms, create=True)
+        for segment in segments:
+            segment.delete()
+        fs.sync_dir(folder)
+        segments, checked, mend, last, end = [fresh], {}, [], None, start
     producers = ProducerStates(str(partition))
     producers.load_newest(fs, folder, min([end, *(segment.base_offset for segment in mend)]), now_ms)
     replay(producers, segments, start, end, now_ms, mend, checked)
