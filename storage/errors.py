@@ -58,14 +58,6 @@ class InvalidTimestamp(RaylogError):
     )
 
 
-class UnsupportedForMessageFormat(RaylogError):
-    """A record format that this log does not take."""
-
-    code, error_name = 43, "UNSUPPORTED_FOR_MESSAGE_FORMAT"
-    fields = ("magic",)
-    template = "magic {magic} cannot be appended: send v2 record batches (magic 2)"
-
-
 class UnsupportedCompressionType(RaylogError):
     """A codec that does not exist."""
 
@@ -233,6 +225,30 @@ class LogMissing(RaylogError):
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = "{path}: {why}: is its disk mounted? restore the folder, or delete and create the topic again"
+
+
+class FileNotReadable(RaylogError):
+    """A file that a tool was given, or that goes with it, and that cannot be read."""
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "why")
+    template = "{path}: {why}; give a file that is there and that this user may read"
+
+
+class UnknownLogFile(RaylogError):
+    """A file that is none of a partition's. The sentence is that of Kafka's tool."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path",)
+    template = "Ignoring unknown file {path}"
+
+
+class RepairRefused(RaylogError):
+    """A folder that the repair tool leaves as it is."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path", "why")
+    template = "{path} is not repaired, nothing in it was changed: {why}"
 
 
 class LogLocked(RaylogError):

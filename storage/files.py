@@ -79,7 +79,7 @@ class FileSystem(Protocol):
         """Move a file or folder, replacing a target file, in one step."""
 
     def read_file(self, path: str) -> bytes: ...
-    def write_file(self, path: str, content: bytes, *, flush: bool = True) -> None:
+    def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
         """Write a whole file in place: a crash may leave it torn. See :func:`write_atomically`."""
 
     def sync_dir(self, path: str) -> None:
@@ -123,11 +123,11 @@ def _named_errors(path: str) -> Iterator[None]:
 class RealFile:
     """A file on a disk, by its descriptor. Readers and the writer share no cursor."""
 
-    def __init__(self, path: str, *, create: bool = False) -> None:
+    def __init__(self, path: str, *, create: bool = False, read_only: bool = False) -> None:
         self.path = path
         with _named_errors(path):
-            flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            self._descriptor = os.open(path, flags, 0o644)
+            flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
             stat = os.fstat(self._descriptor)
         self.size = stat.st_size
         self.inode = stat.st_ino
@@ -263,7 +263,7 @@ class RealFileSystem:
         with _named_errors(path), open(path, "rb") as file:
             return file.read()
 
-    def write_file(self, path: str, content: bytes, *, flush: bool = True) -> None:
+    def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
         with _named_errors(path), open(path, "wb") as file:
             file.write(content)
             file.flush()
@@ -299,3 +299,11 @@ class RealFileSystem:
 
     def lock(self, path: str) -> RealLock:
         return RealLock(path)
+
+
+class ReadOnlyFileSystem(RealFileSystem):
+    """The same, for those who only look: files may be another user's, or on a disk that takes no writes."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        assert not create, "who only looks creates nothing"
+        return RealFile(path, read_only=True)

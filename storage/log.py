@@ -173,7 +173,7 @@ class Log:
     # -- append --------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT) -> AppendInfo:
-        """Append one v2 batch, or raise with nothing written. See ``validation.check_append``."""
+        """Append one batch, or raise with nothing written. See ``validation.check_append``."""
         now_ms = self._clock.now_ms()
         batch = check_append(records, self.config, now_ms, origin)
         return self.append_checked(batch, now_ms, leader_epoch, origin)

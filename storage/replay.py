@@ -1,11 +1,13 @@
 """What batches tell of their producers, read back from a log: at opening, and after a truncation."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from raylog.storage.records.batch import BatchHeader
+from raylog.storage.records.batch import HEADER_SIZE, BatchHeader, read_header
 from raylog.storage.records.control import Marker, read_marker
+from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID, Scan
 from raylog.storage.segment import Segment
-from raylog.storage.state.producers import ProducerStates
+from raylog.storage.state.producers import NO_PRODUCER, ProducerStates
 
 
 def replay(
@@ -15,17 +17,18 @@ def replay(
     end_offset: int,
     now_ms: int,
     mend: Collection[Segment] = (),
+    known: Mapping[Segment, Scan] = MappingProxyType({}),
 ) -> None:
     """Bring ``producers``, as of their own end offset, up to ``end_offset``.
 
-    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell.
+    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell. ``known``: the
+    batches of segments that were scanned already.
     """
     begin = max(producers.end_offset, start_offset)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is not None and following.base_offset <= begin:
             continue
-        found = segment.find_batch(begin)
-        for position, header in segment.batches(found[0]) if found else ():
+        for position, header in _of_producers(segment, begin, known.get(segment)):
             if not begin <= header.base_offset < end_offset:
                 continue
             marker = _marker(segment, position, header)
@@ -35,6 +38,16 @@ def replay(
                     segment.txn_index.append(aborted)
             producers.add(header, header.base_offset, now_ms, marker)
     producers.end_offset = end_offset
+
+
+def _of_producers(segment: Segment, begin: int, known: Scan | None) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches that have a producer id, with their positions, from the one that reaches ``begin`` on."""
+    if known is None:
+        found = segment.find_batch_anyway(begin)
+        known = segment.scan(segment.size if found is None else found[0])
+    wanted = (known.rows[:, PRODUCER_ID] != NO_PRODUCER) & (known.rows[:, LAST_OFFSET] >= begin)
+    for at in known.rows[wanted, POSITION].tolist():
+        yield at, read_header(segment.log.read(HEADER_SIZE, at))
 
 
 def _marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:

@@ -1,5 +1,7 @@
 """What an append must be before it may touch the log: one v2 batch that is what its header says.
 
+Messages of older versions become one first (``conversion.py``).
+
 One, because that is what makes an idempotent producer's batch written or not, never half; Kafka takes no more
 in a request either. A batch stays opaque: its header, CRC and size are checked, its records by whoever decodes
 them, unless the topic's config asks for a look at them (:func:`_look_inside`). Kafka looks at every record of
@@ -14,6 +16,7 @@ from typing import Final, Literal, NamedTuple, NoReturn
 import numpy as np
 
 from raylog.storage.config import LogConfig
+from raylog.storage.conversion import converted
 from raylog.storage.errors import (
     CorruptRecord,
     InvalidRecord,
@@ -21,7 +24,6 @@ from raylog.storage.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
     UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
 )
 from raylog.storage.files import Buffer
 from raylog.storage.records import kernel
@@ -31,6 +33,8 @@ from raylog.storage.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
     TRANSACTIONAL,
     BatchHeader,
     check_crc,
@@ -46,7 +50,6 @@ Origin = Literal["client", "coordinator"]
 CLIENT: Final = "client"
 COORDINATOR: Final = "coordinator"
 
-MAGIC_POSITION = 16
 CODEC_IDS = frozenset(CODECS.values())
 _TOLD_FAILURES = 10  # so many rows of a batch are named in its error
 
@@ -67,6 +70,8 @@ def check_append(records: Buffer, config: LogConfig, now_ms: int, origin: Origin
     header = kernel.ops.plain_header(records, limit, now_ms, config.message_timestamp_after_max_ms)
     content = records if type(records) is bytes else _bytes_of(records)
     if header is None:
+        if len(content) > MAGIC_AT and content[MAGIC_AT] < MAGIC:
+            content = converted(content, config)
         header = _closer_look(content, config, now_ms, origin)
     if config.is_opaque or header.is_control:
         return CheckedBatch(header, content)
@@ -75,12 +80,7 @@ def check_append(records: Buffer, config: LogConfig, now_ms: int, origin: Origin
 
 def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin) -> BatchHeader:
     """The header of a batch that the kernel would not call plain; raises why it may not be appended."""
-    try:
-        header = read_header(content)
-    except CorruptRecord:
-        if len(content) > MAGIC_POSITION and content[MAGIC_POSITION] in (0, 1):
-            raise UnsupportedForMessageFormat(content[MAGIC_POSITION]) from None
-        raise
+    header = read_header(content)
     size_bytes = header.batch_length + LOG_OVERHEAD
     if size_bytes != len(content):
         _refuse_length(size_bytes, len(content))

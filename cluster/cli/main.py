@@ -1,4 +1,4 @@
-"""``raylog``: start and stop a broker, look after topics, produce lines, consume records.
+"""``raylog``: start and stop a broker, look after topics, produce lines, consume records, look into log files.
 
 What goes wrong is one line on stderr and exit status 1; a wrong use of the command itself is exit status 2.
 """
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from raylog.cluster.cli import broker, records, topics
+from raylog.cluster.cli import broker, log, records, topics
 from raylog.storage.errors import RaylogError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command()(broker.status)
 app.add_typer(topics.app, name="topic")
 app.command()(records.produce)
 app.command()(records.consume)
+app.add_typer(log.app, name="log")
 
 
 def _version(wanted: bool) -> None:

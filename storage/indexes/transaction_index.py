@@ -18,6 +18,7 @@ from raylog.storage.errors import CorruptIndex
 from raylog.storage.files import File, FileSystem
 
 _ENTRY = Struct(">hqqqq")
+ENTRY_SIZE = _ENTRY.size
 _VERSION = 0
 
 
@@ -35,6 +36,20 @@ class Collected(NamedTuple):
 
     aborted: list[AbortedTransaction]
     is_complete: bool
+
+
+def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, ...]:
+    """The entries in a transaction index's bytes; a torn one at the end is none. Raises CorruptIndex."""
+    whole = len(content) - len(content) % _ENTRY.size
+    entries = []
+    for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
+        if version != _VERSION:
+            raise CorruptIndex(base_offset, number, f"version {version} of an aborted transaction")
+        entry = AbortedTransaction(*fields)
+        if entry.last_offset < base_offset:
+            raise CorruptIndex(base_offset, number, f"ends at {entry.last_offset}, before the segment")
+        entries.append(entry)
+    return tuple(entries)
 
 
 class TransactionIndex:
@@ -57,18 +72,23 @@ class TransactionIndex:
         if not self._fs.exists(self.path):
             return ()
         content = self._fs.read_file(self.path)
-        whole = len(content) - len(content) % _ENTRY.size  # a torn entry at the end is none
-        entries = []
-        for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
-            if version != _VERSION:
-                raise CorruptIndex(self.base_offset, number, f"version {version} of an aborted transaction")
-            entry = AbortedTransaction(*fields)
-            if entry.last_offset < self.base_offset:
-                raise CorruptIndex(
-                    self.base_offset, number, f"ends at {entry.last_offset}, before the segment"
-                )
-            entries.append(entry)
-        return tuple(entries)
+        if not content or len(content) % _ENTRY.size:
+            raise CorruptIndex(self.base_offset, len(content) // _ENTRY.size, "is torn or missing")
+        entries = read_aborted(content, self.base_offset)
+        before = self.base_offset - 1
+        for number, entry in enumerate(entries):
+            self._check(number, entry, before)
+            before = entry.last_offset
+        return entries
+
+    def _check(self, number: int, entry: AbortedTransaction, before: int) -> None:
+        """Raise CorruptIndex where an entry contradicts itself, or the one before, which ends at ``before``."""
+        if entry.last_offset <= before:
+            raise CorruptIndex(self.base_offset, number, f"ends at {entry.last_offset}, not behind {before}")
+        if entry.producer_id < 0 or not 0 <= entry.first_offset < entry.last_offset:
+            raise CorruptIndex(self.base_offset, number, "is no producer's transaction")
+        if not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
+            raise CorruptIndex(self.base_offset, number, "has a last stable offset behind its marker")
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add the next one; its marker must lie behind all others."""

@@ -99,6 +99,7 @@ include "_kernel_encode.pxi"
 include "_kernel_decode.pxi"
 include "_kernel_append.pxi"
 include "_kernel_clean.pxi"
+include "_kernel_scan.pxi"
 
 
 # -- partitioning --------------------------------------------------------------------------------------------

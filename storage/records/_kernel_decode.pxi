@@ -1,5 +1,8 @@
 """The batches of a fetch to rows and Arrow columns."""
 
+from raylog.storage.records.batch import read_header as _read_header
+from raylog.storage.records.legacy import as_records as _as_records
+
 cdef struct Batch:
     int64_t position
     int64_t size
@@ -10,6 +13,7 @@ cdef struct Batch:
     const uint8_t* p              # which start here,
     const uint8_t* end            # and end here
     bint log_append_time
+    int32_t timestamp_type        # 0 CreateTime, 1 LogAppendTime, -1 none
 
 
 cdef inline const char* get_record(const uint8_t* p, const uint8_t* end, Record* r) noexcept nogil:
@@ -99,6 +103,10 @@ cdef class Fetch:
         cdef int64_t crc, attributes
         while self.find():
             p = self.source.data + b.position
+            if p[AT_MAGIC] != 2:
+                if self.open_legacy():
+                    return b.base_offset < self.end_offset
+                continue
             b.base_offset = big_endian(p, 8)
             if b.base_offset >= self.end_offset:
                 return False
@@ -110,7 +118,7 @@ cdef class Fetch:
                 continue
             if add(b.base_offset, big_endian(p + AT_LAST_OFFSET_DELTA, 4)) < self.start_offset:
                 continue
-            b.log_append_time = (attributes & LOG_APPEND_TIME) != 0
+            b.timestamp_type = b.log_append_time = (attributes & LOG_APPEND_TIME) != 0
             b.base_timestamp = big_endian(p + AT_BASE_TIMESTAMP, 8)
             b.max_timestamp = big_endian(p + AT_MAX_TIMESTAMP, 8)
             b.left = big_endian(p + AT_COUNT, 4)
@@ -133,13 +141,28 @@ cdef class Fetch:
             raise self.corrupt("its length is too small for any message")
         if left <= AT_MAGIC:
             return False
-        if p[AT_MAGIC] != 2:
-            raise self.corrupt("its magic is not 2")
-        if length < HEADER_SIZE - LOG_OVERHEAD:
+        if p[AT_MAGIC] > 2:
+            raise self.corrupt("its magic is none of 0, 1 and 2")
+        if p[AT_MAGIC] == 2 and length < HEADER_SIZE - LOG_OVERHEAD:
             raise self.corrupt("its length is too small for a header")
         if left < length + LOG_OVERHEAD:
             return False
         b.size = length + LOG_OVERHEAD
+        return True
+
+    cdef bint open_legacy(self) except -1:
+        """Point the batch, of an older version, at its records as those of version 2; False if none is asked for."""
+        cdef Batch* b = &self.batch
+        source = view_of(self.source.data, self.source.data + self.source.size)
+        header = _read_header(source, b.position)
+        found = _as_records(source, b.position, header, self.start_offset, self.check_crc)
+        if found is None:
+            return False
+        b.base_offset, b.timestamp_type, b.left, plain = found
+        b.base_timestamp, b.log_append_time = 0, False
+        self.plain = View(plain)
+        b.p, b.end = self.plain.data, self.plain.data + self.plain.size
+        self.count_plain()
         return True
 
     cdef int open_records(self, const uint8_t* p, int codec) except -1:
@@ -153,7 +176,11 @@ cdef class Fetch:
             raise self.corrupt("its bytes cannot hold its count of records")
         if b.left == 0 and b.p != b.end:
             raise self.corrupt("bytes are left behind its last record")
-        self.plain_bytes += b.end - b.p
+        self.count_plain()
+        return 0
+
+    cdef int count_plain(self) except -1:
+        self.plain_bytes += self.batch.end - self.batch.p
         if self.plain_bytes > _MAX_PLAIN_BYTES:
             raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
         return 0
@@ -416,7 +443,7 @@ cdef class OutColumns:
                 self.reserve_record(&stopped_at)
         if why != NULL:
             raise fetch.corrupt(why)
-        self.put_timestamp_type(first_row, b.log_append_time)
+        self.put_timestamp_type(first_row, b.timestamp_type)
         return 0
 
     cdef void put_timestamp_type(self, int64_t first_row, int32_t kind) noexcept:

@@ -15,12 +15,16 @@ from raylog.storage.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    MAGIC,
     BatchHeader,
     iter_batches,
+    read_header,
 )
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
+from raylog.storage.records.legacy import as_records
 from raylog.storage.records.record import Buffer, Header, Record
+from raylog.storage.records.varints import put_varint
 
 KERNEL: Final = "pure Python"
 MIN_RECORD_SIZE: Final = 7  # seven fields of one byte each
@@ -39,14 +43,6 @@ def plain_header(records: Any, max_bytes: int, now_ms: int, max_ahead_ms: int) -
 
 
 # -- varints -------------------------------------------------------------------------------------------------
-
-
-def put_varint(out: bytearray, n: int) -> None:
-    z = n << 1 if n >= 0 else (-n << 1) - 1
-    while z >= 0x80:
-        out.append(z & 0x7F | 0x80)
-        z >>= 7
-    out.append(z)
 
 
 def get_varint(data: Buffer, position: int, end: int, max_size: int) -> tuple[int, int]:
@@ -249,18 +245,57 @@ class _Raw(NamedTuple):
 
     offset: int
     timestamp: int
-    log_append_time: bool
+    timestamp_type: int
     key: bytes | None
     value: bytes | None
     headers: list[tuple[bytes, bytes | None]]
 
 
+class _Batch(NamedTuple):
+    """What is needed of a batch to read its records."""
+
+    position: int
+    base_offset: int
+    base_timestamp: int
+    append_time: int | None  # of every record, under LogAppendTime
+    timestamp_type: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    plain: Buffer
+
+
 def _records(
     buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, control: bool = False
 ) -> Iterator[_Raw]:
-    view = memoryview(buffer).cast("B")
     plain_bytes = 0
+    for batch in _batches(memoryview(buffer).cast("B"), start_offset, end_offset, check_crc, control):
+        plain_bytes += len(batch.plain)
+        if plain_bytes > MAX_PLAIN_BYTES:
+            raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
+        try:
+            for delta, offset_delta, key, value, headers in _parse(batch.plain, batch.count):
+                offset = _wrap(batch.base_offset + offset_delta)
+                if start_offset <= offset < end_offset:
+                    timestamp = batch.append_time
+                    if timestamp is None:
+                        timestamp = _wrap(batch.base_timestamp + delta)
+                    yield _Raw(offset, timestamp, batch.timestamp_type, key, value, headers)
+        except _Malformed as error:
+            raise CorruptRecord(f"position {batch.position}", str(error)) from None
+
+
+def _batches(
+    view: memoryview, start_offset: int, end_offset: int, check_crc: bool, control: bool
+) -> Iterator[_Batch]:
+    """The batches with records for the reader, checked and decompressed."""
     for position, header in iter_batches(view):
+        if header.magic < MAGIC:
+            found = as_records(view, position, header, start_offset, check_crc)
+            if found is None:
+                continue
+            if found.base_offset >= end_offset:
+                return
+            yield _Batch(position, found.base_offset, 0, None, *found[1:])
+            continue
         if header.base_offset >= end_offset:
             return
         if check_crc:
@@ -272,20 +307,11 @@ def _records(
             plain = memoryview(decompress(header.attributes & CODEC_MASK, plain))
         if not 0 <= header.count <= len(plain) // MIN_RECORD_SIZE:
             raise CorruptRecord(f"position {position}", "its bytes cannot hold its count of records")
-        plain_bytes += len(plain)
-        if plain_bytes > MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
-        log_append_time = bool(header.attributes & LOG_APPEND_TIME)
-        try:
-            for delta, offset_delta, key, value, headers in _parse(plain, header.count):
-                offset = _wrap(header.base_offset + offset_delta)
-                if start_offset <= offset < end_offset:
-                    timestamp = (
-                        header.max_timestamp if log_append_time else _wrap(header.base_timestamp + delta)
-                    )
-                    yield _Raw(offset, timestamp, log_append_time, key, value, headers)
-        except _Malformed as error:
-            raise CorruptRecord(f"position {position}", str(error)) from None
+        kind = int(bool(header.attributes & LOG_APPEND_TIME))
+        append_time = header.max_timestamp if kind else None
+        yield _Batch(
+            position, header.base_offset, header.base_timestamp, append_time, kind, header.count, plain
+        )
 
 
 def _parse(plain: Buffer, count: int) -> Iterator[tuple[int, int, bytes | None, bytes | None, list]]:
@@ -352,7 +378,7 @@ def decode_columns(
         len(rows),
         bytearray(array("q", [row.offset for row in rows])),
         bytearray(array("q", [row.timestamp for row in rows])),
-        bytearray(array("i", [row.log_append_time for row in rows])),
+        bytearray(array("i", [row.timestamp_type for row in rows])),
         _text([row.key for row in rows]),
         _text([row.value for row in rows]),
         (bytearray(ends), len(entries), names, values) if headers else None,
@@ -535,3 +561,25 @@ def partition_column(keys: TextColumn, partitions: int) -> bytearray:
             raise InvalidRecord(f"row {row}: {error}") from None
         out.append(-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
     return bytearray(out)
+
+
+# -- scanning ------------------------------------------------------------------------------------------------
+
+
+def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes, int]:
+    """(rows, end): six int64 for each v2 batch from ``position`` to the first place, ``end``, where none is."""
+    view, rows = memoryview(buffer), array("q")
+    try:
+        while True:
+            header = read_header(view, position)
+            if header.magic != MAGIC or position + header.size_bytes > len(view):
+                break
+            if check_crc:
+                _check_crc(view, position, header)
+            last_offset = _wrap(header.last_offset)
+            rows.extend((position, header.base_offset, last_offset, header.max_timestamp))
+            rows.extend((header.producer_id, header.count))
+            position += header.size_bytes
+    except CorruptRecord:
+        pass
+    return rows.tobytes(), position

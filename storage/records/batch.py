@@ -1,7 +1,7 @@
-"""The header of a v2 record batch: the unit that is written, checked, stamped and fetched.
+"""The header of a record batch: the unit that is written, checked, stamped and fetched.
 
 Producers encode and compress a batch once. The log then reads and stamps this header and never looks
-at the records behind it. All integers are big-endian::
+at the records behind it. All integers are big-endian. Version 2, all that is written today::
 
      0        8         12      16  17     21      23           27          35          43
     +--------+---------+-------+---+------+-------+------------+-----------+-----------+----
@@ -20,11 +20,25 @@ at the records behind it. All integers are big-endian::
 The batch length counts the bytes behind itself. The CRC-32C covers byte 21 to the end, so the base
 offset and the leader epoch, which only the leader knows, are stamped without computing it again.
 
+Versions 0 and 1 have no batches: each message is one, or is a wrapper whose value holds a compressed set of
+them (``legacy.py``). Logs of Kafka before 0.11 hold such messages, and so does one that was upgraded, before
+its v2 batches. Seen as a batch, a message has the header below, and what it lacks is -1::
+
+     0        8         12      16  17      18             26 (version 0: 18)
+    +--------+---------+-------+---+-------+--------------+-----------------------------
+    | offset | message | crc   | 0 | attri-| timestamp,   | key size, key, value size,
+    |        | length  |       | 1 | butes | version 1    | value
+    +--------+---------+-------+---+-------+--------------+-----------------------------
+
+    offset       of a wrapper: of its last message
+    crc          CRC-32 of byte 16 to the end
+
 What the records look like is ``encode.py``'s and ``decode.py``'s business; whether a batch may be
-appended is the log's. Source: ``org.apache.kafka.common.record.DefaultRecordBatch``.
+appended is the log's. Source: ``org.apache.kafka.common.record``: ``DefaultRecordBatch``, ``LegacyRecord``.
 """
 
 import struct
+import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -37,9 +51,13 @@ MAGIC: Final = 2
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
 HEADER_SIZE: Final = 61
 HEADER_SIZE_UP_TO_MAGIC: Final = 17  # these bytes are alike in every format: enough to tell them apart
+MAGIC_AT: Final = 16
 CRC_START: Final = 21
 MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
-MIN_MESSAGE_LENGTH: Final = 14  # of the smallest message of any format
+MIN_MESSAGE_LENGTH: Final = 14  # of the smallest message of any format, and of version 0
+MIN_V1_MESSAGE_LENGTH: Final = 22
+MIN_BATCH_SIZE: Final = LOG_OVERHEAD + MIN_MESSAGE_LENGTH
+LEGACY_CRC_START: Final = 16
 MAX_SEQUENCE: Final = 2**31 - 1
 
 CODEC_MASK: Final = 0x07
@@ -49,13 +67,19 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+# A message of version 0 has no timestamp, but never fewer bytes than this either.
+_LEGACY_HEADER: Final = struct.Struct(">qiIbbq")
 _new_header = tuple.__new__  # _make, without its checks: every append and every step of a scan makes one
 _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes, field by field, in their order."""
+    """The 61 bytes, field by field, in their order.
+
+    Of a message of version 0 or 1: both timestamps are its own (-1 in version 0), and the base offset of a
+    wrapper is its last offset, since the first is not known without decompressing it; nor is its count (-1).
+    """
 
     base_offset: int
     batch_length: int
@@ -96,6 +120,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> str:
+        if self.magic == 0:
+            return "NoTimestampType"
         return "LogAppendTime" if self.attributes & LOG_APPEND_TIME else "CreateTime"
 
     @property
@@ -118,37 +144,63 @@ def increment_sequence(sequence: int, by: int) -> int:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at ``position``. Raises CorruptRecord where no v2 header can be; its CRC is not checked."""
+    """The header at ``position``. Raises CorruptRecord where none can be; its CRC is not checked."""
     try:
         if position < 0:
             raise struct.error
         header = _new_header(BatchHeader, _HEADER.unpack_from(buffer, position))
     except struct.error:
-        left = max(memoryview(buffer).nbytes - max(position, 0), 0)
-        raise _corrupt(position, f"{left} bytes hold no header of {HEADER_SIZE}") from None
+        return _read_legacy_header(buffer, position)
     if header.magic != MAGIC:
-        raise _corrupt(position, f"magic {header.magic} instead of {MAGIC}")
+        return _read_legacy_header(buffer, position)
     if header.batch_length < MIN_BATCH_LENGTH:
         raise _corrupt(position, f"batch length {header.batch_length} is under {MIN_BATCH_LENGTH}")
     return header
 
 
+def size_of(buffer: Buffer, position: int = 0) -> int:
+    """How large the batch at ``position`` says it is, by its first 12 bytes; nothing is checked."""
+    length: int = _LENGTH.unpack_from(buffer, position + 8)[0]
+    return length + LOG_OVERHEAD
+
+
+def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
+    """The header of a message of version 0 or 1."""
+    left = max(memoryview(buffer).nbytes - max(position, 0), 0)
+    if position < 0 or left < MIN_BATCH_SIZE:
+        raise _corrupt(position, f"{left} bytes hold no header of {HEADER_SIZE}")
+    offset, length, crc, magic, attributes, timestamp = _LEGACY_HEADER.unpack_from(buffer, position)
+    if magic == MAGIC:
+        raise _corrupt(position, f"{left} bytes hold no header of {HEADER_SIZE}")
+    if magic not in (0, 1):
+        raise _corrupt(position, f"magic {magic} is none of 0, 1 and {MAGIC}")
+    if length < (MIN_V1_MESSAGE_LENGTH if magic else MIN_MESSAGE_LENGTH):
+        raise _corrupt(position, f"message length {length} is too small for magic {magic}")
+    attributes &= CODEC_MASK | LOG_APPEND_TIME if magic else CODEC_MASK  # the other bits mean nothing here
+    timestamp = timestamp if magic else -1
+    count = -1 if attributes & CODEC_MASK else 1
+    return BatchHeader(offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
+
+
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Raises CorruptRecord unless the whole batch is there and is what its CRC-32C says."""
+    """Raises CorruptRecord unless the whole batch is there and is what its CRC says."""
     end = position + header.size_bytes
     view = memoryview(buffer)
     if len(view) < end:
         raise _corrupt(position, f"{len(view) - position} bytes of a batch of {header.size_bytes}")
-    computed = crc32c(view[position + CRC_START : end])
+    if header.magic == MAGIC:
+        name, computed = "CRC-32C", crc32c(view[position + CRC_START : end])
+    else:
+        name, computed = "CRC-32", zlib.crc32(view[position + LEGACY_CRC_START : end])
     if computed != header.crc:
-        raise _corrupt(position, f"CRC-32C {computed:#010x} instead of {header.crc:#010x}")
+        raise _corrupt(position, f"{name} {computed:#010x} instead of {header.crc:#010x}")
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every whole batch.
 
     A partial batch at the end is no error (a fetch cuts where its bytes run out); anything else that is
-    no v2 batch raises CorruptRecord.
+    no batch raises CorruptRecord.
     """
     view = memoryview(buffer)
     position = 0
@@ -156,11 +208,24 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         (length,) = _LENGTH.unpack_from(view, position + 8)
         if length < MIN_MESSAGE_LENGTH:
             raise _corrupt(position, f"batch length {length} is under {MIN_MESSAGE_LENGTH}")
-        if left < HEADER_SIZE_UP_TO_MAGIC or (left < length + LOG_OVERHEAD and view[position + 16] == MAGIC):
+        if left < HEADER_SIZE_UP_TO_MAGIC or (
+            left < length + LOG_OVERHEAD and view[position + MAGIC_AT] <= MAGIC
+        ):
             return
         header = read_header(view, position)
         yield position, header
         position += header.size_bytes
+
+
+def next_offset(fetched: Buffer, start_offset: int) -> int:
+    """Where to read on behind a fetch from ``start_offset``: behind its last whole batch.
+
+    Raises CorruptRecord where there is none, or where it does not lead on: a reader would ask for ever.
+    """
+    behind = max((header.next_offset for _, header in iter_batches(fetched)), default=start_offset)
+    if behind <= start_offset:
+        raise CorruptRecord(f"offset {start_offset}", "no whole batch behind it in what was fetched there")
+    return behind
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:

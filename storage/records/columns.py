@@ -25,7 +25,7 @@ DECODED: Final = pa.schema(
     [
         ("offset", pa.int64()),
         ("timestamp", pa.int64()),  # ms since 1970
-        ("timestampType", pa.int32()),  # 0 CreateTime, 1 LogAppendTime
+        ("timestampType", pa.int32()),  # 0 CreateTime, 1 LogAppendTime, -1 none
         ("key", pa.binary()),
         ("value", pa.binary()),
     ]

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.records.decode import decode_records
-from raylog.storage.records.encode import encode_records
 from raylog.storage.records.record import Buffer
 
 ABORT: Final = 0
@@ -58,21 +57,28 @@ def read_marker(batch: Buffer) -> Marker | None:
     records = decode_records(batch, control=True, check_crc=False)
     if not records:
         return None
-    kind, value = control_type(records[0].key), records[0].value
+    kind = control_type(records[0].key)
     if kind not in (ABORT, COMMIT):
         return None
+    return read_marker_record(kind, records[0].timestamp, records[0].value)
+
+
+def read_marker_record(kind: int, timestamp: int, value: bytes | None) -> Marker:
+    """The marker of a record of the kind ABORT or COMMIT, by its value; InvalidRecord if that is none."""
     if value is None or len(value) < _VALUE.size:
         raise InvalidRecord(f"a transaction's marker needs a value of {_VALUE.size} bytes, not {value!r}")
     version, coordinator_epoch = _VALUE.unpack_from(value)
     if version < 0:
         raise InvalidRecord(f"a transaction's marker of version {version}")
-    return Marker(kind == ABORT, coordinator_epoch, records[0].timestamp)
+    return Marker(kind == ABORT, coordinator_epoch, timestamp)
 
 
 def encode_marker(
     marker: Marker, *, producer_id: int, producer_epoch: int, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytearray:
     """The control batch that ends a producer's transaction: 78 bytes."""
+    from raylog.storage.records.encode import encode_records  # brings Arrow, which readers can do without
+
     key = _KEY.pack(0, ABORT if marker.is_abort else COMMIT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
     return encode_records(

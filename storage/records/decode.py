@@ -1,15 +1,18 @@
 """The batches of a fetch to records: as Arrow columns, or as objects one by one.
 
-Both check every CRC-32C and every length, stop before a partial batch at the end (a fetch cuts where its
+Both read all three versions, alone or mixed (the older two slowly: nobody writes them any more). Both check
+every CRC and every length, stop before a partial batch at the end (a fetch cuts where its
 bytes run out), and leave out control batches and offsets that were not asked for. Anything malformed
 raises CorruptRecord. Whether a batch's transaction was aborted is not known here.
 """
 
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
-from raylog.storage.records import columns as arrow
 from raylog.storage.records import kernel
 from raylog.storage.records.record import Buffer, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NO_END = 2**63 - 1
 
@@ -31,11 +34,13 @@ def decode_table(
     end_offset: int | None = None,
     check_crc: bool = True,
     headers: bool = True,
-) -> pa.RecordBatch:
+) -> "pa.RecordBatch":
     """The records with ``start_offset <= offset < end_offset`` of the whole batches, as columns:
-    offset, timestamp (ms), timestampType (0 CreateTime, 1 LogAppendTime), key, value and, unless
+    offset, timestamp (ms), timestampType (0 CreateTime, 1 LogAppendTime, -1 none), key, value and, unless
     ``headers`` is False, headers (a list, empty where there are none). One call for a whole fetch is the
     fast way. Raises InvalidRecord for over 1 GiB.
     """
+    from raylog.storage.records import columns as arrow  # half a second, which rows can do without
+
     end = _NO_END if end_offset is None else end_offset
     return arrow.decoded_batch(kernel.ops.decode_columns(buffer, start_offset, end, check_crc, headers))

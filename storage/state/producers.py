@@ -18,6 +18,7 @@ Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98, KI
 
 import os
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
@@ -128,6 +129,15 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
+    def get(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer."""
+        return self._producers.get(producer_id)
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """The first offset of each open transaction, by producer id."""
+        return self._open
+
     def check(self, header: BatchHeader, *, is_client: bool = True) -> CachedBatch | None:
         """The batch that ``header`` repeats, or None if it may be written; raises if it may not.
 
@@ -233,18 +243,7 @@ class ProducerStates:
 
     def decode(self, path: str, content: bytes, end_offset: int, now_ms: int) -> None:
         """Take the state of a snapshot file, or raise CorruptCheckpoint."""
-        if len(content) < _HEAD.size:
-            raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
-        version, crc, count = _HEAD.unpack_from(content)
-        if version != _VERSION or crc32c(content[6:]) != crc:
-            raise CorruptCheckpoint(
-                path, f"a producer snapshot of version {version} whose CRC does not agree"
-            )
-        if len(content) != _HEAD.size + count * _ENTRY.size:
-            raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
-        self._producers = dict(
-            _decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :])
-        )
+        self._producers = decode_snapshot(path, content, now_ms)
         starts = [(known.transaction_start, key) for key, known in self._producers.items()]
         self._open = {key: start for start, key in sorted(starts) if start >= 0}
         self._see_oldest()
@@ -274,6 +273,18 @@ class ProducerStates:
             except CorruptCheckpoint:
                 fs.remove(path)
         return None
+
+
+def decode_snapshot(path: str, content: bytes, now_ms: int = 0) -> dict[int, ProducerState]:
+    """The producers in a snapshot file's bytes, by id, in its order. Raises CorruptCheckpoint."""
+    if len(content) < _HEAD.size:
+        raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
+    version, crc, count = _HEAD.unpack_from(content)
+    if version != _VERSION or crc32c(content[6:]) != crc:
+        raise CorruptCheckpoint(path, f"a producer snapshot of version {version} whose CRC does not agree")
+    if len(content) != _HEAD.size + count * _ENTRY.size:
+        raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
+    return dict(_decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :]))
 
 
 def _encode_entry(producer_id: int, known: ProducerState) -> bytes:

@@ -30,7 +30,6 @@ from raylog.storage.errors import (
     OffsetOutOfRange,
     RaylogError,
     RecordTooLarge,
-    UnsupportedForMessageFormat,
 )
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
@@ -123,7 +122,7 @@ def flipped(content: bytearray, at: int) -> bytes:
         (bytes(batch(b"x"))[:-1], CorruptRecord),
         (bytes(batch(b"x")) + b"tail", InvalidRecord),
         (b"", CorruptRecord),
-        (bytes(batch(b"x"))[:16] + b"\x01" + bytes(batch(b"x"))[17:], UnsupportedForMessageFormat),
+        (bytes(batch(b"x"))[:16] + b"\x01" + bytes(batch(b"x"))[17:], CorruptRecord),
         (bytes(batch(b"x"))[:16] + b"\x05" + bytes(batch(b"x"))[17:], CorruptRecord),
         (bytes(batch(b"x" * (1 << 20) + b"more")), RecordTooLarge),
         (None, InvalidRecord),

@@ -84,9 +84,9 @@ def test_batches_are_found_one_after_the_other_up_to_a_partial_one() -> None:
 
 @pytest.mark.parametrize(
     ("position", "layout", "value", "why"),
-    [(16, "b", 1, "magic 1"), (16, "b", -2, "magic -2"), (8, ">i", 48, "under 49"), (8, ">i", -1, "under")],
+    [(16, "b", 3, "magic 3"), (16, "b", -2, "magic -2"), (8, ">i", 48, "under 49"), (8, ">i", -1, "under")],
 )
-def test_what_is_no_v2_batch_is_corrupt(position: int, layout: str, value: int, why: str) -> None:
+def test_what_is_no_batch_is_corrupt(position: int, layout: str, value: int, why: str) -> None:
     batch = small_batch()
     struct.pack_into(layout, batch, position, value)
     with pytest.raises(CorruptRecord, match=why):

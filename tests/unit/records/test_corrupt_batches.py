@@ -102,9 +102,9 @@ def test_a_stream_of_another_codec_is_corrupt(codec: int, batch_of: BatchOf) -> 
             decode(batch_of(PLAIN, 3, attributes=codec))
 
 
-def test_an_older_format_is_corrupt_here() -> None:
+def test_a_later_format_is_corrupt_here() -> None:
     batch = encode_records(ROWS)
-    batch[16] = MAGIC - 1
+    batch[16] = MAGIC + 1
     for decode in (decode_records, decode_table):
         with pytest.raises(CorruptRecord, match="magic"):
             decode(batch)

@@ -65,6 +65,20 @@ def test_damaged_batches_get_the_same_answer(batch_rows: list, data: st.DataObje
     assert ours == twins
 
 
+@given(st.lists(st.lists(rows, min_size=1, max_size=2), max_size=4), st.booleans(), st.data())
+def test_a_scan_sees_the_same_batches(batches: list[list], check_crc: bool, data: st.DataObject) -> None:
+    fetch = bytearray()
+    for batch_rows in batches:
+        fetch += encode_records(
+            batch_rows, base_offset=len(fetch), producer_id=7, producer_epoch=0, base_sequence=1
+        )
+    fetch = fetch[: data.draw(st.integers(0, len(fetch)))]
+    if fetch and data.draw(st.booleans()):
+        fetch[data.draw(st.integers(0, len(fetch) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    (ours, our_end), (twins, twin_end) = (ops.scan_batches(fetch, 0, check_crc) for ops in BOTH)
+    assert (bytes(ours), our_end) == (bytes(twins), twin_end)
+
+
 @given(st.lists(rows, min_size=1, max_size=8), st.integers(0, 6), st.integers(0, 9), st.booleans(), st.data())
 def test_compaction_gives_the_same_answers(
     batch_rows: list, capacity: int, start: int, drop: bool, data: st.DataObject

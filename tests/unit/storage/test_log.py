@@ -12,7 +12,6 @@ from raylog.storage.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
     UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
 )
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.log import (
@@ -167,8 +166,8 @@ def test_an_index_of_one_entry_rolls_at_every_batch_and_nothing_else_breaks(disk
         (bytes(batch()) * 2, InvalidRecord),
         (flip(70)(bytes(batch(3, value=b"value"))), CorruptRecord),
         (flip(16)(bytes(batch())), CorruptRecord),
-        (bytes(batch())[:16] + b"\1" + bytes(batch())[17:], UnsupportedForMessageFormat),
-        (bytes(batch())[:16] + b"\0" + bytes(batch())[17:], UnsupportedForMessageFormat),
+        (bytes(batch())[:16] + b"\1" + bytes(batch())[17:], CorruptRecord),
+        (bytes(batch())[:16] + b"\0" + bytes(batch())[17:], CorruptRecord),
         (resealed(batch(3), count=2), InvalidRecord),
         (resealed(batch(3), last_offset_delta=3), InvalidRecord),
         (resealed(batch(1), count=0, last_offset_delta=-1), InvalidRecord),

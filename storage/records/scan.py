@@ -1,0 +1,81 @@
+"""What the headers of a run of batches say: one pass over the bytes of a segment, compiled.
+
+Recovery, rebuilding and checking indexes, and replaying producers all walk over every batch of a segment and
+want little of each; none of them needs a Python object a batch to find that.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raylog.storage.errors import CorruptRecord
+from raylog.storage.records import kernel
+from raylog.storage.records.batch import MAGIC, MIN_BATCH_SIZE, check_crc, read_header
+from raylog.storage.records.record import Buffer
+
+# The columns of a scan's rows.
+POSITION: Final = 0
+BASE_OFFSET: Final = 1
+LAST_OFFSET: Final = 2
+MAX_TIMESTAMP: Final = 3
+PRODUCER_ID: Final = 4
+COUNT: Final = 5  # -1 for a compressed set of messages of an older version
+SCAN_COLUMNS: Final = 6
+
+
+class Scan(NamedTuple):
+    """Whole batches, one behind the other. ``rows``: int64, a row a batch; ``end``: behind the last one."""
+
+    rows: NDArray[np.int64]
+    end: int
+
+    def column(self, number: int) -> list[int]:
+        """One column, as plain integers."""
+        column: list[int] = self.rows[:, number].tolist()
+        return column
+
+    def first(self, count: int) -> "Scan":
+        """The first ``count`` batches."""
+        if count == len(self.rows):
+            return self
+        return Scan(self.rows[:count], int(self.rows[count, POSITION]))
+
+
+def scan_batches(buffer: Buffer, position: int = 0, *, verify: bool = False) -> Scan:
+    """The batches from ``position`` on, up to the first place where no whole one is.
+
+    ``verify``: nor one whose CRC is wrong. Whatever the reason, it is no error here.
+    """
+    view = memoryview(buffer)
+    runs: list[NDArray[np.int64]] = []
+    while True:
+        rows, position = kernel.ops.scan_batches(view, position, verify)
+        runs.append(np.frombuffer(rows, np.int64))
+        older, position = _scan_legacy(view, position, verify)
+        if not older:
+            return Scan(
+                np.concatenate(runs).reshape(-1, SCAN_COLUMNS)
+                if len(runs) > 1
+                else runs[0].reshape(-1, SCAN_COLUMNS),
+                position,
+            )
+        runs.append(np.array(older, np.int64).ravel())
+
+
+def _scan_legacy(view: memoryview, position: int, verify: bool) -> tuple[list[tuple[int, ...]], int]:
+    """The messages of versions 0 and 1 from ``position`` on, as rows, and the position behind them."""
+    rows: list[tuple[int, ...]] = []
+    try:
+        while len(view) - position >= MIN_BATCH_SIZE:
+            header = read_header(view, position)
+            if header.magic == MAGIC or position + header.size_bytes > len(view):
+                break
+            if verify:
+                check_crc(view, position, header)
+            offset = header.base_offset
+            rows.append((position, offset, header.last_offset, header.max_timestamp, -1, header.count))
+            position += header.size_bytes
+    except CorruptRecord:
+        pass
+    return rows, position
