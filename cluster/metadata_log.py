@@ -15,6 +15,7 @@ from raylog.storage.errors import InvalidLogDir, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
+from raylog.storage.records.batch import next_offset
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.state.properties import random_id, read_meta
@@ -55,9 +56,10 @@ class MetadataLog:
     def _replay(self) -> None:
         offset = 0
         while found := self._log.read(offset, REPLAY_BYTES):
-            for record in decode_records(self._log.read_bytes(found), start_offset=offset):
+            batches = self._log.read_bytes(found)
+            for record in decode_records(batches, start_offset=offset):
                 self.state.apply(decode(record.value or b""))
-                offset = record.offset + 1
+            offset = next_offset(batches, offset)
 
     def append(self, *records: Mapping[str, Any]) -> None:
         """Write the records, all or none, and then take them into the state.

@@ -243,6 +243,14 @@ class UnknownLogFile(RaylogError):
     template = "Ignoring unknown file {path}"
 
 
+class RepairRefused(RaylogError):
+    """A folder that the repair tool leaves as it is."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path", "why")
+    template = "{path} is not repaired, nothing in it was changed: {why}"
+
+
 class LogLocked(RaylogError):
     """Another process writes to this folder."""
 

@@ -79,7 +79,7 @@ class FileSystem(Protocol):
         """Move a file or folder, replacing a target file, in one step."""
 
     def read_file(self, path: str) -> bytes: ...
-    def write_file(self, path: str, content: bytes, *, flush: bool = True) -> None:
+    def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
         """Write a whole file in place: a crash may leave it torn. See :func:`write_atomically`."""
 
     def sync_dir(self, path: str) -> None:
@@ -263,7 +263,7 @@ class RealFileSystem:
         with _named_errors(path), open(path, "rb") as file:
             return file.read()
 
-    def write_file(self, path: str, content: bytes, *, flush: bool = True) -> None:
+    def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
         with _named_errors(path), open(path, "wb") as file:
             file.write(content)
             file.flush()

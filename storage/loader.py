@@ -10,12 +10,14 @@ A folder without its data is an error, never an empty log. Source: ``LogLoader``
 """
 
 import os
+from collections.abc import Collection, Container, Sequence
 
 from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, LogMissing
+from raylog.storage.errors import CorruptIndex, CorruptRecord, LogMissing
 from raylog.storage.files import FileSystem
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import Log
 from raylog.storage.names import (
     CLEANED_SUFFIX,
@@ -29,8 +31,10 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
+from raylog.storage.records.batch import check_crc
+from raylog.storage.records.scan import Scan
 from raylog.storage.replay import replay
-from raylog.storage.segment import Recovered, Segment
+from raylog.storage.segment import MAX_INT64, Recovered, Segment
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
@@ -73,8 +77,8 @@ def open_log(
     now_ms = clock.now_ms()
     segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
-    mend = [] if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
-    mend += _mend_indexes(fs, segments, is_clean)
+    checked = {} if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
+    mend = [*checked, *_mend_indexes(fs, segments, is_clean, checked)]
     start = max(log_start_offset, segments[0].base_offset)
     last = next(filter(None, (segment.last_batch() for segment in reversed(segments))), None)
     end = max(last.next_offset if last else 0, segments[-1].base_offset)
@@ -82,7 +86,7 @@ def open_log(
         raise LogMissing(folder, f"the log ends at offset {end}, but began at {start} when it was last open")
     producers = ProducerStates(str(partition))
     producers.load_newest(fs, folder, min([end, *(segment.base_offset for segment in mend)]), now_ms)
-    replay(producers, segments, start, end, now_ms, mend)
+    replay(producers, segments, start, end, now_ms, mend, checked)
     _remove_stray_snapshots(fs, folder, segments, end)
     epochs = LeaderEpochs(fs, folder)
     epochs.truncate_from_end(end)
@@ -120,68 +124,124 @@ def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
 
 def _recover(
     fs: FileSystem, folder: str, segments: list[Segment], recovery_point: int, deleted: set[int | None]
-) -> list[Segment]:
+) -> dict[Segment, Scan]:
     """Check the segments from the one with the recovery point on; the first loss ends the log.
 
     Returns those that were checked and are left: their transaction indexes are to be made again.
     """
     first = max((n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     checked: list[Recovered] = []
-    for segment in segments[first:]:
-        checked.append(segment.recover())
-        if checked[-1].cut_bytes:
+    found: list[Scan] = []
+    ends = [*(segment.base_offset for segment in segments[first + 1 :]), MAX_INT64]
+    for segment, end_offset in zip(segments[first:], ends, strict=True):
+        result, batches = segment.recover(end_offset)
+        checked.append(result)
+        found.append(batches)
+        if result.cut_bytes:
             break
-    lost = segments[first + _count_kept(segments[first:], checked, deleted) :]
+    bases = [segment.base_offset for segment in segments[first:]]
+    lost = segments[first + count_kept(bases, checked, deleted) :]
     for segment in lost:
         segment.delete()
         segments.remove(segment)
     if lost:
         fs.sync_dir(folder)  # one that came back would stand in the way of what is written now
-    return segments[first:]
+    return dict(zip(segments[first:], found, strict=False))
 
 
-def _count_kept(segments: list[Segment], checked: list[Recovered], deleted: set[int | None]) -> int:
-    """How many of the checked segments follow each other without a loss.
+def count_kept(
+    base_offsets: Sequence[int], checked: Sequence[Recovered], deleted: Container[int | None]
+) -> int:
+    """How many of the checked segments, the first of those that begin at ``base_offsets``, follow each other
+    without a loss. ``deleted``: where segments began that retention has renamed.
 
     A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
-    one tells. Compaction leaves such gaps too, but elsewhere as well: where any is seen, all are trusted.
-    So is the gap of a segment that retention has renamed, whose neighbour's new name was lost.
+    one tells. Our compaction leaves no such gap, and Kafka's only behind segments that have gaps within: those
+    are trusted. So is the gap of a segment that retention has renamed, whose neighbour's new name was lost.
     """
-    if all(segment.is_dense for segment in checked):
-        for number, following in enumerate(segments[1 : len(checked)]):
-            end = checked[number].next_offset
-            if end < following.base_offset and end not in deleted:
-                return number + 1
+    for number, following in enumerate(base_offsets[1 : len(checked)]):
+        found = checked[number]
+        if found.is_dense and found.next_offset < following and found.next_offset not in deleted:
+            return number + 1
     return len(checked)
 
 
-def _mend_indexes(fs: FileSystem, segments: list[Segment], is_clean: bool) -> list[Segment]:
+def _mend_indexes(
+    fs: FileSystem, segments: list[Segment], is_clean: bool, checked: Collection[Segment]
+) -> list[Segment]:
     """Rebuild indexes that are missing, and those of the active segment if they do not agree with it.
 
     After an orderly stop those of sealed segments are looked at when they are first used, and rebuilt then:
     opening a log of a thousand segments reads none of them. Returns the segments whose transaction index was
     damaged, and is empty now.
     """
-    damaged = []
     for segment in segments:
+        if segment in checked:
+            continue  # recovery has just made its indexes
         try:
-            segment.txn_index.entries  # noqa: B018  reads and checks the file
+            _mend_index(fs, segment, is_clean, is_active=segment is segments[-1])
+        except CorruptRecord:
+            pass  # a sealed log that is damaged itself: who reads it is told, when he comes there
+    damaged = []
+    for number, segment in enumerate(segments):
+        try:
+            _check_aborted(segments[: number + 1])
         except CorruptIndex:
             segment.txn_index.replace(())
             damaged.append(segment)
-        stem = segment.path.removesuffix(LOG_SUFFIX)
-        missing = not fs.exists(stem + INDEX_SUFFIX) or not fs.exists(stem + TIME_INDEX_SUFFIX)
-        try:
-            if missing:
-                raise CorruptIndex(segment.base_offset, 0, "is missing")
-            if segment is segments[-1]:
-                segment.check_indexes()
-            elif not is_clean:
-                segment.offset_index.check()
-                segment.max_timestamp  # noqa: B018  reads and checks the time index
-        except CorruptIndex:
-            segment.rebuild_indexes()
     return damaged
+
+
+def _mend_index(fs: FileSystem, segment: Segment, is_clean: bool, is_active: bool) -> None:
+    stem = segment.path.removesuffix(LOG_SUFFIX)
+    try:
+        if not fs.exists(stem + INDEX_SUFFIX) or not fs.exists(stem + TIME_INDEX_SUFFIX):
+            raise CorruptIndex(segment.base_offset, 0, "is missing")
+        if is_active:
+            segment.check_indexes()
+        elif not is_clean:
+            segment.offset_index.check()
+            segment.max_timestamp  # noqa: B018  reads and checks the time index
+    except CorruptIndex:
+        segment.rebuild_indexes()
+
+
+def _check_aborted(segments: Sequence[Segment]) -> None:
+    """Hold every entry of the last one's transaction index against the batches; CorruptIndex if one lies.
+
+    No checksum covers it, and it decides what readers of committed records see. Where the batches themselves are
+    damaged nothing is held against the index: readers are told when they come there.
+    """
+    index = segments[-1].txn_index
+    for number, entry in enumerate(index.entries):
+        for offset in (entry.last_offset, entry.first_offset, entry.last_stable_offset):
+            try:
+                agrees = _agrees(segments, entry, offset)
+            except CorruptRecord:
+                return
+            if not agrees:
+                raise CorruptIndex(
+                    index.base_offset, number, f"is not what the batch at offset {offset} says"
+                )
+
+
+def _agrees(segments: Sequence[Segment], entry: AbortedTransaction, offset: int) -> bool:
+    """Whether a batch begins at one of the three offsets of an entry, and is of the kind that it must be.
+
+    Compaction may have removed the batches of an aborted transaction, but never its marker before them.
+    """
+    is_marker = offset == entry.last_offset
+    segment = next((segment for segment in reversed(segments) if segment.base_offset <= offset), None)
+    found = segment and segment.find_batch_anyway(offset)
+    if segment is None or not found or found[1].base_offset > offset or offset > entry.last_offset:
+        return not is_marker
+    position, header = found
+    is_own = header.producer_id == entry.producer_id
+    kind = header.is_transactional and (is_own or offset == entry.last_stable_offset)
+    if header.base_offset == offset and kind and header.is_control == is_marker:
+        return True
+    check_crc(segment.log.view(), position, header)
+    return False
 
 
 def _remove_stray_snapshots(fs: FileSystem, folder: str, segments: list[Segment], end: int) -> None:

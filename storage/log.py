@@ -136,7 +136,7 @@ class Log:
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
-        self._cuts = 0  # truncations so far: a reader that meets one looks again
+        self.truncations = 0  # so far: a reader or a compaction that meets one begins again
         self._flushed_ms = clock.now_ms()
         active = self._segments[-1]
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
@@ -248,11 +248,11 @@ class Log:
         ends at the last stable offset; what of it was aborted, :meth:`aborted_in` tells. Raises OffsetOutOfRange.
         """
         while True:
-            cuts = self._cuts
+            truncations = self.truncations
             try:
                 return self._read(offset, max_bytes, isolation)
             except (CorruptRecord, CorruptIndex):
-                if cuts == self._cuts:
+                if truncations == self.truncations:
                     raise  # otherwise it looked behind an end that a truncation has just moved
 
     def _read(self, offset: int, max_bytes: int, isolation: Isolation) -> Slice | None:
@@ -440,6 +440,7 @@ class Log:
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, self.high_watermark)
         if offset > self.log_start_offset:
+            self.flush(offset)  # a log that ended before its start would not be opened again
             self._start_at(offset)
         return self.log_start_offset
 
@@ -460,7 +461,7 @@ class Log:
             return True
         kept = tuple(segment for segment in self._segments if segment.base_offset <= offset)
         doomed = self._segments[len(kept) :]
-        self._cuts += 1
+        self.truncations += 1
         self._end = LogEnd(offset, kept[-1].base_offset, self._position_of(kept[-1], offset))
         self._segments = kept
         self._doom(doomed)
@@ -476,7 +477,7 @@ class Log:
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at ``offset``."""
-        self._cuts += 1
+        self.truncations += 1
         self._doom(self._segments)
         fresh = Segment(self._fs, self.folder, offset, self.config, self._clock.now_ms(), create=True)
         self._fs.sync_dir(self.folder)
@@ -504,22 +505,27 @@ class Log:
         """By producer id, where each producer stands. Any thread may ask."""
         return self._producers.last_records()
 
-    def replace_segments(self, base_offset: int, old_bases: Sequence[int]) -> None:
-        """Put the segment that was written as ``<base offset>.log.cleaned`` in the place of old ones.
+    def check_unchanged(self, segments: Sequence[Segment], truncations: int) -> None:
+        """Raise CleaningAborted unless these are segments of the log still, sealed, and nothing was cut since.
 
-        Raises CleaningAborted if one of these is gone, with nothing changed. Once the new name ``.swap`` is on
-        the disk the new segment is valid, and the next opening of the log finishes what a crash leaves here;
-        an error of the disk after that is UndoFailed. Source: ``UnifiedLog.replaceSegments`` of Kafka.
+        ``truncations``: as the log's was when they were read.
         """
-        old = [segment for segment in self._segments[:-1] if segment.base_offset in old_bases]
-        if len(old) != len(old_bases) or not old or old[0].base_offset != base_offset:
-            raise CleaningAborted(str(self.partition), "retention took segments that it had read")
+        if truncations != self.truncations or not {*segments} <= {*self._segments[:-1]}:
+            why = "retention or a truncation took segments that it was reading"
+            raise CleaningAborted(str(self.partition), why)
+
+    def replace_segments(self, old: Sequence[Segment], truncations: int) -> None:
+        """Put the segment that was written as ``<base offset of the first>.log.cleaned`` in the place of old ones.
+
+        Raises CleaningAborted if one of these is gone (``check_unchanged``), with nothing changed. Once the new
+        name ``.swap`` is on the disk the new segment is valid, and the next opening of the log finishes what a
+        crash leaves here; an error of the disk after that is UndoFailed. Source: ``UnifiedLog.replaceSegments``.
+        """
+        self.check_unchanged(old, truncations)
+        base_offset, first = old[0].base_offset, self._segments.index(old[0])
         fresh = Segment(
             self._fs, self.folder, base_offset, self.config, self._clock.now_ms(), suffix=CLEANED_SUFFIX
         )
-        for segment in (fresh, *old):
-            segment.txn_index.entries  # noqa: B018  read now: a reader must not look while the name changes
-        first = self._segments.index(old[0])
         try:
             fresh.rename(SWAP_SUFFIX)
             self._fs.sync_dir(self.folder)

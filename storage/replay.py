@@ -1,10 +1,11 @@
 """What batches tell of their producers, read back from a log: at opening, and after a truncation."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from raylog.storage.records.batch import HEADER_SIZE, BatchHeader, read_header
 from raylog.storage.records.control import Marker, read_marker
-from raylog.storage.records.scan import POSITION, PRODUCER_ID
+from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID, Scan
 from raylog.storage.segment import Segment
 from raylog.storage.state.producers import NO_PRODUCER, ProducerStates
 
@@ -16,17 +17,18 @@ def replay(
     end_offset: int,
     now_ms: int,
     mend: Collection[Segment] = (),
+    known: Mapping[Segment, Scan] = MappingProxyType({}),
 ) -> None:
     """Bring ``producers``, as of their own end offset, up to ``end_offset``.
 
-    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell.
+    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell. ``known``: the
+    batches of segments that were scanned already.
     """
     begin = max(producers.end_offset, start_offset)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is not None and following.base_offset <= begin:
             continue
-        found = segment.find_batch(begin)
-        for position, header in _of_producers(segment, found[0]) if found else ():
+        for position, header in _of_producers(segment, begin, known.get(segment)):
             if not begin <= header.base_offset < end_offset:
                 continue
             marker = _marker(segment, position, header)
@@ -38,10 +40,13 @@ def replay(
     producers.end_offset = end_offset
 
 
-def _of_producers(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches from ``position`` on that have a producer id, with their positions."""
-    rows = segment.scan(position).rows
-    for at in rows[rows[:, PRODUCER_ID] != NO_PRODUCER, POSITION].tolist():
+def _of_producers(segment: Segment, begin: int, known: Scan | None) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches that have a producer id, with their positions, from the one that reaches ``begin`` on."""
+    if known is None:
+        found = segment.find_batch_anyway(begin)
+        known = segment.scan(segment.size if found is None else found[0])
+    wanted = (known.rows[:, PRODUCER_ID] != NO_PRODUCER) & (known.rows[:, LAST_OFFSET] >= begin)
+    for at in known.rows[wanted, POSITION].tolist():
         yield at, read_header(segment.log.read(HEADER_SIZE, at))
 
 

@@ -39,11 +39,10 @@ from raylog.storage.names import (
 )
 from raylog.storage.records.batch import (
     HEADER_SIZE,
-    MAGIC,
-    MAGIC_AT,
-    MIN_BATCH_SIZE,
+    LOG_OVERHEAD,
     BatchHeader,
     read_header,
+    size_of,
 )
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.scan import (
@@ -52,6 +51,7 @@ from raylog.storage.records.scan import (
     LAST_OFFSET,
     MAX_TIMESTAMP,
     POSITION,
+    SCAN_COLUMNS,
     Scan,
     scan_batches,
 )
@@ -59,6 +59,8 @@ from raylog.storage.records.scan import (
 # Positions and relative offsets are 4-byte signed integers on disk.
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
+# How much recovery reads at once.
+SCAN_BYTES = 1 << 20
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -288,17 +290,35 @@ class Segment:
     # -- finding -------------------------------------------------------------------------------------------
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """The headers of the whole batches from a batch's position on, with their positions."""
-        end = self.size if end is None else end
-        while position + MIN_BATCH_SIZE <= end:
-            head = self.log.read(HEADER_SIZE, position)
-            if end - position < HEADER_SIZE and head[MAGIC_AT] >= MAGIC:
-                return  # torn: only messages of the older versions are as short as this
-            header = read_header(head)
+        """The headers of the batches from a batch's position on, with their positions.
+
+        Raises CorruptRecord unless they lead to ``end`` exactly, with offsets that rise.
+        """
+        return self._rising(self._headers(position, self.size if end is None else end))
+
+    def _headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        while position < end:
+            header = read_header(self.log.read(min(HEADER_SIZE, end - position), position))
             if position + header.size_bytes > end:
-                return
+                raise self._corrupt(position, f"{end - position} bytes of a batch of {header.size_bytes}")
             yield position, header
             position += header.size_bytes
+
+    def _rising(
+        self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_INT64
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """The same batches, as long as their offsets are what a segment can hold: no CRC covers the base offset."""
+        next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT32, end_offset - 1)
+        for position, header in batches:
+            last_offset = header.last_offset
+            if not next_offset <= header.base_offset <= last_offset <= limit:
+                why = f"offsets {header.base_offset} to {last_offset} where {next_offset} is next"
+                raise self._corrupt(position, why)
+            next_offset = last_offset + 1
+            yield position, header
+
+    def _corrupt(self, position: int, why: str) -> CorruptRecord:
+        return CorruptRecord(f"{self.path}, position {position}", why)
 
     def find_batch(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
         """The first batch that reaches ``offset``, with its position; None if the segment ends before."""
@@ -312,6 +332,14 @@ class Segment:
                 raise CorruptIndex(self.base_offset, offset, str(error)) from error
             raise
         return None
+
+    def find_batch_anyway(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """As :meth:`find_batch`; indexes that lie are made again first. Only while nobody else reads or writes."""
+        try:
+            return self.find_batch(offset)
+        except CorruptIndex:
+            self.rebuild_indexes()
+            return self.find_batch(offset)
 
     def end_of_batches(self, start: int, max_bytes: int, end: int) -> int:
         """Where the last whole batch ends that fits into ``max_bytes`` from ``start``; at least one fits."""
@@ -359,54 +387,87 @@ class Segment:
 
     # -- mending -------------------------------------------------------------------------------------------
 
-    def recover(self) -> Recovered:
-        """Check every batch, cut behind the last good one, rebuild the indexes.
+    def recover(self, end_offset: int = MAX_INT64) -> tuple[Recovered, Scan]:
+        """Check every batch, cut behind the last good one, make the indexes again, to be flushed with the rest.
 
+        ``end_offset``: where the next segment begins, which no good batch reaches into.
         The transaction index is left empty: what aborted is known to who follows the producers.
         """
-        size, found = self.size, self.scan(verify=True)
-        expected = np.append(self.base_offset, found.rows[:-1, LAST_OFFSET] + 1)[: len(found.rows)]
-        bad = found.rows[:, BASE_OFFSET] < expected
-        bad |= found.rows[:, LAST_OFFSET] - self.base_offset > MAX_INT32
-        good = found.first(int(np.argmax(bad)) if bad.any() else len(bad))
+        size, good = self.size, self._rising_part(self._verified(), end_offset)
         if good.end < size:
             self.log.truncate(good.end)
-        self.rebuild_indexes(good)
+            self.log.flush()  # once it is sealed nobody looks for torn bytes in it again
+        entries = self._entries_of(good)
+        self.offset_index.rewrite(bytes(entries.offsets))
+        self.time_index.rewrite(entries.times())
         self.txn_index.replace(())
-        next_offset = int(good.rows[-1, LAST_OFFSET]) + 1 if len(good.rows) else self.base_offset
-        counts = good.rows[:, LAST_OFFSET] - good.rows[:, BASE_OFFSET] + 1
-        is_dense = np.array_equal(good.rows[:, BASE_OFFSET], expected[: len(good.rows)])
-        is_dense = is_dense and np.array_equal(counts, good.rows[:, COUNT])
-        return Recovered(size - good.end, next_offset, is_dense)
+        bases, lasts = good.rows[:, BASE_OFFSET], good.rows[:, LAST_OFFSET]
+        ends = np.append(self.base_offset, lasts + 1)
+        is_dense = np.array_equal(bases, ends[:-1]) and np.array_equal(lasts - bases + 1, good.rows[:, COUNT])
+        return Recovered(size - good.end, int(ends[-1]), is_dense), good
 
-    def scan(self, position: int = 0, *, verify: bool = False) -> Scan:
-        """What the headers of all batches from a batch's position on say."""
-        return scan_batches(self.log.view(), position, verify=verify)
+    def scan(self, position: int = 0) -> Scan:
+        """As :meth:`batches`, all at once: what their headers say. Raises CorruptRecord."""
+        found = self._rising_part(scan_batches(self.log.view(), position))
+        if found.end < self.size:
+            for _ in self.batches(position):  # it says what is wrong
+                pass
+        return found
+
+    def _rising_part(self, found: Scan, end_offset: int = MAX_INT64) -> Scan:
+        """The batches before the first whose offsets no segment can hold there: see :meth:`_rising`."""
+        bases, lasts = found.rows[:, BASE_OFFSET], found.rows[:, LAST_OFFSET]
+        bad = bases < np.append(self.base_offset, lasts[:-1] + 1)[: len(bases)]
+        bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT32, end_offset - 1))
+        return found.first(int(np.argmax(bad))) if bad.any() else found
+
+    def _verified(self) -> Scan:
+        """The batches up to the first whose CRC is wrong: read in pieces that a cache can hold."""
+        runs, end, size = [np.empty((0, SCAN_COLUMNS), np.int64)], 0, SCAN_BYTES
+        while end < self.size:
+            piece = self.log.read(size, end)
+            found = scan_batches(piece, verify=True)
+            if found.end:
+                runs.append(found.rows + np.array([end, *[0] * (SCAN_COLUMNS - 1)]))
+                end, size = end + found.end, SCAN_BYTES
+            elif len(piece) < LOG_OVERHEAD or not size < size_of(piece) <= self.size - end:
+                break  # otherwise it is a batch larger than the piece
+            else:
+                size = size_of(piece)
+        return Scan(np.concatenate(runs), end)
 
     def is_whole(self) -> bool:
         """Whether batches' headers lead from the file's head exactly to its end."""
-        return self.scan().end == self.size
+        return self._rising_part(scan_batches(self.log.view())).end == self.size
 
     def last_batch(self) -> BatchHeader | None:
         """The header of the last batch; None if there is none."""
         last = None
-        near = self.offset_index.lookup(self.base_offset + MAX_INT32)
-        for _, header in self.batches(self._trusted(*near)):
+        for _, header in self.batches(self._near_end()):
             last = header
         return last
 
-    def rebuild_indexes(self, found: Scan | None = None) -> None:
-        """Make both indexes again from the batches' headers; ``found``: all of them, where they are known."""
-        if found is None:
-            found = self.scan()
-            next(self.batches(found.end), None)  # CorruptRecord, if what stands there is no torn batch
-        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
-        columns = map(found.column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
-        for position, last_offset, max_timestamp in zip(*columns, strict=True):
-            entries.add(position, last_offset, max_timestamp)
+    def _near_end(self) -> int:
+        """The position of a batch near the end."""
+        try:
+            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
+        except CorruptIndex:
+            self.rebuild_indexes()
+            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes again from the batches' headers; on disk when this returns."""
+        entries = self._entries_of(self.scan())
         self.offset_index.replace(bytes(entries.offsets))
         self.time_index.replace(entries.times())
+
+    def _entries_of(self, found: Scan) -> IndexBuilder:
+        """What both indexes of these batches, which are all, must hold."""
+        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
+        rows = found.rows
+        entries.add_all(rows[:, POSITION], rows[:, LAST_OFFSET], rows[:, MAX_TIMESTAMP])
         self._max = entries.largest
+        return entries
 
     def check_indexes(self) -> None:
         """Hold every entry of both indexes against the batches; CorruptIndex if one lies.
@@ -419,20 +480,36 @@ class Segment:
         positions = {entry.position: entry.offset for entry in offsets}
         ends = set(positions.values())
         timestamps = {entry.offset: entry.timestamp for entry in times}
+        largest = NO_TIMESTAMP
         columns = map(self.scan().column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
         for position, last_offset, max_timestamp in zip(*columns, strict=True):
             if last_offset <= positions.get(position, -1):
                 del positions[position]
             ends.discard(last_offset)
-            if timestamps.get(last_offset) == max_timestamp:
+            largest = max(largest, max_timestamp)
+            if timestamps.get(last_offset) == max_timestamp == largest:
                 del timestamps[last_offset]
-        for offset in (*positions.values(), *ends, *timestamps):
-            raise CorruptIndex(self.base_offset, offset, "no batch is what this entry says")
+        for offset in (*positions.values(), *ends):
+            raise CorruptIndex(
+                self.base_offset, offset, "no batch is what this entry of the offset index says"
+            )
+        for offset in timestamps:
+            raise CorruptIndex(self.base_offset, offset, "no batch is what this entry of the time index says")
+
+    def hold(self) -> None:
+        """Open or read all files: from here on it does not matter to readers what they are called."""
+        try:
+            self.offset_index.check()
+            self.time_index.check()
+        except CorruptIndex:
+            self.rebuild_indexes()
+        self.txn_index.entries  # noqa: B018  reads the file
 
     # -- names ---------------------------------------------------------------------------------------------
 
     def rename(self, suffix: str) -> None:
         """Give all files of the segment a suffix (``.deleted``); who has them open can go on reading."""
+        self.hold()
         for own in SUFFIXES:
             old, new = (
                 self._path(own),

@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from raylog.storage.dump.decoders import Decoder, Parser
+    from raylog.storage.verify import SegmentReport
 
 app = typer.Typer(
     help="Look at a partition's files, check and repair them; no broker is needed.", no_args_is_help=True
@@ -49,7 +50,11 @@ def dump(
     max_bytes: Annotated[
         int,
         typer.Option(
-            min=0, max=2**31 - 1, metavar="N", help="Read so much of each .log.", show_default=False
+            min=0,
+            max=2**31 - 1,
+            metavar="N",
+            help="Read so much of each .log. Default: all.",
+            show_default=False,
         ),
     ] = 2**31 - 1,
     max_message_size: Annotated[
@@ -130,3 +135,109 @@ def _decoder(option: str, name: str | None) -> "Decoder":
     if found is None:
         raise typer.BadParameter(f"{name!r} is no decoder: use {_DECODERS}", param_hint=option)
     return found
+
+
+@app.command()
+def verify(
+    folders: Annotated[
+        list[str], typer.Argument(metavar="FOLDER...", help="Partitions' folders, or log dirs: all in them.")
+    ],
+) -> None:
+    """Tell, in a line for each segment, whether all of its files agree.
+
+    Every byte is read and nothing written: batches and their CRC, offsets, both indexes, aborted transactions,
+    snapshots of the producers. The exit status is 1 if something is wrong.
+    """
+    from raylog.storage.errors import RaylogError
+    from raylog.storage.files import ReadOnlyFileSystem
+    from raylog.storage.verify import verify_folder
+
+    fs, damaged = ReadOnlyFileSystem(), False
+    for folder in folders:
+        for partition in _partitions(folder):
+            try:
+                for report in verify_folder(fs, partition):
+                    _out(_verdict(partition, report))
+                    damaged = damaged or bool(report.problems)
+            except RaylogError as error:
+                _err(f"error: {error}")
+                damaged = True
+    if damaged:
+        raise typer.Exit(1)
+
+
+def _partitions(folder: str) -> list[str]:
+    """The partitions' folders in a log dir; the folder itself if it is none."""
+    from raylog.storage.files import ReadOnlyFileSystem
+    from raylog.storage.names import parse_folder
+    from raylog.storage.verify import base_offsets
+
+    fs = ReadOnlyFileSystem()
+    if not fs.is_dir(folder) or base_offsets(fs, folder):
+        return [folder]
+    inner = [os.path.join(folder, name) for name in fs.list_dir(folder) if parse_folder(name)]
+    return [path for path in inner if fs.is_dir(path)] or [folder]
+
+
+def _verdict(folder: str, report: "SegmentReport") -> str:
+    from raylog.storage.names import segment_file
+
+    name = os.path.join(folder, segment_file(report.base_offset, ""))
+    if report.problems:
+        whole = "; ".join(map(str, report.problems))
+        return f"BAD {name}: {whole}: raylog log repair {folder}"
+    last = f"offsets {report.base_offset}-{report.next_offset - 1}" if report.batches else "empty"
+    return f"ok  {name}: {last}, {report.batches} batches, {report.size_bytes} bytes"
+
+
+@app.command()
+def repair(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="A partition's folder that no broker serves.")
+    ],
+    copy_to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the copy goes. Default: beside FOLDER, as <topic>-<partition>.<id>-stray.",
+        ),
+    ] = None,
+    drop_segments: Annotated[
+        bool,
+        typer.Option(
+            "--drop-segments", help="Where a segment is damaged, drop those after it: the log ends there."
+        ),
+    ] = False,
+) -> None:
+    """Make a folder right again: cut what is damaged at the log's end, make the indexes anew.
+
+    All files are copied first. What is damaged and all behind it is gone from the log, as after a crash. A folder
+    in which nothing is wrong is left as it is.
+    """
+    from raylog.storage.clock import SystemClock
+    from raylog.storage.files import RealFileSystem
+    from raylog.storage.repair import repair_folder
+    from raylog.storage.verify import verify_folder
+
+    fs = RealFileSystem()
+    done = repair_folder(
+        fs,
+        SystemClock(),
+        folder,
+        copy_to=copy_to,
+        drop_segments=drop_segments,
+        on_copy=lambda copy: _out(f"copied to {copy}"),
+    )
+    if done is None:
+        _out("nothing is wrong, and nothing was changed")
+        return
+    for name, size_bytes in done.cut:
+        _out(f"{name}: cut {size_bytes} bytes")
+    for name in done.dropped:
+        _out(f"{name}: dropped")
+    _out(f"indexes and snapshot made anew; the log ends at offset {done.end_offset}")
+    left = [problem for report in verify_folder(fs, folder) for problem in report.problems]
+    for problem in left:
+        _err(f"error: still wrong: {problem}")
+    if left:
+        raise typer.Exit(1)

@@ -16,12 +16,12 @@ from raylog.actors.messages import InvalidRequest, NotLeader, RequestTimedOut, U
 from raylog.actors.runtime import wait_for
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
-from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps, next_offset
+from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.files import Buffer
 from raylog.storage.log import EARLIEST, LATEST
 from raylog.storage.names import TopicPartition
-from raylog.storage.records.batch import LOG_APPEND_TIME, read_header
+from raylog.storage.records.batch import LOG_APPEND_TIME, next_offset, read_header
 from raylog.storage.records.decode import decode_records, decode_table
 
 # What may pass by itself: an actor or the Controller restarts, or a segment was deleted before it was read.
@@ -255,7 +255,7 @@ class Consumer:
 def _advance(fetched: list[tuple[_Assigned, Buffer]]) -> None:
     """Move the positions, once all is decoded: an error of one partition must not lose another's records."""
     for assigned, records in fetched:
-        assigned.offset = next_offset(records)
+        assigned.offset = next_offset(records, assigned.offset)
 
 
 def _rows(assigned: _Assigned, records: Buffer) -> Iterator[ConsumerRecord]:

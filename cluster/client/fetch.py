@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from raylog.actors.messages import FetchRequest, FetchResult
 from raylog.actors.runtime import own_node_id
-from raylog.storage.errors import CorruptRecord
 from raylog.storage.files import Buffer
 from raylog.storage.log import Slice
-from raylog.storage.records.batch import iter_batches
+from raylog.storage.records.batch import next_offset
 from raylog.storage.records.decode import decode_table
 
 if TYPE_CHECKING:
@@ -139,14 +138,6 @@ def read_range(
         if records is None:
             return
         batch = decode_table(records, start_offset=start, end_offset=end)
-        start = next_offset(records)
+        start = next_offset(records, start)
         if batch.num_rows:
             yield batch
-
-
-def next_offset(records: Buffer) -> int:
-    """The offset behind the last batch of a fetch."""
-    headers = [header for _, header in iter_batches(records)]
-    if not headers:
-        raise CorruptRecord("a fetch", "it holds no whole batch")
-    return headers[-1].next_offset

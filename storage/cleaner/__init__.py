@@ -3,6 +3,8 @@
 ::
 
     cleanable.py     which log, from where to where, and whether now      (pure)
+    states.py        which logs are free, busy, paused, or given up       (pure)
+    throttle.py      how fast it may read and write
     offset_map.py    the last offset of every key, in bounded memory
     transactions.py  which batches and markers belong to aborted transactions (pure)
     retention.py     what stays of a batch                                (pure)

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from raylog.storage.config import LogConfig
+from raylog.storage.log import Log
 from raylog.storage.segment import Segment
 
 LogName = TypeVar("LogName")
@@ -55,12 +56,17 @@ class Cleanable(NamedTuple):
         return self.cleanable_bytes / total if total else 0.0
 
 
-def segment_times(segments: Sequence[Segment]) -> list[SegmentTimes]:
-    """The facts of segments, read from their files."""
-    return [
-        SegmentTimes(segment.base_offset, segment.size, segment.largest_timestamp, segment.first_timestamp)
-        for segment in segments
-    ]
+def facts_of(log: Log) -> LogFacts:
+    """The facts of a log, read from its files."""
+    stable, segments = log.last_stable_offset, log.segments
+    return LogFacts(
+        [_times(segment) for segment in segments], log.log_start_offset, log.log_end_offset, stable
+    )
+
+
+def _times(segment: Segment) -> SegmentTimes:
+    times = segment.largest_timestamp, segment.first_timestamp
+    return SegmentTimes(segment.base_offset, segment.size, *times)
 
 
 def first_dirty_offset(checkpoint: int | None, log: LogFacts) -> int:

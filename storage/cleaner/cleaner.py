@@ -3,7 +3,8 @@
 ::
 
     1  build_offset_map   first dirty offset ... bound, or until the map is full: the round's end offset
-    2  flush              all that the map speaks of, since older records are about to go because of it
+    2  flush              all of the log: older records are about to go because of what it says, and whether a
+                          transaction counts may be said far behind it
     3  group by group     rewrite to .cleaned, swap; the log is whole at every moment
     4  the end offset     is the next first dirty offset: the caller writes it down
 
@@ -13,7 +14,8 @@ the same offset and does no harm to what is clean. Groups are swapped in order, 
 gone before its tombstone is. Source: ``Cleaner.doClean`` of Kafka.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from raylog.storage.cleaner.cleanable import Cleanable
@@ -25,10 +27,10 @@ from raylog.storage.cleaner.rewrite import rewrite_group
 from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.clock import Clock
 from raylog.storage.config import BrokerConfig
-from raylog.storage.errors import CleaningAborted, StorageError
+from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.log import Log
-from raylog.storage.records.batch import HEADER_SIZE
+from raylog.storage.records.batch import HEADER_SIZE, BatchHeader
 from raylog.storage.records.compression import decompress
 from raylog.storage.segment import Segment
 
@@ -85,58 +87,86 @@ def clean(
 ) -> Cleaned:
     """Make one round over ``log``. ``section``: as ``cleanable`` found it.
 
-    Raises what ``pace`` raises, CorruptRecord, StorageError, or CleaningAborted where retention took segments
-    meanwhile; what was swapped by then stays.
+    Raises what ``pace`` raises, CorruptRecord, StorageError, or CleaningAborted where retention or a truncation
+    took segments meanwhile; what was swapped by then stays.
     """
-    now_ms, segments = clock.now_ms(), log.segments
-    ends = [segment.base_offset for segment in segments[1:]]
-    sealed = list(zip(segments[:-1], ends, strict=True))
-    # Of all segments: what begins below the bound may have been aborted behind it.
-    aborted = [entry for segment in segments for entry in segment.txn_index.entries]
-    from_dirty = [entry for entry in aborted if entry.last_offset >= section.first_dirty_offset]
-    reading = Tally()
-    offsets = OffsetMap(
-        buffers.dedupe_bytes, buffers.load_factor, section.bound - section.first_dirty_offset + 1
-    )
-    dirty = [(segment, end) for segment, end in sealed if section.first_dirty_offset < end <= section.bound]
-    build_offset_map(
-        offsets,
-        dirty,
-        section.first_dirty_offset,
-        TransactionTracker(from_dirty),
-        buffers.chunk_bytes,
-        reading,
-        pace,
-    )
-    end_offset = offsets.latest_offset + 1
-    log.flush(end_offset)
-    rules = Rules(
-        offsets,
-        TransactionTracker(aborted),
-        log.last_records(),
-        now_ms,
-        log.config.delete_retention_ms,
-        Tally(),
-    )
-    by_base = {segment.base_offset: segment for segment in segments}
-    sizes = [_sizes(segment, end) for segment, end in sealed if segment.base_offset < end_offset]
-    for group in group_segments(sizes, log.config):
-        bases = [part.base_offset for part in group]
-        _replace(fs, log, [by_base[base] for base in bases], rules, buffers.chunk_bytes, pace)
-    done = rules.tally
-    return Cleaned(
-        end_offset,
-        reading.bytes_read,
-        reading.records_read,
-        len(offsets),
-        offsets.utilization,
-        done.bytes_read,
-        done.bytes_written,
-        done.records_read,
-        done.records_kept,
-        done.records_without_key,
-        clock.now_ms() - now_ms,
-    )
+    return _Round(fs, log, section, buffers, pace).make(clock)
+
+
+class _Round:
+    """A round over the segments that the log had at its begin."""
+
+    def __init__(self, fs: FileSystem, log: Log, section: Cleanable, buffers: Buffers, pace: Pace) -> None:
+        self._fs, self._log, self._section, self._buffers, self._pace = fs, log, section, buffers, pace
+        self._truncations, segments = log.truncations, log.segments
+        ends = [segment.base_offset for segment in segments[1:]]
+        self._sealed = list(zip(segments[:-1], ends, strict=True))
+        # Of all segments: what begins below the bound may have been aborted behind it.
+        self._aborted = [entry for segment in segments for entry in segment.txn_index.entries]
+
+    def make(self, clock: Clock) -> Cleaned:
+        begin_ms = clock.now_ms()
+        offsets, mapped = self._map()
+        self._log.flush()
+        rules = Rules(
+            offsets,
+            TransactionTracker(self._aborted),
+            self._log.last_records(),
+            begin_ms,
+            self._log.config.delete_retention_ms,
+            Tally(),
+        )
+        self._rewrite(rules)
+        done = rules.tally
+        return Cleaned(
+            rules.end_offset,
+            mapped.bytes_read,
+            mapped.records_read,
+            len(offsets),
+            offsets.utilization,
+            done.bytes_read,
+            done.bytes_written,
+            done.records_read,
+            done.records_kept,
+            done.records_without_key,
+            clock.now_ms() - begin_ms,
+        )
+
+    def _map(self) -> tuple[OffsetMap, Tally]:
+        start, bound = self._section.first_dirty_offset, self._section.bound
+        offsets = OffsetMap(self._buffers.dedupe_bytes, self._buffers.load_factor, bound - start + 1)
+        dirty = [(segment, end) for segment, end in self._sealed if start < end <= bound]
+        transactions = TransactionTracker(entry for entry in self._aborted if entry.last_offset >= start)
+        tally = Tally()
+        with self._reading([segment for segment, _ in dirty]):
+            build_offset_map(
+                offsets, dirty, start, transactions, self._buffers.chunk_bytes, tally, self._pace
+            )
+        return offsets, tally
+
+    def _rewrite(self, rules: Rules) -> None:
+        """Group by group, from the log's begin to the segment in which the map ends."""
+        old = {segment.base_offset: (segment, end) for segment, end in self._sealed}
+        with self._reading([segment for segment, _ in self._sealed]):
+            sizes = [_sizes(*known) for base, known in old.items() if base < rules.end_offset]
+        for group in group_segments(sizes, self._log.config):
+            sources = [old[part.base_offset][0] for part in group]
+            with self._reading(sources):
+                cleaned = rewrite_group(self._fs, sources, rules, self._buffers.chunk_bytes, self._pace)
+            try:
+                self._log.replace_segments(sources, self._truncations)
+            except CleaningAborted:
+                cleaned.remove()
+                raise
+
+    @contextmanager
+    def _reading(self, segments: Sequence[Segment]) -> Iterator[None]:
+        """An error within is CleaningAborted if these segments were taken meanwhile."""
+        try:
+            yield
+        except (StorageError, CorruptRecord, CorruptIndex):
+            self._log.check_unchanged(segments, self._truncations)
+            raise
 
 
 def build_offset_map(
@@ -154,13 +184,21 @@ def build_offset_map(
     """
     offsets.latest_offset = start_offset - 1
     for segment, end in segments:
-        found = segment.find_batch(start_offset)
+        found = _find(segment, start_offset)
         for chunk in read_chunks(segment, found[0], chunk_bytes) if found else ():
             tally.bytes_read += len(chunk)
             pace(len(chunk))
             if not _put_chunk(offsets, chunk, start_offset, transactions, tally):
                 return
         offsets.latest_offset = end - 1
+
+
+def _find(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
+    try:
+        return segment.find_batch(offset)
+    except CorruptIndex:
+        segment.rebuild_indexes()
+        return segment.find_batch(offset)
 
 
 def _put_chunk(
@@ -182,6 +220,7 @@ def _put_chunk(
 
 
 def _sizes(segment: Segment, end: int) -> SegmentSizes:
+    segment.hold()
     return SegmentSizes(
         segment.base_offset,
         end,
@@ -189,15 +228,3 @@ def _sizes(segment: Segment, end: int) -> SegmentSizes:
         segment.offset_index.size_bytes,
         segment.time_index.size_bytes,
     )
-
-
-def _replace(
-    fs: FileSystem, log: Log, sources: Sequence[Segment], rules: Rules, chunk_bytes: int, pace: Pace
-) -> None:
-    try:
-        rewrite_group(fs, sources, rules, chunk_bytes, pace)
-    except StorageError:
-        if {*sources} <= {*log.segments}:
-            raise
-        raise CleaningAborted(str(log.partition), "retention took segments that it was reading") from None
-    log.replace_segments(sources[0].base_offset, [source.base_offset for source in sources])

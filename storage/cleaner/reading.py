@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 
 from raylog.storage.errors import CorruptRecord
+from raylog.storage.records import kernel
 from raylog.storage.records.batch import (
     LOG_OVERHEAD,
     MIN_MESSAGE_LENGTH,
@@ -54,6 +55,13 @@ def _whole_bytes(chunk: memoryview) -> tuple[int, int]:
 
 def read_batches(chunk: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
     """(batch, header) of each batch of a chunk, its CRC-32C checked."""
-    for position, header in iter_batches(chunk):
-        check_crc(chunk, position, header)
-        yield chunk[position : position + header.size_bytes], header
+    position = 0
+    for header in kernel.ops.leading_headers(chunk):
+        end = position + header.batch_length + LOG_OVERHEAD
+        yield chunk[position:end], header
+        position = end
+    rest = chunk[position:]
+    for at, header in iter_batches(rest):
+        check_crc(rest, at, header)
+    if rest:
+        raise CorruptRecord(f"position {position} of a chunk", "there is no batch of format v2")

@@ -86,7 +86,7 @@ class CleanedSegment:
 
 def rewrite_group(
     fs: FileSystem, sources: Sequence[Segment], rules: Rules, chunk_bytes: int, pace: Pace
-) -> None:
+) -> CleanedSegment:
     """Write what the rules leave of ``sources`` as a cleaned segment with the first one's base offset."""
     first = sources[0]
     cleaned = CleanedSegment(fs, first.folder, first.base_offset, first.config)
@@ -98,6 +98,7 @@ def rewrite_group(
             cleaned.add(placeholder(lost), lost.last_offset)
             rules.tally.bytes_written += cleaned.write()
         cleaned.finish(rules.transactions.take_kept(), fs.mtime_ms(sources[-1].path))
+        return cleaned
     except BaseException:
         cleaned.remove()
         raise

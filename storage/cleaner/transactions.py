@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.records.batch import BatchHeader
+from raylog.storage.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from raylog.storage.records.control import read_marker
 
 
@@ -31,7 +31,7 @@ class TransactionTracker:
 
     def is_discardable(self, header: BatchHeader, batch: Buffer) -> bool:
         """Whether the next batch of the walk can go, by its transaction alone."""
-        if not header.is_control and not header.is_transactional:
+        if not header.attributes & (CONTROL | TRANSACTIONAL):
             return False
         self._begin_up_to(header.last_offset)
         if header.is_control:

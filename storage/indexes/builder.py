@@ -4,8 +4,16 @@ Whoever writes or scans a whole segment makes its indexes with this: recovery, a
 those that appends of the same batches, one by one, would have made.
 """
 
+from bisect import bisect_right
+
+import numpy as np
+from numpy.typing import NDArray
+
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+
+OFFSET_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
 
 
 class IndexBuilder:
@@ -27,6 +35,40 @@ class IndexBuilder:
             self._last_entry = position
             self._add_time()
 
+    def add_all(
+        self, positions: NDArray[np.int64], last_offsets: NDArray[np.int64], max_timestamps: NDArray[np.int64]
+    ) -> None:
+        """Many batches, one behind the other: as ``add`` for each."""
+        if not len(positions):
+            return
+        at = self._entries_at(positions.tolist())
+        before = np.maximum.accumulate(np.append(self.largest.timestamp, max_timestamps[:-1]))
+        is_later = max_timestamps > before
+        # For each batch, the last one up to it that had a later timestamp than all before; -1: none here.
+        latest = np.maximum.accumulate(np.where(is_later, np.arange(len(positions)), -1))
+        times = np.where(latest < 0, self.largest.timestamp, max_timestamps[latest])
+        offsets = np.where(latest < 0, self.largest.offset, last_offsets[latest])
+        self.offsets += _packed(OFFSET_ENTRY, last_offsets[at] - self._base_offset, positions[at])
+        adds_time = times[at] > np.append(self._last_time, times[at][:-1])
+        self._times += _packed(TIME_ENTRY, times[at][adds_time], offsets[at][adds_time] - self._base_offset)
+        self.largest = TimestampOffset(int(times[-1]), int(offsets[-1]))
+        if at:
+            self._last_entry, self._last_time = (
+                int(positions[at[-1]]),
+                int(max(times[at[-1]], self._last_time)),
+            )
+
+    def _entries_at(self, positions: list[int]) -> list[int]:
+        """Which of the batches get an entry."""
+        at: list[int] = []
+        number, last_entry = 0, self._last_entry
+        while True:
+            number = bisect_right(positions, last_entry + self._interval_bytes, number)
+            if number == len(positions):
+                return at
+            at.append(number)
+            last_entry = positions[number]
+
     def times(self) -> bytes:
         """The time index, with the entry that the end of a segment forces."""
         self._add_time()
@@ -37,3 +79,10 @@ class IndexBuilder:
             relative = self.largest.offset - self._base_offset
             self._times += TimeIndex.entry.pack(self.largest.timestamp, relative)
             self._last_time = self.largest.timestamp
+
+
+def _packed(kind: np.dtype[np.void], first: NDArray[np.int64], second: NDArray[np.int64]) -> bytes:
+    table = np.empty(len(first), kind)
+    for name, column in zip(kind.fields or (), (first, second), strict=True):
+        table[name] = column
+    return table.tobytes()

@@ -149,6 +149,24 @@ class SparseIndex:
             self._fs.remove(self.path)  # the log must open, or its retention could never make space
             self._written = 0
 
+    def rewrite(self, content: bytes) -> None:
+        """Put ``content`` in the place of all entries, to be flushed with the rest: what recovery makes.
+
+        A crash before that may leave any part of it, and recovery, which then comes again, makes it again.
+        """
+        self.release()
+        self._bytes, self._written = bytearray(content), len(content)
+        try:
+            file = self._opened()
+            if file.read(file.size, 0) != content:
+                file.truncate(0)
+                file.append([content])
+            self._unflushed = True
+        except DiskFull:
+            self.release()
+            self._fs.remove(self.path)  # as in replace
+            self._written = 0
+
     def flush(self) -> None:
         """Bring what was written to the disk; what is held back stays."""
         if self._file is not None and self._unflushed:

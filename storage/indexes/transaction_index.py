@@ -18,6 +18,7 @@ from raylog.storage.errors import CorruptIndex
 from raylog.storage.files import File, FileSystem
 
 _ENTRY = Struct(">hqqqq")
+ENTRY_SIZE = _ENTRY.size
 _VERSION = 0
 
 
@@ -70,7 +71,24 @@ class TransactionIndex:
     def _read(self) -> tuple[AbortedTransaction, ...]:
         if not self._fs.exists(self.path):
             return ()
-        return read_aborted(self._fs.read_file(self.path), self.base_offset)
+        content = self._fs.read_file(self.path)
+        if not content or len(content) % _ENTRY.size:
+            raise CorruptIndex(self.base_offset, len(content) // _ENTRY.size, "is torn or missing")
+        entries = read_aborted(content, self.base_offset)
+        before = self.base_offset - 1
+        for number, entry in enumerate(entries):
+            self._check(number, entry, before)
+            before = entry.last_offset
+        return entries
+
+    def _check(self, number: int, entry: AbortedTransaction, before: int) -> None:
+        """Raise CorruptIndex where an entry contradicts itself, or the one before, which ends at ``before``."""
+        if entry.last_offset <= before:
+            raise CorruptIndex(self.base_offset, number, f"ends at {entry.last_offset}, not behind {before}")
+        if entry.producer_id < 0 or not 0 <= entry.first_offset < entry.last_offset:
+            raise CorruptIndex(self.base_offset, number, "is no producer's transaction")
+        if not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
+            raise CorruptIndex(self.base_offset, number, "has a last stable offset behind its marker")
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add the next one; its marker must lie behind all others."""

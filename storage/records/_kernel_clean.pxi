@@ -2,6 +2,35 @@
 
 from libc.stdlib cimport calloc, free
 
+def leading_headers(chunk):
+    """The headers of the v2 batches that follow each other from the chunk's begin on, each one's CRC-32C right.
+
+    They end before the first batch that is cut off, or that is none: whoever asks finds out why.
+    """
+    cdef View view = View(chunk)
+    cdef const uint8_t* p = view.data
+    cdef const uint8_t* end = p + view.size
+    cdef int64_t length
+    cdef uint32_t crc
+    cdef list headers = []
+    while end - p >= HEADER_SIZE and p[AT_MAGIC] == 2:
+        length = big_endian(p + AT_LENGTH, 4)
+        crc = <uint32_t>big_endian(p + AT_CRC, 4)
+        if not HEADER_SIZE - LOG_OVERHEAD <= length <= end - p - LOG_OVERHEAD:
+            break
+        if crc != <uint32_t>_crc32c(view_of(p + AT_ATTRIBUTES, p + LOG_OVERHEAD + length)):
+            break
+        headers.append(named_tuple(_BATCH_HEADER, (
+            big_endian(p, 8), length, big_endian(p + AT_LEADER_EPOCH, 4), 2, crc,
+            big_endian(p + AT_ATTRIBUTES, 2), big_endian(p + AT_LAST_OFFSET_DELTA, 4),
+            big_endian(p + AT_BASE_TIMESTAMP, 8), big_endian(p + AT_MAX_TIMESTAMP, 8),
+            big_endian(p + AT_PRODUCER_ID, 8), big_endian(p + AT_PRODUCER_EPOCH, 2),
+            big_endian(p + AT_BASE_SEQUENCE, 4), big_endian(p + AT_COUNT, 4),
+        )))
+        p += LOG_OVERHEAD + length
+    return headers
+
+
 cdef struct Slot:
     uint64_t low                  # the hash of the key
     uint64_t high

@@ -404,6 +404,18 @@ def _text(fields: Sequence[bytes | None]) -> Text:
 _SLOT: Final = Struct("16sq")
 
 
+def leading_headers(chunk: Buffer) -> list[BatchHeader]:
+    """See ``_kernel_clean.pxi``."""
+    headers = []
+    try:
+        for position, header in iter_batches(chunk):
+            _check_crc(chunk, position, header)
+            headers.append(header)
+    except CorruptRecord:
+        pass
+    return headers
+
+
 class OffsetTable:
     """See ``_kernel_clean.pxi``; only the hash is another."""
 

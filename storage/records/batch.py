@@ -158,6 +158,12 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def size_of(buffer: Buffer, position: int = 0) -> int:
+    """How large the batch at ``position`` says it is, by its first 12 bytes; nothing is checked."""
+    length: int = _LENGTH.unpack_from(buffer, position + 8)[0]
+    return length + LOG_OVERHEAD
+
+
 def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
     """The header of a message of version 0 or 1."""
     left = max(memoryview(buffer).nbytes - max(position, 0), 0)
@@ -209,6 +215,17 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         header = read_header(view, position)
         yield position, header
         position += header.size_bytes
+
+
+def next_offset(fetched: Buffer, start_offset: int) -> int:
+    """Where to read on behind a fetch from ``start_offset``: behind its last whole batch.
+
+    Raises CorruptRecord where there is none, or where it does not lead on: a reader would ask for ever.
+    """
+    behind = max((header.next_offset for _, header in iter_batches(fetched)), default=start_offset)
+    if behind <= start_offset:
+        raise CorruptRecord(f"offset {start_offset}", "no whole batch behind it in what was fetched there")
+    return behind
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:

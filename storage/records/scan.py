@@ -21,6 +21,7 @@ LAST_OFFSET: Final = 2
 MAX_TIMESTAMP: Final = 3
 PRODUCER_ID: Final = 4
 COUNT: Final = 5  # -1 for a compressed set of messages of an older version
+SCAN_COLUMNS: Final = 6
 
 
 class Scan(NamedTuple):
@@ -54,7 +55,10 @@ def scan_batches(buffer: Buffer, position: int = 0, *, verify: bool = False) -> 
         older, position = _scan_legacy(view, position, verify)
         if not older:
             return Scan(
-                np.concatenate(runs).reshape(-1, 6) if len(runs) > 1 else runs[0].reshape(-1, 6), position
+                np.concatenate(runs).reshape(-1, SCAN_COLUMNS)
+                if len(runs) > 1
+                else runs[0].reshape(-1, SCAN_COLUMNS),
+                position,
             )
         runs.append(np.array(older, np.int64).ravel())
 

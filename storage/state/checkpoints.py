@@ -7,7 +7,8 @@
     orders 0 10432         <topic> <partition> <offset>; in leader-epoch-checkpoint <epoch> <start offset>
     orders 1 998
 
-They are written atomically (``files.write_atomically``). An empty file has no entries.
+They are written atomically (``files.write_atomically``). A file without a count has no entries, one without its
+last line end was cut. Nothing else tells a number that was damaged: the formats have no checksum.
 Source: ``CheckpointFile`` and ``OffsetCheckpointFile`` of Kafka.
 """
 
@@ -34,9 +35,13 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
 
     def parse(words: list[str]) -> tuple[TopicPartition, int]:
         topic, partition, offset = words
-        return TopicPartition(topic, int(partition)), int(offset)
+        return TopicPartition(topic, _number(partition, 31)), _number(offset, 63)
 
-    return dict(_read(fs, path, parse))
+    entries = _read(fs, path, parse)
+    offsets = dict(entries)
+    if len(offsets) < len(entries):
+        raise CorruptCheckpoint(path, "a partition is in it twice")
+    return offsets
 
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -50,8 +55,8 @@ def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
     """(epoch, start offset), rising in both."""
 
     def parse(words: list[str]) -> tuple[int, int]:
-        epoch, start_offset = map(int, words)
-        return epoch, start_offset
+        epoch, start_offset = words
+        return _number(epoch, 31), _number(start_offset, 63)
 
     epochs = _read(fs, path, parse)
     for older, newer in pairwise(epochs):
@@ -69,19 +74,28 @@ def _read(fs: FileSystem, path: str, parse: Callable[[list[str]], Entry]) -> lis
     if not fs.exists(path):
         return []
     try:
-        lines = fs.read_file(path).decode().splitlines()
-        if len(lines) < 2:
-            if lines and lines[0] != VERSION:
-                raise ValueError
-            return []
-        if lines[0] != VERSION:
+        text = fs.read_file(path).decode()
+        lines = text.splitlines()
+        if lines and lines[0] != VERSION:
             raise CorruptCheckpoint(path, f"version {lines[0]!r} is not {VERSION}")
+        if len(lines) < 2:
+            return []
+        if not text.endswith("\n"):
+            raise CorruptCheckpoint(path, "its last line was cut")
         entries = [parse(line.split()) for line in lines[2:]]
         if len(entries) != int(lines[1]):
             raise CorruptCheckpoint(path, f"{len(entries)} entries where {lines[1]} are announced")
     except ValueError as error:
         raise CorruptCheckpoint(path, f"not a checkpoint file ({error})") from error
     return entries
+
+
+def _number(text: str, bits: int) -> int:
+    """A count that the file may hold: int() alone takes signs, underscores and other alphabets' digits, too."""
+    number = int(text)
+    if str(number) != text or not -1 <= number < 2**bits:
+        raise ValueError(f"{text!r} is no number of {bits} bits")
+    return number
 
 
 def _write(fs: FileSystem, path: str, entries: list[str]) -> None:

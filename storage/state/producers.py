@@ -18,6 +18,7 @@ Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98, KI
 
 import os
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
@@ -127,6 +128,15 @@ class ProducerStates:
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer."""
+        return self._producers.get(producer_id)
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """The first offset of each open transaction, by producer id."""
+        return self._open
 
     def check(self, header: BatchHeader, *, is_client: bool = True) -> CachedBatch | None:
         """The batch that ``header`` repeats, or None if it may be written; raises if it may not.

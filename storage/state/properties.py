@@ -60,6 +60,8 @@ def read_meta(fs: FileSystem, log_dir: str) -> MetaProperties | None:
     lines = [line.strip() for line in fs.read_file(path).decode(errors="replace").splitlines()]
     pairs = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     try:
+        if pairs["version"] != "1":
+            raise ValueError(f"version {pairs['version']}")
         id_uuid(pairs["directory.id"])
         return MetaProperties(pairs["cluster.id"], int(pairs["node.id"]), pairs["directory.id"])
     except (KeyError, ValueError) as error:
@@ -89,6 +91,8 @@ def read_topic_id(fs: FileSystem, folder: str) -> str | None:
         if ": " in line
     )
     try:
+        if pairs["version"] != "0":
+            raise ValueError(f"version {pairs['version']}")
         id_uuid(pairs["topic_id"])
         return pairs["topic_id"]
     except (KeyError, ValueError) as error:

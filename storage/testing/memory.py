@@ -213,7 +213,7 @@ class MemoryFileSystem:
     def read_file(self, path: str) -> bytes:
         return bytes(self._content(path).seen)
 
-    def write_file(self, path: str, content: bytes, *, flush: bool = True) -> None:
+    def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
         file = self.open(path, create=True)
         if file.size:
             file.truncate(0)

@@ -1,5 +1,6 @@
 """``raylog log``: a shell's way to a partition's files, without a broker and without Ray."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from raylog.cluster.cli.main import app
+from raylog.storage.files import RealFileSystem
 from raylog.storage.records.encode import encode_records
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -58,7 +60,7 @@ def test_no_command_of_log_imports_ray_or_spark() -> None:
         "for words in sys.argv[1:]: app(words.split(), standalone_mode=False)\n"
         "print('imported', *sorted({'ray', 'pyspark'} & set(sys.modules)))"
     )
-    commands = [f"log dump --print-data-log --files {GOLDEN_SEGMENT}"]
+    commands = [f"log dump --print-data-log --files {GOLDEN_SEGMENT}", f"log verify {LOG_DIR / 'g-none-0'}"]
     found = subprocess.run(
         [sys.executable, "-c", check, *commands], capture_output=True, text=True, timeout=60
     )
@@ -112,3 +114,70 @@ def test_a_decoder_that_does_not_exist_is_wrong_use(segment: str) -> None:
     assert status == 2
     assert "'yaml' is no decoder" in " ".join(err.split())
     assert raylog_log("dump")[0] == 2
+
+
+# -- verify and repair ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Two partitions that a Kafka wrote."""
+    for name in ("g-txn-0", "g-none-0"):
+        shutil.copytree(LOG_DIR / name, tmp_path / "logs" / name)
+    return tmp_path / "logs"
+
+
+def test_verify_tells_a_line_for_each_segment(log_dir: Path) -> None:
+    status, out, err = raylog_log("verify", str(log_dir / "g-txn-0"))
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        f"ok  {log_dir}/g-txn-0/00000000000000000000: offsets 0-340, 62 batches, 16289 bytes",
+        f"ok  {log_dir}/g-txn-0/00000000000000000341: offsets 341-395, 10 batches, 2695 bytes",
+    ]
+
+
+def test_verify_takes_a_whole_log_dir_and_says_what_to_do(log_dir: Path) -> None:
+    index = log_dir / "g-none-0" / "00000000000000000400.index"
+    index.write_bytes(b"\xff" + index.read_bytes()[1:])
+    status, out, _ = raylog_log("verify", str(log_dir))
+    assert status == 1
+    assert len(out.splitlines()) == 8
+    (bad,) = [line for line in out.splitlines() if not line.startswith("ok  ")]
+    assert bad.startswith(f"BAD {log_dir}/g-none-0/00000000000000000400: 00000000000000000400.index: ")
+    assert bad.endswith(f": raylog log repair {log_dir}/g-none-0")
+
+
+def test_verify_of_what_is_no_partition_is_an_error(tmp_path: Path) -> None:
+    status, _, err = raylog_log("verify", str(tmp_path), str(tmp_path / "none"))
+    assert status == 1
+    assert [line.split(": ")[0] for line in err.splitlines()] == ["error", "error"]
+
+
+def test_repair_says_where_the_copy_is_and_what_went(log_dir: Path) -> None:
+    folder = log_dir / "g-txn-0"
+    with (folder / "00000000000000000341.log").open("ab") as file:
+        file.write(b"x" * 40)
+    status, out, err = raylog_log("repair", str(folder))
+    assert (status, err) == (0, "")
+    copied, cut, made = out.splitlines()
+    copy = Path(copied.removeprefix("copied to "))
+    assert (copy / "00000000000000000341.log").stat().st_size == 2695 + 40
+    assert cut == "00000000000000000341.log: cut 40 bytes"
+    assert made.endswith("the log ends at offset 396")
+    assert raylog_log("verify", str(folder))[0] == 0
+    assert raylog_log("repair", str(folder))[1] == "nothing is wrong, and nothing was changed\n"
+
+
+def test_repair_under_a_running_broker_is_refused(log_dir: Path) -> None:
+    lock = RealFileSystem().lock(str(log_dir / ".lock"))
+    done = subprocess.run(
+        [sys.executable, "-m", "raylog", "log", "repair", str(log_dir / "g-txn-0")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    lock.release()
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: {log_dir} is locked by another process: stop the broker that uses it, or give another folder\n"
+    )

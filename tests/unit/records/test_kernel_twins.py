@@ -65,6 +65,54 @@ def test_damaged_batches_get_the_same_answer(batch_rows: list, data: st.DataObje
     assert ours == twins
 
 
+@given(st.lists(st.lists(rows, min_size=1, max_size=2), max_size=4), st.booleans(), st.data())
+def test_a_scan_sees_the_same_batches(batches: list[list], check_crc: bool, data: st.DataObject) -> None:
+    fetch = bytearray()
+    for batch_rows in batches:
+        fetch += encode_records(
+            batch_rows, base_offset=len(fetch), producer_id=7, producer_epoch=0, base_sequence=1
+        )
+    fetch = fetch[: data.draw(st.integers(0, len(fetch)))]
+    if fetch and data.draw(st.booleans()):
+        fetch[data.draw(st.integers(0, len(fetch) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    (ours, our_end), (twins, twin_end) = (ops.scan_batches(fetch, 0, check_crc) for ops in BOTH)
+    assert (bytes(ours), our_end) == (bytes(twins), twin_end)
+
+
+@given(st.lists(rows, min_size=1, max_size=8), st.integers(0, 6), st.integers(0, 9), st.booleans(), st.data())
+def test_compaction_gives_the_same_answers(
+    batch_rows: list, capacity: int, start: int, drop: bool, data: st.DataObject
+) -> None:
+    plain = bytes(encode_records(batch_rows))[HEADER_SIZE:]
+    damaged = bytearray(plain)
+    damaged[data.draw(st.integers(0, len(plain) - 1))] ^= data.draw(st.sampled_from([0, 1, 128]))
+    told = []
+    for ops in BOTH:
+        table = ops.OffsetTable(capacity + 2, capacity + 1, b"0123456789abcdef")
+        count, keys = len(batch_rows), [row[1] for row in batch_rows if row[1] is not None]
+        answers = [answer(table.put_records, plain, count, 5, start)]
+        answers += [table.size, [table.get(key) for key in keys]]
+        kept = answer(table.judge_records, plain, count, 5, start + 3, drop)
+        answers += [kept, answer(table.judge_records, damaged, count, 0, start, drop)]
+        flags = bytes(n % 3 > 0 for n in range(count))
+        for base in (None, 7):
+            made = answer(ops.rebuild_records, plain, flags, T0, base, None)
+            answers.append((made[0][HEADER_SIZE:], made[1:]) if any(flags) else None)
+        told.append(answers)
+    assert told[0] == told[1]
+
+
+@given(st.lists(rows, min_size=1, max_size=2), st.integers(0, 400), st.integers(0, 7))
+def test_the_same_batches_of_a_chunk_are_led_by_headers(batch_rows: list, position: int, bit: int) -> None:
+    chunk = encode_records(batch_rows) + encode_records(batch_rows, base_offset=5, compression_type="lz4")
+    assert len(_kernel.leading_headers(chunk)) == 2
+    assert _kernel.leading_headers(chunk) == _kernel_py.leading_headers(chunk)
+    damaged = bytearray(chunk)
+    damaged[position % len(chunk)] ^= 1 << bit
+    for some in (damaged, chunk[: position % len(chunk)]):
+        assert _kernel.leading_headers(some) == _kernel_py.leading_headers(some)
+
+
 def test_they_have_the_same_functions() -> None:
     for name in ("encode_rows", "decode_rows", "decode_columns", "murmur2", "partition_column"):
         assert callable(getattr(_kernel, name))

@@ -247,6 +247,13 @@ def test_an_index_ends_at_its_zero_tail() -> None:
     assert timed((T0 + 5, 5), (0, 0)).dump(TIME_INDEX) == ["timestamp: 1700000000005 offset: 105"]
 
 
+def test_an_index_may_begin_with_the_base_offset_itself() -> None:
+    folder = log_of(encode_records(ROWS[:1], base_offset=100))
+    folder.put(INDEX, struct.pack(">ii", 0, 0)).put(TIME_INDEX, struct.pack(">qi", T0, 0))
+    assert folder.dump(INDEX, TIME_INDEX) == ["offset: 100 position: 0", f"timestamp: {T0} offset: 100"]
+    assert folder.err == []
+
+
 def test_an_empty_offset_index_is_told_so_and_an_empty_time_index_is_not() -> None:
     assert indexed().dump(INDEX) == [f"/t-0/{INDEX} is empty."]
     assert indexed().dump(INDEX, options=DumpOptions(sanity_only=True)) == [f"/t-0/{INDEX} is empty."]

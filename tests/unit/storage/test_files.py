@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from raylog.storage.errors import DiskFull, LogLocked, StorageError, UndoFailed
-from raylog.storage.files import FileSystem, RealFileSystem, write_atomically
+from raylog.storage.files import FileSystem, ReadOnlyFileSystem, RealFileSystem, write_atomically
 from raylog.storage.testing.memory import MemoryFileSystem
 
 
@@ -267,3 +267,15 @@ def test_faults_come_when_ordered_and_count_every_change() -> None:
     assert fs.log == ["create /f", "append /f", "append /f"]
     with fs.failing(lambda path: StorageError(path, "gone")), pytest.raises(StorageError):
         file.flush()
+
+
+def test_who_only_looks_cannot_write(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"content")
+    file = ReadOnlyFileSystem().open(str(path))
+    assert bytes(file.view()) == file.read(99, 0) == b"content"
+    with pytest.raises(StorageError):
+        file.append([b"more"])
+    with pytest.raises(StorageError):
+        ReadOnlyFileSystem().open(str(tmp_path / "none"))
+    file.close()

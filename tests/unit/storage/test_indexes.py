@@ -2,9 +2,13 @@
 
 from random import Random
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raylog.storage.errors import CorruptIndex
+from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex, OffsetPosition
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.testing.clock import T0
@@ -203,3 +207,27 @@ def test_a_rebuilt_index_takes_the_place_of_the_old_and_goes_on(fs: MemoryFileSy
     index.append(12, 200)
     index.close()
     assert fs.read_file("/index").hex() == "0000000b000000650000000c000000c8"
+
+
+@given(
+    batches=st.lists(st.tuples(st.integers(61, 300), st.integers(1, 9), st.integers(-1, 6)), max_size=30),
+    cut=st.integers(0, 30),
+    interval=st.integers(0, 700),
+)
+def test_batches_told_all_at_once_make_the_entries_of_batches_told_one_by_one(
+    batches: list[tuple[int, int, int]], cut: int, interval: int
+) -> None:
+    rows, position, offset = [], 0, 99
+    for size, count, timestamp in batches:
+        offset += count
+        rows.append((position, offset, timestamp))
+        position += size
+    single, many = IndexBuilder(100, interval), IndexBuilder(100, interval)
+    for row in rows:
+        single.add(*row)
+    for some in (rows[:cut], rows[cut:]):
+        table = np.array(some, np.int64).reshape(-1, 3)
+        many.add_all(table[:, 0], table[:, 1], table[:, 2])
+    assert many.largest == single.largest
+    assert bytes(many.offsets) == bytes(single.offsets)
+    assert many.times() == single.times()

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptCheckpoint, LogMissing, StorageError
+from raylog.storage.errors import CorruptCheckpoint, CorruptRecord, LogMissing, StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.records.batch import stamp
+from raylog.storage.records.decode import decode_records
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     FOLDER,
@@ -255,6 +256,14 @@ def test_gaps_that_compaction_left_are_no_loss(disk: Disk) -> None:
     assert offsets_of(disk.open(is_clean=False)) == [0, 1, 7, 8, 11, 12, 20, 21]
 
 
+def test_a_tail_lost_behind_a_compacted_segment_is_seen_too(disk: Disk) -> None:
+    disk.write("00000000000000000000.log", bytes(batch(2)) + bytes(batch(2, base_offset=18)))
+    disk.write("00000000000000000020.log", bytes(batch(2, base_offset=20)))
+    disk.write("00000000000000000030.log", bytes(batch(2, base_offset=30)))
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1, 18, 19, 20, 21]
+    assert disk.names(".log") == ["00000000000000000000.log", "00000000000000000020.log"]
+
+
 def test_a_retention_that_was_torn_is_no_loss(disk: Disk) -> None:
     """The new name of the second segment survived, that of the first did not."""
     fill(disk, 30)
@@ -381,3 +390,32 @@ def test_snapshots_beyond_the_end_are_removed(disk: Disk, is_clean: bool) -> Non
     disk.write("00000000000000000009.snapshot", disk.read("00000000000000000001.snapshot"))
     disk.open(is_clean=is_clean)
     assert disk.names(".snapshot") == ["00000000000000000001.snapshot"]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_damaged_batch_in_a_sealed_segment_keeps_no_log_from_opening(disk: Disk, is_clean: bool) -> None:
+    """Below the recovery point nothing is checked; what is whole is served, with and without its indexes."""
+    fill(disk).close()
+    disk.damage("00000000000000000000.log", flip(16 + 500))
+    for suffix in (*INDEXES, ""):
+        log = disk.open(is_clean=is_clean, recovery_point=40, **SMALL)
+        with pytest.raises(CorruptRecord):
+            offsets_of(log)
+        assert offsets_of(log, 20) == list(range(20, 40))
+        found = log.read(0, 100)
+        assert found is not None
+        assert [record.offset for record in decode_records(log.read_bytes(found))] == [0, 1]
+        if suffix:
+            disk.fs.remove(disk.path("00000000000000000000" + suffix))
+
+
+def test_what_a_recovery_cut_never_comes_back(disk: Disk) -> None:
+    """A torn tail is cut, a new segment begins behind it, and the power goes before anything else is flushed."""
+    fill(disk, 3).flush()
+    disk.damage("00000000000000000000.log", lambda content: content + content[:33])
+    disk.fs = disk.fs.crash("all")
+    log = disk.open(is_clean=False, recovery_point=6, **SMALL)
+    log.roll()
+    disk.fs = disk.fs.crash("flushed", names="all")
+    assert len(disk.read("00000000000000000000.log")) == 300
+    assert offsets_of(disk.open(is_clean=False, recovery_point=6, **SMALL)) == list(range(6))

@@ -407,3 +407,12 @@ def test_epochs_follow_the_start(disk: Disk) -> None:
         log.append(batch_of_size(100))
     log.delete_old_segments()
     assert log.epochs.entries == ((2, 2),)
+
+
+def test_a_start_that_was_asked_for_lies_in_a_log_that_survives_power(disk: Disk) -> None:
+    log = disk.open()
+    for _ in range(3):
+        log.append(batch(5))
+    log.delete_records(12)
+    after = Disk(disk.fs.crash("flushed", names="flushed"))
+    assert offsets_of(after.open(is_clean=False, log_start_offset=log.log_start_offset)) == [12, 13, 14]

@@ -162,6 +162,36 @@ def test_a_corrupt_checkpoint_is_set_aside_and_its_logs_are_recovered_from_their
     assert log_dir.offsets() == {ORDERS: PartitionOffsets(0, 4, 12)}
 
 
+def test_the_cleaners_offsets_are_kept_for_the_partitions_that_are_here(fs: MemoryFileSystem) -> None:
+    log_dir, other = opened(fs), TopicPartition("orders", 1)
+    assert log_dir.cleaner_offsets() == {}
+    for partition in (ORDERS, other):
+        fs.make_dir(f"/disk/logs/{partition}")
+    log_dir.write_cleaner_offset(ORDERS, 7)
+    log_dir.write_cleaner_offset(other, 9)
+    assert fs.read_file("/disk/logs/cleaner-offset-checkpoint") == b"0\n2\norders 0 7\norders 1 9\n"
+    log_dir.write_cleaner_offset(ORDERS, 8)
+    assert log_dir.cleaner_offsets() == {ORDERS: 8, other: 9}
+    log_dir.write_cleaner_offset(ORDERS, None)
+    assert log_dir.cleaner_offsets() == {other: 9}
+    fs.remove_dir("/disk/logs/orders-1")
+    log_dir.write_cleaner_offset(ORDERS, 1)
+    assert log_dir.cleaner_offsets() == {ORDERS: 1}
+
+
+@pytest.mark.parametrize(("end", "expected"), [(6, 6), (7, 7), (8, 7), (0, 0)])
+def test_a_truncation_takes_the_cleaners_offset_back_never_forward(
+    fs: MemoryFileSystem, end: int, expected: int
+) -> None:
+    log_dir = opened(fs)
+    fs.make_dir("/disk/logs/orders-0")
+    log_dir.truncate_cleaner_offset(ORDERS, end)
+    assert log_dir.cleaner_offsets() == {}
+    log_dir.write_cleaner_offset(ORDERS, 7)
+    log_dir.truncate_cleaner_offset(ORDERS, end)
+    assert log_dir.cleaner_offsets() == {ORDERS: expected}
+
+
 def test_a_doomed_partition_is_gone_at_once_and_purged_later(fs: MemoryFileSystem) -> None:
     log_dir = opened(fs)
     fs.make_dir("/disk/logs/orders-0")

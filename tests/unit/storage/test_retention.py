@@ -1,5 +1,7 @@
 """Which segments may go: decided over numbers."""
 
+from typing import Any
+
 import pytest
 
 from raylog.storage.config import LogConfig
@@ -14,11 +16,11 @@ def facts(*segments: tuple[int, int]) -> list[SegmentFacts]:
 
 
 def doomed(
-    segments: list[SegmentFacts], *, start: int = 0, high_watermark: int | None = None, **config: int
+    segments: list[SegmentFacts], *, start: int = 0, high_watermark: int | None = None, **config: Any
 ) -> int:
-    keys = {"retention_ms": -1, **config}
+    keys: dict[str, Any] = {"retention_ms": -1, **config}
     mark = segments[-1].end_offset if high_watermark is None else high_watermark
-    return segments_to_delete(segments, LogConfig(**keys), NOW, start, mark)  # type: ignore[arg-type]
+    return segments_to_delete(segments, LogConfig(**keys), NOW, start, mark)
 
 
 THREE = facts((100, 300), (100, 200), (100, 100))
@@ -68,3 +70,10 @@ def test_an_empty_last_segment_never_goes() -> None:
 
 def test_an_empty_segment_in_the_middle_goes() -> None:
     assert doomed(facts((100, 9), (0, 9), (100, 1)), retention_ms=5) == 2
+
+
+def test_a_log_that_is_only_compacted_loses_what_lies_below_its_start_and_no_more() -> None:
+    for limit in ({"retention_bytes": 0}, {"retention_ms": 0}):
+        assert doomed(THREE, cleanup_policy="compact", **limit) == 0
+        assert doomed(THREE, start=10, cleanup_policy="compact", **limit) == 1
+        assert doomed(THREE, start=10, cleanup_policy="compact,delete", **limit) == 3

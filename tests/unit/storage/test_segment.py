@@ -294,7 +294,7 @@ def test_a_whole_segment_is_kept_and_its_indexes_are_made_again(dense: Box) -> N
     for suffix in (".index", ".timeindex"):
         dense.fs.remove("/00000000000000000040" + suffix)
     dense.segment = dense.reopen()
-    assert dense.segment.recover() == (0, 140, True)
+    assert dense.segment.recover()[0] == (0, 140, True)
     assert dense.segment.is_whole()
     assert dense.entries() == before[0]
     assert dense.times() == before[1]
@@ -326,7 +326,7 @@ def test_recovery_cuts_behind_the_last_good_batch(
     dense.fs.write_file(path, content)
     segment = dense.reopen()
     assert segment.is_whole() == is_readable(content)
-    assert segment.recover() == (len(content) - 1000 * kept, 40 + 10 * kept, True)
+    assert segment.recover()[0] == (len(content) - 1000 * kept, 40 + 10 * kept, True)
     assert (segment.size, segment.is_whole()) == (1000 * kept, True)
     last = segment.last_batch()
     assert (last.next_offset if last else 40) == 40 + 10 * kept
@@ -334,14 +334,33 @@ def test_recovery_cuts_behind_the_last_good_batch(
 
 
 def is_readable(content: bytes) -> bool:
-    """Whether the headers alone lead through: a wrong CRC or offset is not seen by looking at lengths."""
-    position = 0
+    """Whether the headers alone lead through: a wrong CRC is not seen by looking at lengths and offsets."""
+    position = offset = 0
     while position < len(content):
         try:
-            position += read_header(content, position).size_bytes
+            header = read_header(content, position)
         except Exception:
             return False
+        if header.base_offset < offset:
+            return False
+        position, offset = position + header.size_bytes, header.next_offset
     return position == len(content)
+
+
+@pytest.mark.parametrize("piece_bytes", [20, 61, 999, 1000, 1001, 3500])
+def test_recovery_reads_in_pieces_of_any_size(
+    dense: Box, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    """Pieces smaller than a batch, and with batches over their ends."""
+    monkeypatch.setattr("raylog.storage.segment.SCAN_BYTES", piece_bytes)
+    path = "/00000000000000000040.log"
+    content = closed(dense).fs.read_file(path)
+    assert dense.reopen().recover()[0] == (0, 140, True)
+    for damaged, kept in ((flip(6500)(content), 6), (content[:2500], 2), (content + b"\0" * 40, 10)):
+        dense.fs.write_file(path, damaged)
+        segment = dense.reopen()
+        assert segment.recover()[0] == (len(damaged) - 1000 * kept, 40 + 10 * kept, True)
+        segment.check_indexes()
 
 
 def test_a_gap_between_batches_is_kept_and_told() -> None:
@@ -349,7 +368,7 @@ def test_a_gap_between_batches_is_kept_and_told() -> None:
     box.append(batch(3))
     box.next_offset = 10
     box.append(batch(3))
-    assert box.segment.recover() == (0, 13, False)
+    assert box.segment.recover()[0] == (0, 13, False)
 
 
 # -- failing disks -------------------------------------------------------------------------------------------

@@ -322,7 +322,7 @@ def test_an_index_collects_what_touches_a_range_and_knows_when_it_is_complete() 
     assert again.entries == (entries[0], entries[2])
 
 
-def test_a_torn_entry_is_none_and_a_damaged_index_is_made_again(disk: Disk) -> None:
+def test_a_torn_or_damaged_index_is_made_again(disk: Disk) -> None:
     log = disk.open()
     send(log, 1, 0)
     end(log, 1, abort=True)

@@ -1,0 +1,312 @@
+"""Does all that is in a partition's folder agree? Every byte is read, nothing is written.
+
+==============  ==========================================================================================
+``.log``        whole batches to the end, each with its CRC; offsets that rise, and stay below the next segment's
+``.index``      each entry is at the head of a batch, and a batch ends with its offset
+``.timeindex``  each entry's batch has its timestamp, and no batch before it a larger one
+``.txnindex``   the transactions that the log's markers abort, and no others
+``.snapshot``   what the log's batches tell of the producers up to its offset
+==============  ==========================================================================================
+
+The last two are compared in full where the log tells everything: from its first offset on, or from a snapshot at
+its first segment, with no gap that compaction made. Elsewhere they may know more than the log, and only what
+contradicts it is a problem. Behind a batch that cannot be read neither is looked at.
+
+In a log that is being written meanwhile the last batch may look torn. Recovery is ``loader.py``'s business.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptRecord, InvalidRecord, LogMissing
+from raylog.storage.files import FileSystem
+from raylog.storage.indexes.transaction_index import ENTRY_SIZE, AbortedTransaction
+from raylog.storage.loader import count_kept
+from raylog.storage.names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_of,
+    segment_file,
+)
+from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
+from raylog.storage.records.control import read_marker
+from raylog.storage.segment import MAX_INT32, Recovered, Segment
+from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
+
+
+class Problem(NamedTuple):
+    """What is wrong with one file."""
+
+    file: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.why}"
+
+
+class SegmentReport(NamedTuple):
+    """What was found in one segment."""
+
+    base_offset: int
+    next_offset: int  # behind its last good batch
+    batches: int
+    size_bytes: int
+    good_bytes: int  # of batches that are whole and right, from the head on
+    is_dense: bool  # no offset is missing between its records
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether its ``.log`` has bytes that are no good batches."""
+        return self.good_bytes < self.size_bytes
+
+
+def base_offsets(fs: FileSystem, folder: str) -> list[int]:
+    """Where the folder's segments begin; none if it is no partition's folder."""
+    if not fs.is_dir(folder):
+        return []
+    found = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    return [base for base in found if base is not None]
+
+
+def verify_folder(fs: FileSystem, folder: str) -> list[SegmentReport]:
+    """What was found, segment by segment. Raises LogMissing where there is none."""
+    reports = list(_reports(fs, folder))
+    kept = count_recoverable(fs, folder, reports)
+    last = reports[kept - 1]
+    if kept < len(reports) and not last.is_torn:
+        following = reports[kept].base_offset
+        why = f"ends before offset {last.next_offset}, but the next segment begins at {following}: a part is lost"
+        gap = Problem(segment_file(last.base_offset, LOG_SUFFIX), why)
+        reports[kept - 1] = last._replace(problems=(*last.problems, gap))
+    return reports
+
+
+def count_recoverable(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> int:
+    """How many of the segments, from the first on, a recovery after a crash would keep."""
+    checked = []
+    for report in reports:
+        checked.append(Recovered(report.size_bytes - report.good_bytes, report.next_offset, report.is_dense))
+        if report.is_torn:
+            break
+    deleted = {offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)}
+    return count_kept([report.base_offset for report in reports], checked, deleted)
+
+
+def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
+    bases = base_offsets(fs, folder)
+    if not bases:
+        why = "a partition's folder without a single .log file" if fs.is_dir(folder) else "no such folder"
+        raise LogMissing(folder, why)
+    replayed = _Replayed(fs, folder, bases[0])
+    for base, following in zip_longest(bases, bases[1:]):
+        segment = Segment(fs, folder, base, LogConfig(), 0)
+        try:
+            yield _verify_segment(fs, segment, following, replayed)
+        finally:
+            segment.close()
+
+
+def _verify_segment(
+    fs: FileSystem, segment: Segment, following: int | None, replayed: "_Replayed"
+) -> SegmentReport:
+    problems: list[Problem] = []
+    aborted: list[AbortedTransaction] = []
+    batches, good, next_offset, is_dense = 0, 0, segment.base_offset, True
+    log_file = segment_file(segment.base_offset, LOG_SUFFIX)
+    try:
+        for position, header in _good_batches(segment):
+            aborted += replayed.take(segment, position, header, problems)
+            is_dense = is_dense and _follows(header, next_offset)
+            batches, good, next_offset = batches + 1, position + header.size_bytes, header.next_offset
+    except (CorruptRecord, InvalidRecord) as error:
+        told = error.args[1] if isinstance(error, CorruptRecord) else str(error)
+        problems.append(Problem(log_file, f"position {good}: {told}"))
+    else:
+        if good < segment.size:
+            problems.append(Problem(log_file, f"{segment.size - good} bytes at its end are no whole batch"))
+    if good < segment.size:
+        replayed.is_lost = True
+    else:
+        problems += _index_problems(fs, segment)
+    if following is not None and next_offset > following:
+        problems.append(
+            Problem(log_file, f"reaches offset {next_offset - 1}, but {following} begins the next segment")
+        )
+    problems += replayed.transaction_problems(segment, aborted)
+    if following is None:
+        problems += replayed.snapshot_problems(next_offset)
+        problems += replayed.snapshots_beyond(next_offset)
+    return SegmentReport(
+        segment.base_offset, next_offset, batches, segment.size, good, is_dense, tuple(problems)
+    )
+
+
+def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+    """Every whole batch, with its position: the first that is not good raises CorruptRecord, for its shape, its CRC
+    or its offsets. A partial batch at the end is none. What is good is what recovery keeps, which tells no reasons.
+    """
+    view, next_offset = segment.log.view(), segment.base_offset
+    for position, header in iter_batches(view):
+        check_crc(view, position, header)
+        if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT32:
+            raise CorruptRecord(
+                f"position {position}", f"offset {header.base_offset} where {next_offset} or more must be"
+            )
+        next_offset = header.next_offset
+        yield position, header
+
+
+def _follows(header: BatchHeader, next_offset: int) -> bool:
+    """Whether a batch begins with this offset, and lacks none itself."""
+    return header.base_offset == next_offset and header.last_offset_delta + 1 == header.count
+
+
+def _index_problems(fs: FileSystem, segment: Segment) -> Iterator[Problem]:
+    """What is wrong with the offset and time index over batches that are all good."""
+    sound = True
+    for suffix, index in ((INDEX_SUFFIX, segment.offset_index), (TIME_INDEX_SUFFIX, segment.time_index)):
+        name = segment_file(segment.base_offset, suffix)
+        try:
+            if not fs.exists(index.path):
+                raise CorruptIndex(segment.base_offset, 0, "there is no such file")
+            index.check()
+        except CorruptIndex as error:
+            sound = False
+            yield Problem(name, _told(error))
+    if sound:
+        try:
+            segment.check_indexes()
+        except CorruptIndex as error:
+            suffix = TIME_INDEX_SUFFIX if "time index" in error.args[2] else INDEX_SUFFIX
+            yield Problem(
+                segment_file(segment.base_offset, suffix), f"offset {error.args[1]}: {error.args[2]}"
+            )
+
+
+def _told(error: CorruptIndex) -> str:
+    return f"entry {error.args[1]}: {error.args[2]}"
+
+
+class _Replayed:
+    """The producers as the log's batches tell them, and what is held against that on the way."""
+
+    def __init__(self, fs: FileSystem, folder: str, first_offset: int) -> None:
+        self._fs, self._folder = fs, folder
+        self._producers = ProducerStates(os.path.basename(folder))
+        names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
+        self._snapshots = sorted((offset, name) for name in names if (offset := offset_of(name)) is not None)
+        self._next_offset, self.is_lost = first_offset, False
+        self._is_full = self._begin(first_offset)
+
+    def _begin(self, first_offset: int) -> bool:
+        """Whether all that was before the first segment is known."""
+        if first_offset == 0:
+            return True
+        for offset, name in self._snapshots:
+            if offset == first_offset:
+                path = os.path.join(self._folder, name)
+                try:
+                    self._producers.decode(path, self._fs.read_file(path), offset, 0)
+                except CorruptCheckpoint:
+                    return False
+                return True
+        return False
+
+    def take(
+        self, segment: Segment, position: int, header: BatchHeader, problems: list[Problem]
+    ) -> Iterator[AbortedTransaction]:
+        """One more batch; yields the transaction that it aborts, if it does."""
+        if self.is_lost:
+            return
+        problems += self.snapshot_problems(header.base_offset)
+        self._is_full = self._is_full and _follows(header, self._next_offset)
+        marker = None
+        if header.is_control:
+            marker = read_marker(segment.log.read(header.size_bytes, position))
+            if marker is not None:
+                aborted = self._producers.aborted_by(header, marker, header.base_offset)
+                if aborted is not None:
+                    yield aborted
+        self._producers.add(header, header.base_offset, 0, marker)
+        self._next_offset = header.next_offset
+
+    def transaction_problems(self, segment: Segment, aborted: list[AbortedTransaction]) -> Iterator[Problem]:
+        """What is wrong with a segment's transaction index."""
+        name = segment_file(segment.base_offset, TXN_INDEX_SUFFIX)
+        try:
+            entries = segment.txn_index.entries
+        except CorruptIndex as error:
+            yield Problem(name, _told(error))
+            return
+        path = segment.txn_index.path
+        rest = len(self._fs.read_file(path)) % ENTRY_SIZE if self._fs.exists(path) else 0
+        if rest:
+            yield Problem(name, f"{rest} bytes too many")
+        if self.is_lost:
+            return
+        known = {(entry.producer_id, entry.last_offset): entry for entry in entries}
+        for wanted in aborted:
+            found = known.pop((wanted.producer_id, wanted.last_offset), None)
+            if found is None:
+                yield Problem(name, f"lacks {_transaction(wanted)}")
+            elif found.first_offset > wanted.first_offset or (self._is_full and found != wanted):
+                yield Problem(name, f"has {_transaction(found)}, where the log has {_transaction(wanted)}")
+        if self._is_full:
+            for found in known.values():
+                yield Problem(name, f"has {_transaction(found)}, which no marker aborts")
+
+    def snapshot_problems(self, up_to: int) -> Iterator[Problem]:
+        """What is wrong with the snapshots at or before an offset, to which the log is replayed."""
+        while self._snapshots and self._snapshots[0][0] <= up_to:
+            offset, name = self._snapshots.pop(0)
+            path = os.path.join(self._folder, name)
+            try:
+                told = decode_snapshot(path, self._fs.read_file(path))
+            except CorruptCheckpoint as error:
+                yield Problem(name, error.args[1])
+                continue
+            if not self.is_lost:
+                is_full = self._is_full and offset == self._next_offset
+                yield from (Problem(name, why) for why in self._contradictions(told, is_full))
+
+    def snapshots_beyond(self, end_offset: int) -> Iterator[Problem]:
+        """Those that speak of what the log does not have."""
+        for offset, name in self._snapshots:
+            yield Problem(name, f"is of offset {offset}, but the log ends at {end_offset}")
+
+    def _contradictions(self, told: dict[int, ProducerState], is_full: bool) -> Iterator[str]:
+        for producer_id, state in told.items():
+            known = self._producers.get(producer_id)
+            if known is None or known.epoch != state.epoch:
+                if is_full:
+                    yield f"producer {producer_id} of epoch {state.epoch}, which the log does not have"
+                continue
+            if known.batches and state.batches and known.batches[-1][:3] != state.batches[-1][:3]:
+                last = known.batches[-1]
+                yield (
+                    f"producer {producer_id} at sequence {state.batches[-1].last_sequence}, where the log has "
+                    f"sequence {last.last_sequence} at offset {last.last_offset}"
+                )
+            elif is_full and known.transaction_start != state.transaction_start:
+                yield (
+                    f"producer {producer_id} with an open transaction from {state.transaction_start}, "
+                    f"where the log has {known.transaction_start} (-1: none)"
+                )
+        for producer_id, start in self._producers.open_transactions.items():
+            if is_full and producer_id not in told:
+                yield f"lacks producer {producer_id}, whose transaction is open from offset {start}"
+
+
+def _transaction(entry: AbortedTransaction) -> str:
+    return (
+        f"producer {entry.producer_id}'s aborted offsets {entry.first_offset}-{entry.last_offset} "
+        f"(last stable offset {entry.last_stable_offset})"
+    )

@@ -1,0 +1,56 @@
+"""Which segments become one: by bytes, by bytes of their indexes, by what an int32 can tell of offsets."""
+
+from typing import Any
+
+import pytest
+
+from raylog.storage.cleaner.grouping import MAX_INT32, SegmentSizes, group_segments
+from raylog.storage.config import LogConfig
+
+
+def bases(segments: list[SegmentSizes], **config: Any) -> list[list[int]]:
+    limits: dict[str, Any] = {"segment_bytes": 1000, "segment_index_bytes": 1000, **config}
+    return [[part.base_offset for part in group] for group in group_segments(segments, LogConfig(**limits))]
+
+
+def some(*sizes: int, index: int = 0, time_index: int = 0) -> list[SegmentSizes]:
+    return [SegmentSizes(10 * n, 10 * n + 10, size, index, time_index) for n, size in enumerate(sizes)]
+
+
+def test_no_segments_make_no_groups() -> None:
+    assert bases([]) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ((100, 100, 100), [[0, 10, 20]]),
+        ((500, 500, 1), [[0, 10], [20]]),
+        ((500, 501, 499), [[0], [10, 20]]),
+        ((5000, 1, 5000), [[0], [10], [20]]),
+        ((1, 1000, 1), [[0], [10], [20]]),
+    ],
+)
+def test_a_group_stays_within_the_size_of_a_segment(sizes: tuple[int, ...], groups: list[list[int]]) -> None:
+    assert bases(some(*sizes)) == groups
+
+
+def test_a_group_stays_within_the_size_of_each_index() -> None:
+    assert bases(some(1, 1, 1, index=400), segment_index_bytes=800) == [[0, 10], [20]]
+    assert bases(some(1, 1, 1, time_index=400), segment_index_bytes=800) == [[0, 10], [20]]
+    assert bases(some(1, 1, 1, index=0, time_index=0), segment_index_bytes=0) == [[0, 10, 20]]
+
+
+def test_a_group_stays_within_an_int32_of_offsets_from_its_first_base() -> None:
+    far = [
+        SegmentSizes(0, 10, 1, 0, 0),
+        SegmentSizes(10, MAX_INT32 + 1, 1, 0, 0),
+        SegmentSizes(MAX_INT32 + 1, MAX_INT32 + 2, 1, 0, 0),
+    ]
+    assert bases(far) == [[0, 10], [MAX_INT32 + 1]]
+    too_far = [far[0], far[1]._replace(end_offset=MAX_INT32 + 2)]
+    assert bases(too_far) == [[0], [10]]
+
+
+def test_an_empty_segment_joins_whatever_its_offsets() -> None:
+    assert bases([SegmentSizes(0, 10, 1, 0, 0), SegmentSizes(10, 2**40, 0, 0, 0)]) == [[0, 10]]
