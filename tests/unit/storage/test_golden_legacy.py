@@ -12,8 +12,9 @@ import pytest
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import open_log
-from raylog.storage.log import MAX_TIMESTAMP, Log
+from raylog.storage.log import Log
 from raylog.storage.names import parse_folder
+from raylog.storage.readable import MAX_TIMESTAMP
 from raylog.storage.records.batch import check_crc, iter_batches
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table

@@ -20,8 +20,9 @@ from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.cleaner.offset_map import SLOT_BYTES
 from raylog.storage.errors import RaylogError
 from raylog.storage.loader import create_log
-from raylog.storage.log import COMMITTED, Log
+from raylog.storage.log import Log
 from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.readable import COMMITTED
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
