@@ -18,7 +18,6 @@ from raylog.storage.errors import CorruptIndex
 from raylog.storage.files import File, FileSystem
 
 _ENTRY = Struct(">hqqqq")
-ENTRY_SIZE = _ENTRY.size
 _VERSION = 0
 
 
