@@ -15,7 +15,7 @@ from collections.abc import Collection, Container, Sequence
 from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, LogMissing
+from raylog.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptRecord, LogMissing
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import Log
@@ -29,12 +29,14 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     TopicPartition,
     offset_of,
+    parse_folder,
     segment_file,
 )
 from raylog.storage.records.batch import check_crc
 from raylog.storage.records.scan import Scan
 from raylog.storage.replay import replay
 from raylog.storage.segment import MAX_INT64, Recovered, Segment
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, read_offsets
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
@@ -140,7 +142,7 @@ def _recover(
         if result.cut_bytes:
             break
     bases = [segment.base_offset for segment in segments[first:]]
-    lost = segments[first + count_kept(bases, checked, deleted) :]
+    lost = segments[first + count_kept(fs, folder, bases, checked, deleted) :]
     for segment in lost:
         segment.delete()
         segments.remove(segment)
@@ -150,20 +152,37 @@ def _recover(
 
 
 def count_kept(
-    base_offsets: Sequence[int], checked: Sequence[Recovered], deleted: Container[int | None]
+    fs: FileSystem,
+    folder: str,
+    base_offsets: Sequence[int],
+    checked: Sequence[Recovered],
+    deleted: Container[int | None],
 ) -> int:
     """How many of the checked segments, the first of those that begin at ``base_offsets``, follow each other
     without a loss. ``deleted``: where segments began that retention has renamed.
 
     A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
-    one tells. Our compaction leaves no such gap, and Kafka's only behind segments that have gaps within: those
-    are trusted. So is the gap of a segment that retention has renamed, whose neighbour's new name was lost.
+    one tells. Compaction may leave such a gap, too (ours does not), but only up to where it has come. Nor is a gap
+    a loss behind a segment with gaps within, or where retention has renamed a segment, and the new name of its
+    neighbour was lost.
     """
     for number, following in enumerate(base_offsets[1 : len(checked)]):
-        found = checked[number]
-        if found.is_dense and found.next_offset < following and found.next_offset not in deleted:
+        _, end, is_dense = checked[number]
+        is_gap = is_dense and end < following and end not in deleted
+        if is_gap and end >= _compacted_to(fs, folder):
             return number + 1
     return len(checked)
+
+
+def _compacted_to(fs: FileSystem, folder: str) -> int:
+    """How far compaction has come, by the log dir's checkpoint; nobody knows, if that cannot be read."""
+    log_dir, name = os.path.split(folder)
+    partition = parse_folder(name)
+    try:
+        known = read_offsets(fs, os.path.join(log_dir, CLEANER_OFFSETS))
+    except CorruptCheckpoint:
+        return MAX_INT64
+    return 0 if partition is None else known.get(partition, 0)
 
 
 def _mend_indexes(

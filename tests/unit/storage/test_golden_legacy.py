@@ -19,6 +19,7 @@ from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS
 from raylog.storage.testing.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -44,6 +45,7 @@ def opened(folder: Path, *, is_clean: bool = True) -> Log:
 
 @pytest.fixture
 def folder(tmp_path: Path, log_dir: str, name: str) -> Path:
+    shutil.copy(GOLDEN / log_dir / CLEANER_OFFSETS, tmp_path)  # it tells compaction's gaps from lost tails
     return shutil.copytree(GOLDEN / log_dir / name, tmp_path / name)
 
 
