@@ -306,16 +306,16 @@ def check_producers(log: Log, life: Life, end: int) -> None:
 
 
 def test_whenever_it_stops_and_whatever_survives_every_key_has_its_last_value() -> None:
-    operations = lived(None)[0].operations
-    points = 0
-    for stop in range(operations + 1):
+    whole = lived(None)[0].log
+    operations, points = len(whole), 0
+    for stop in range(1, operations + 1):
+        # One of the losses in turn, at every operation that changes names, and at every third of the others.
+        if stop % 3 and not whole[stop - 1].startswith(("rename", "sync_dir")):
+            continue
         fs, life = lived(stop)
         if not fs.is_dir(FOLDER):
             continue
-        # Where names change, two of the losses in turn; elsewhere one, at every other operation.
-        changes_names = fs.log[-1].startswith(("rename", "sync_dir"))
-        turn_of = CRASHES[stop % 4 :: 4] if changes_names else CRASHES[stop // 2 % 8 :: 8] * (stop % 2)
-        for survives, names, seed in turn_of:
+        for survives, names, seed in CRASHES[stop % 8 :: 8]:
             after = fs.crash(survives, names=names, seed=seed + stop)
             if not after.is_dir(FOLDER) or f"{0:020d}.log" not in after.list_dir(FOLDER):
                 continue  # not yet made
@@ -326,4 +326,4 @@ def test_whenever_it_stops_and_whatever_survives_every_key_has_its_last_value() 
                 raise AssertionError(f"{where}: {fs.log[-3:]}: {error!r}") from error
             points += 1
     print(f"{operations} operations, {points} crash points")
-    assert points > 900
+    assert points > 600
