@@ -264,9 +264,9 @@ class Log(ReadableLog):
             return True
         kept = tuple(segment for segment in self._segments if segment.base_offset <= offset)
         doomed = self._segments[len(kept) :]
-        self.truncations += 1
         self._end = LogEnd(offset, kept[-1].base_offset, self._position_of(kept[-1], offset))
         self._segments = kept
+        self.truncations += 1
         self._doom(doomed)
         kept[-1].truncate_to(offset, self._clock.now_ms())
         self._end = LogEnd(offset, kept[-1].base_offset, kept[-1].size)
@@ -275,11 +275,12 @@ class Log(ReadableLog):
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at ``offset``."""
-        self.truncations += 1
         self._doom(self._segments)
         fresh = Segment(self._fs, self.folder, offset, self.config, self._clock.now_ms(), create=True)
         self._fs.sync_dir(self.folder)
-        self._segments, self._end = (fresh,), LogEnd(offset, offset, 0)
+        self._end = LogEnd(offset, offset, 0)
+        self._segments = (fresh,)
+        self.truncations += 1
         self.log_start_offset = offset
         self._cut_back_to(offset)
 

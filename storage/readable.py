@@ -3,14 +3,16 @@
 Nobody locks here. The segment list is an immutable tuple, and the log end is published, in one assignment, after
 its bytes are written: a reader takes the end first and the segments second, so that what the one bounds is in the
 other. A segment that leaves the log is renamed and kept open for a while among the *doomed*, where a reader that
-was told of it before still finds it. A truncation is counted before its bytes go: who met one looks again.
+was told of it before still finds it. A truncation is counted when the new end is published and before bytes go:
+who saw an older end, and met something odd, sees another count, and looks again.
 
 Source: ``LocalLog.read`` and ``UnifiedLog.fetchOffsetByTimestamp`` of Kafka.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from raylog.storage.errors import CorruptIndex, CorruptRecord, OffsetOutOfRange, StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
@@ -23,6 +25,8 @@ from raylog.storage.state.producers import ProducerStates
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 NO_TIMESTAMP = -1
+
+Answer = TypeVar("Answer")
 
 # How far a read may see: Kafka's FetchIsolation.
 Isolation = Literal["log_end", "high_watermark", "committed"]
@@ -99,13 +103,31 @@ class ReadableLog:
         larger than ``max_bytes``. Its first batch may begin before ``offset``. With ``isolation`` "committed" it
         ends at the last stable offset; what of it was aborted, :meth:`aborted_in` tells. Raises OffsetOutOfRange.
         """
+        return self._undisturbed(lambda: self._read(offset, max_bytes, isolation))
+
+    def _undisturbed(self, look: Callable[[], Answer]) -> Answer:
+        """What ``look`` answers, again if it looked behind an end that a truncation has moved meanwhile."""
         while True:
             truncations = self.truncations
             try:
-                return self._read(offset, max_bytes, isolation)
+                return look()
             except (CorruptRecord, CorruptIndex):
                 if truncations == self.truncations:
-                    raise  # otherwise it looked behind an end that a truncation has just moved
+                    raise
+
+    def _mended(self, segment: Segment, look: Callable[[], Answer]) -> Answer:
+        """What ``look`` answers; a sealed segment's indexes are made again if they lie.
+
+        The active one's were checked when the log was opened, and are its writer's: only a truncation makes them
+        look wrong.
+        """
+        try:
+            return look()
+        except CorruptIndex:
+            if segment is self._segments[-1]:
+                raise
+            segment.rebuild_indexes()
+            return look()
 
     def _read(self, offset: int, max_bytes: int, isolation: Isolation) -> Slice | None:
         end = self._end  # before the segments: what it bounds is in them
@@ -118,11 +140,7 @@ class ReadableLog:
             return None
         for segment in segments[self._floor(segments, offset) :]:
             limit = end.position if segment.base_offset == end.segment_base else segment.size
-            try:
-                found = self._slice(segment, offset, max_bytes, limit)
-            except CorruptIndex:
-                segment.rebuild_indexes()
-                found = self._slice(segment, offset, max_bytes, limit)
+            found = self._mended(segment, partial(self._slice, segment, offset, max_bytes, limit))
             if found is not None or segment.base_offset == end.segment_base:
                 return found
         return None
@@ -190,18 +208,18 @@ class ReadableLog:
         start offset, all with timestamp -1; MAX_TIMESTAMP (-3) the first record with the largest timestamp.
         LATEST_TIERED (-5) and EARLIEST_PENDING_UPLOAD (-6) give None: no record is anywhere but here.
         """
-        end = self._end
-        limit = self.last_stable_offset if isolation == COMMITTED else end.offset
+        limit = self.last_stable_offset if isolation == COMMITTED else self._end.offset
         if timestamp == LATEST:
             return TimestampOffset(NO_TIMESTAMP, limit)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return None
-        found = self._first_at(timestamp, end)
+        found = self._undisturbed(lambda: self._first_at(timestamp))
         return None if found is None or found.offset >= limit else found
 
-    def _first_at(self, timestamp: int, end: LogEnd) -> TimestampOffset | None:
+    def _first_at(self, timestamp: int) -> TimestampOffset | None:
+        end = self._end
         segments = self._segments
         if timestamp == MAX_TIMESTAMP:
             timestamp = max(segment.max_timestamp.timestamp for segment in segments)
@@ -211,11 +229,8 @@ class ReadableLog:
             if segment.max_timestamp.timestamp < timestamp:
                 continue
             limit = end.position if segment.base_offset == end.segment_base else segment.size
-            try:
-                found = segment.offset_for_timestamp(timestamp, self.log_start_offset, limit)
-            except CorruptIndex:
-                segment.rebuild_indexes()
-                found = segment.offset_for_timestamp(timestamp, self.log_start_offset, limit)
+            look = partial(segment.offset_for_timestamp, timestamp, self.log_start_offset, limit)
+            found = self._mended(segment, look)
             if found is not None:
                 return found
         return None

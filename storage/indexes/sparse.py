@@ -133,8 +133,8 @@ class SparseIndex:
         """Keep the first ``count`` entries."""
         if count >= len(self):
             return
-        entries, size = self._changeable(), count * self.entry.size
-        del entries[size:]
+        size = count * self.entry.size
+        self._bytes = bytearray(self._loaded()[:size])  # a copy: readers may be looking into the other one
         if size < self._written:
             self._opened().truncate(size)
             self._written, self._unflushed = size, True

@@ -88,7 +88,7 @@ class Race:
         ends = (
             end,
             log.log_end_offset,
-        )  # before the question for truncations, which are counted before they are made
+        )  # before the question for truncations: an older end is another count
         assert not records or offsets[-1] < max(ends) or log.truncations != cuts
         self.read += len(records)
 
