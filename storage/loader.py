@@ -157,11 +157,14 @@ def count_kept(
 
     A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
     one tells. Our compaction leaves no such gap, and Kafka's only behind segments that have gaps within: those
-    are trusted. So is the gap of a segment that retention has renamed, whose neighbour's new name was lost.
+    are trusted. It may leave a segment empty, too: one is trusted beside others that have gaps. So is the gap of a
+    segment that retention has renamed, whose neighbour's new name was lost.
     """
+    has_gaps = any(not found.is_dense for found in checked)
     for number, following in enumerate(base_offsets[1 : len(checked)]):
         found = checked[number]
-        if found.is_dense and found.next_offset < following and found.next_offset not in deleted:
+        is_trusted = not found.is_dense or (has_gaps and found.next_offset == base_offsets[number])
+        if not is_trusted and found.next_offset < following and found.next_offset not in deleted:
             return number + 1
     return len(checked)
 

@@ -19,6 +19,7 @@ and the caller has :meth:`Segment.rebuild_indexes` make both indexes again. Sour
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -497,13 +498,18 @@ class Segment:
             raise CorruptIndex(self.base_offset, offset, "no batch is what this entry of the time index says")
 
     def hold(self) -> None:
-        """Open or read all files: from here on it does not matter to readers what they are called."""
-        try:
-            self.offset_index.check()
-            self.time_index.check()
-        except CorruptIndex:
-            self.rebuild_indexes()
-        self.txn_index.entries  # noqa: B018  reads the file
+        """Open or read all files: from here on it does not matter to readers what they are called.
+
+        What is damaged is passed over: retention must be able to take it away.
+        """
+        with suppress(CorruptRecord):
+            try:
+                self.offset_index.check()
+                self.time_index.check()
+            except CorruptIndex:
+                self.rebuild_indexes()
+        with suppress(CorruptIndex):
+            self.txn_index.entries  # noqa: B018  reads the file
 
     # -- names ---------------------------------------------------------------------------------------------
 

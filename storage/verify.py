@@ -23,7 +23,7 @@ from typing import NamedTuple
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptRecord, InvalidRecord, LogMissing
 from raylog.storage.files import FileSystem
-from raylog.storage.indexes.transaction_index import ENTRY_SIZE, AbortedTransaction
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.loader import count_kept
 from raylog.storage.names import (
     DELETED_SUFFIX,
@@ -246,10 +246,6 @@ class _Replayed:
         except CorruptIndex as error:
             yield Problem(name, _told(error))
             return
-        path = segment.txn_index.path
-        rest = len(self._fs.read_file(path)) % ENTRY_SIZE if self._fs.exists(path) else 0
-        if rest:
-            yield Problem(name, f"{rest} bytes too many")
         if self.is_lost:
             return
         known = {(entry.producer_id, entry.last_offset): entry for entry in entries}
