@@ -7,7 +7,7 @@ from struct import Struct
 from typing import NamedTuple, Self
 
 from raylog.storage.errors import RaylogError
-from raylog.storage.log import Slice
+from raylog.storage.readable import Slice
 
 
 class AppendResult(NamedTuple):

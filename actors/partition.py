@@ -30,7 +30,8 @@ from raylog.storage.clock import Clock
 from raylog.storage.errors import InvalidRecord, RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.log import EARLIEST_PENDING_UPLOAD, Log
+from raylog.storage.log import Log
+from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
 from raylog.storage.records.batch import TRANSACTIONAL
 from raylog.storage.validation import check_append
 

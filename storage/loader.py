@@ -15,7 +15,7 @@ from collections.abc import Collection, Container, Sequence
 from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, LogMissing
+from raylog.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptRecord, LogMissing
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import Log
@@ -29,12 +29,14 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     TopicPartition,
     offset_of,
+    parse_folder,
     segment_file,
 )
 from raylog.storage.records.batch import check_crc
 from raylog.storage.records.scan import Scan
 from raylog.storage.replay import replay
 from raylog.storage.segment import MAX_INT64, Recovered, Segment
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, read_offsets
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
@@ -77,13 +79,23 @@ def open_log(
     now_ms = clock.now_ms()
     segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
+    had_records = any(segment.size for segment in segments)
     checked = {} if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
     mend = [*checked, *_mend_indexes(fs, segments, is_clean, checked)]
     start = max(log_start_offset, segments[0].base_offset)
     last = next(filter(None, (segment.last_batch() for segment in reversed(segments))), None)
     end = max(last.next_offset if last else 0, segments[-1].base_offset)
     if end < start:
-        raise LogMissing(folder, f"the log ends at offset {end}, but began at {start} when it was last open")
+        if is_clean or not had_records or recovery_point > start:
+            raise LogMissing(
+                folder, f"the log ends at offset {end}, but began at {start} when it was last open"
+            )
+        # What was not flushed is lost, and nothing else. A crash in here leaves a gap that recovery meets again.
+        fresh = Segment(fs, folder, start, config, now_ms, create=True)
+        for segment in segments:
+            segment.delete()
+        fs.sync_dir(folder)
+        segments, checked, mend, last, end = [fresh], {}, [], None, start
     producers = ProducerStates(str(partition))
     producers.load_newest(fs, folder, min([end, *(segment.base_offset for segment in mend)]), now_ms)
     replay(producers, segments, start, end, now_ms, mend, checked)
@@ -140,7 +152,7 @@ def _recover(
         if result.cut_bytes:
             break
     bases = [segment.base_offset for segment in segments[first:]]
-    lost = segments[first + count_kept(bases, checked, deleted) :]
+    lost = segments[first + count_kept(fs, folder, bases, checked, deleted) :]
     for segment in lost:
         segment.delete()
         segments.remove(segment)
@@ -150,23 +162,37 @@ def _recover(
 
 
 def count_kept(
-    base_offsets: Sequence[int], checked: Sequence[Recovered], deleted: Container[int | None]
+    fs: FileSystem,
+    folder: str,
+    base_offsets: Sequence[int],
+    checked: Sequence[Recovered],
+    deleted: Container[int | None],
 ) -> int:
     """How many of the checked segments, the first of those that begin at ``base_offsets``, follow each other
     without a loss. ``deleted``: where segments began that retention has renamed.
 
     A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
-    one tells. Our compaction leaves no such gap, and Kafka's only behind segments that have gaps within: those
-    are trusted. It may leave a segment empty, too: one is trusted beside others that have gaps. So is the gap of a
-    segment that retention has renamed, whose neighbour's new name was lost.
+    one tells. Compaction may leave such a gap, too (ours does not), but only up to where it has come. Nor is a gap
+    a loss behind a segment with gaps within, or where retention has renamed a segment, and the new name of its
+    neighbour was lost.
     """
-    has_gaps = any(not found.is_dense for found in checked)
     for number, following in enumerate(base_offsets[1 : len(checked)]):
-        found = checked[number]
-        is_trusted = not found.is_dense or (has_gaps and found.next_offset == base_offsets[number])
-        if not is_trusted and found.next_offset < following and found.next_offset not in deleted:
+        _, end, is_dense = checked[number]
+        is_gap = is_dense and end < following and end not in deleted
+        if is_gap and end >= _compacted_to(fs, folder):
             return number + 1
     return len(checked)
+
+
+def _compacted_to(fs: FileSystem, folder: str) -> int:
+    """How far compaction has come, by the log dir's checkpoint; nobody knows, if that cannot be read."""
+    log_dir, name = os.path.split(folder)
+    partition = parse_folder(name)
+    try:
+        known = read_offsets(fs, os.path.join(log_dir, CLEANER_OFFSETS))
+    except CorruptCheckpoint:
+        return MAX_INT64
+    return 0 if partition is None else known.get(partition, 0)
 
 
 def _mend_indexes(

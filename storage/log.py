@@ -1,4 +1,4 @@
-"""One partition's log: its segments in order, its offsets, append, read, roll, flush and retention.
+"""One partition's log: its segments in order, append, roll, flush, retention, truncation, compaction's swap.
 
 ::
 
@@ -14,19 +14,17 @@ aborted, for the reader to skip. The *high watermark* is the log's end while a l
 
 **Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``,
 ``delete_records``, ``truncate_to``, ``replace_segments``, ``close``; the caller holds the lock
-(``actors/partition.py``). ``read``, ``offset_for_timestamp`` and the offsets may be called by any number of
-threads meanwhile: the segment list is an immutable tuple, and the log end is published, in one assignment,
-after its bytes are written. ``flush`` may run beside both.
+(``actors/partition.py``). What readers may call, any number of threads, is in ``readable.py``. ``flush`` may run
+beside both.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides what is
 deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
 """
 
 import os
-from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, Literal, NamedTuple
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -34,16 +32,12 @@ from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CleaningAborted,
-    CorruptIndex,
-    CorruptRecord,
     OffsetOutOfRange,
     PolicyViolation,
     StorageError,
     UndoFailed,
 )
 from raylog.storage.files import Buffer, FileSystem
-from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -53,6 +47,7 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
+from raylog.storage.readable import NO_TIMESTAMP, LogEnd, ReadableLog
 from raylog.storage.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
 from raylog.storage.records.control import read_marker
 from raylog.storage.replay import replay
@@ -62,16 +57,7 @@ from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, LastRecord, ProducerStates
 from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
 
-# ListOffsets' special timestamps.
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-NO_TIMESTAMP = -1
 HIGH_WATERMARK = -1
-
-# How far a read may see: Kafka's FetchIsolation.
-Isolation = Literal["log_end", "high_watermark", "committed"]
-LOG_END: Final = "log_end"
-COMMITTED: Final = "committed"
 
 # What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
 _STAMP = Struct(">qii")
@@ -90,27 +76,7 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool = False
 
 
-class Slice(NamedTuple):
-    """Whole batches that lie behind each other in one segment's file: what a read answers with.
-
-    The path may be renamed or taken by another file after the answer; the inode tells.
-    """
-
-    path: str
-    inode: int
-    position: int
-    size_bytes: int
-
-
-class LogEnd(NamedTuple):
-    """The bound of readers: the next offset, and the bytes of the active segment that they may see."""
-
-    offset: int
-    segment_base: int
-    position: int
-
-
-class Log:
+class Log(ReadableLog):
     """The log of one partition. Made by ``loader.open_log`` or ``loader.create_log``."""
 
     def __init__(
@@ -140,35 +106,6 @@ class Log:
         self._flushed_ms = clock.now_ms()
         active = self._segments[-1]
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
-
-    # -- offsets -------------------------------------------------------------------------------------------
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """The segments, oldest first; the last is the active one."""
-        return self._segments
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
-        return self._end.offset
-
-    @property
-    def high_watermark(self) -> int:
-        """The end of what is replicated: the log's end, while a log has one replica."""
-        return self._end.offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The end of what no open transaction can still abort."""
-        unstable = self._producers.first_unstable_offset
-        if unstable is None:
-            return self.high_watermark
-        return max(min(unstable, self.high_watermark), self.log_start_offset)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
 
     # -- append --------------------------------------------------------------------------------------------
 
@@ -237,140 +174,6 @@ class Log:
         fresh = Segment(self._fs, self.folder, end, self.config, self._clock.now_ms(), create=True)
         self._segments = (*self._segments, fresh)
         self._end = LogEnd(end, fresh.base_offset, 0)
-
-    # -- read ----------------------------------------------------------------------------------------------
-
-    def read(self, offset: int, max_bytes: int, isolation: Isolation = LOG_END) -> Slice | None:
-        """Where the batches lie that hold ``offset`` and what follows, or None at the log's end.
-
-        The slice lies in one segment, ends at the end of a batch and has at least one, even one that is
-        larger than ``max_bytes``. Its first batch may begin before ``offset``. With ``isolation`` "committed" it
-        ends at the last stable offset; what of it was aborted, :meth:`aborted_in` tells. Raises OffsetOutOfRange.
-        """
-        while True:
-            truncations = self.truncations
-            try:
-                return self._read(offset, max_bytes, isolation)
-            except (CorruptRecord, CorruptIndex):
-                if truncations == self.truncations:
-                    raise  # otherwise it looked behind an end that a truncation has just moved
-
-    def _read(self, offset: int, max_bytes: int, isolation: Isolation) -> Slice | None:
-        end = self._end  # before the segments: what it bounds is in them
-        segments = self._segments
-        if not self.log_start_offset <= offset <= end.offset:
-            raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, end.offset)
-        if isolation == COMMITTED:
-            end = self._stable_end(segments, end)
-        if offset >= end.offset:
-            return None
-        for segment in segments[self._floor(segments, offset) :]:
-            limit = end.position if segment.base_offset == end.segment_base else segment.size
-            try:
-                found = self._slice(segment, offset, max_bytes, limit)
-            except CorruptIndex:
-                segment.rebuild_indexes()
-                found = self._slice(segment, offset, max_bytes, limit)
-            if found is not None or segment.base_offset == end.segment_base:
-                return found
-        return None
-
-    def _stable_end(self, segments: Sequence[Segment], end: LogEnd) -> LogEnd:
-        """As ``end``, for the last stable offset."""
-        stable = self.last_stable_offset
-        if stable >= end.offset:
-            return end
-        segment = segments[self._floor(segments, stable)]
-        return LogEnd(stable, segment.base_offset, self._position_of(segment, stable))
-
-    def aborted_in(self, found: Slice, offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with data in a slice that a read from ``offset`` has just answered.
-
-        A reader skips a producer's transactional batches from each first offset to the abort marker. Some of
-        them may lie behind the slice.
-        """
-        segments = self._segments
-        number = next((n for n, segment in enumerate(segments) if segment.log.inode == found.inode), None)
-        if number is None:
-            return self._aborted_in_doomed(found, offset)
-        after = segments[number].offset_index.offset_after(found.position + found.size_bytes)
-        if after is None:
-            after = segments[number + 1].base_offset if number + 1 < len(segments) else self._end.offset
-        aborted: list[AbortedTransaction] = []
-        for segment in segments[number:]:
-            some, is_complete = segment.txn_index.collect(offset, after)
-            aborted += some
-            if is_complete:
-                break
-        return aborted
-
-    def _aborted_in_doomed(self, found: Slice, offset: int) -> list[AbortedTransaction]:
-        """As :meth:`aborted_in`, of a segment that has been replaced since: what follows it may be too."""
-        every = [*self._segments, *(segment for _, segment in self._doomed)]
-        holder = next((segment for segment in every if segment.log.inode == found.inode), None)
-        if holder is None:
-            raise StorageError(found.path, "the segment was deleted before it was read")
-        behind = [segment for segment in every if segment.base_offset >= holder.base_offset]
-        entries = {entry for segment in behind for entry in segment.txn_index.entries}
-        return sorted((e for e in entries if e.last_offset >= offset), key=lambda entry: entry.last_offset)
-
-    def _slice(self, segment: Segment, offset: int, max_bytes: int, limit: int) -> Slice | None:
-        first = segment.find_batch(offset, limit)
-        if first is None:
-            return None
-        start = first[0]
-        stop = segment.end_of_batches(start, max_bytes, limit)
-        return Slice(segment.path, segment.log.inode, start, stop - start)
-
-    def read_bytes(self, found: Slice) -> bytes:
-        """The bytes of a slice that :meth:`read` has just answered."""
-        every = [*self._segments, *(segment for _, segment in self._doomed)]
-        segment = next((segment for segment in every if segment.log.inode == found.inode), None)
-        if segment is None:
-            raise StorageError(found.path, "the segment was deleted before it was read")
-        return segment.log.read(found.size_bytes, found.position)
-
-    def offset_for_timestamp(self, timestamp: int, isolation: Isolation = LOG_END) -> TimestampOffset | None:
-        """The first record whose timestamp is ``timestamp`` (ms) or later; None if there is none that
-        ``isolation`` lets a reader see.
-
-        LATEST (-1) gives the end of what it lets a reader see; EARLIEST (-2) and EARLIEST_LOCAL (-4) the log
-        start offset, all with timestamp -1; MAX_TIMESTAMP (-3) the first record with the largest timestamp.
-        LATEST_TIERED (-5) and EARLIEST_PENDING_UPLOAD (-6) give None: no record is anywhere but here.
-        """
-        end = self._end
-        limit = self.last_stable_offset if isolation == COMMITTED else end.offset
-        if timestamp == LATEST:
-            return TimestampOffset(NO_TIMESTAMP, limit)
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return None
-        found = self._first_at(timestamp, end)
-        return None if found is None or found.offset >= limit else found
-
-    def _first_at(self, timestamp: int, end: LogEnd) -> TimestampOffset | None:
-        segments = self._segments
-        if timestamp == MAX_TIMESTAMP:
-            timestamp = max(segment.max_timestamp.timestamp for segment in segments)
-            if timestamp < 0:
-                return None
-        for segment in segments:
-            if segment.max_timestamp.timestamp < timestamp:
-                continue
-            limit = end.position if segment.base_offset == end.segment_base else segment.size
-            try:
-                found = segment.offset_for_timestamp(timestamp, self.log_start_offset, limit)
-            except CorruptIndex:
-                segment.rebuild_indexes()
-                found = segment.offset_for_timestamp(timestamp, self.log_start_offset, limit)
-            if found is not None:
-                return found
-        return None
-
-    @staticmethod
-    def _floor(segments: Sequence[Segment], offset: int) -> int:
-        return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
     # -- flush, retention, close ---------------------------------------------------------------------------
 
@@ -469,11 +272,6 @@ class Log:
         self._end = LogEnd(offset, kept[-1].base_offset, kept[-1].size)
         self._cut_back_to(offset)
         return True
-
-    @staticmethod
-    def _position_of(segment: Segment, offset: int) -> int:
-        found = segment.find_batch(offset)
-        return segment.size if found is None else found[0]
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at ``offset``."""

@@ -500,16 +500,16 @@ class Segment:
     def hold(self) -> None:
         """Open or read all files: from here on it does not matter to readers what they are called.
 
-        What is damaged is passed over: retention must be able to take it away.
+        What is damaged is told to those who read it.
         """
+        with suppress(CorruptIndex, CorruptRecord):
+            self.txn_index.entries  # noqa: B018  reads the file
         with suppress(CorruptRecord):
             try:
                 self.offset_index.check()
                 self.time_index.check()
             except CorruptIndex:
                 self.rebuild_indexes()
-        with suppress(CorruptIndex):
-            self.txn_index.entries  # noqa: B018  reads the file
 
     # -- names ---------------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ def count_recoverable(fs: FileSystem, folder: str, reports: Sequence[SegmentRepo
         if report.is_torn:
             break
     deleted = {offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)}
-    return count_kept([report.base_offset for report in reports], checked, deleted)
+    return count_kept(fs, folder, [report.base_offset for report in reports], checked, deleted)
 
 
 def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:

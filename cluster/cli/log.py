@@ -187,7 +187,8 @@ def _verdict(folder: str, report: "SegmentReport") -> str:
         whole = "; ".join(map(str, report.problems))
         return f"BAD {name}: {whole}: raylog log repair {folder}"
     last = f"offsets {report.base_offset}-{report.next_offset - 1}" if report.batches else "empty"
-    return f"ok  {name}: {last}, {report.batches} batches, {report.size_bytes} bytes"
+    batches = f"{report.batches} batch{'' if report.batches == 1 else 'es'}"
+    return f"ok  {name}: {last}, {batches}, {report.size_bytes} bytes"
 
 
 @app.command()

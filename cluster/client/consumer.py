@@ -19,8 +19,8 @@ from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.files import Buffer
-from raylog.storage.log import EARLIEST, LATEST
 from raylog.storage.names import TopicPartition
+from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.records.batch import LOG_APPEND_TIME, next_offset, read_header
 from raylog.storage.records.decode import decode_records, decode_table
 

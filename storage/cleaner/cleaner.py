@@ -21,7 +21,7 @@ from typing import NamedTuple
 from raylog.storage.cleaner.cleanable import Cleanable
 from raylog.storage.cleaner.grouping import SegmentSizes, group_segments
 from raylog.storage.cleaner.offset_map import OffsetMap
-from raylog.storage.cleaner.reading import Pace, read_batches, read_chunks
+from raylog.storage.cleaner.reading import Pace, read_chunks, read_headers
 from raylog.storage.cleaner.retention import Rules, Tally
 from raylog.storage.cleaner.rewrite import rewrite_group
 from raylog.storage.cleaner.transactions import TransactionTracker
@@ -205,17 +205,41 @@ def _put_chunk(
     offsets: OffsetMap, chunk: memoryview, start_offset: int, transactions: TransactionTracker, tally: Tally
 ) -> bool:
     """False if the map is full."""
-    for batch, header in read_batches(chunk):
+    headers, number, position = read_headers(chunk), 0, 0
+    while number < len(headers):
+        first = number
+        number, position, last, is_full = offsets.table.put_batches(
+            chunk, headers, number, position, start_offset
+        )
+        known = headers[number - 1].last_offset if number > first else -1
+        offsets.latest_offset = max(offsets.latest_offset, last, known)
+        tally.records_read += sum(header.count for header in headers[first:number])
+        if number == len(headers):
+            break
+        header = headers[number]
         tally.records_read += header.count
-        if not transactions.is_discardable(header, batch) and not header.is_control and header.count:
-            plain = decompress(header.codec, batch[HEADER_SIZE:])
-            last, _, is_full = offsets.table.put_records(
-                plain, header.count, header.base_offset, start_offset
-            )
-            offsets.latest_offset = max(offsets.latest_offset, last)
-            if is_full:
-                return False
-        offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
+        batch = chunk[position : position + header.size_bytes]
+        if is_full or not _put_batch(offsets, batch, header, start_offset, transactions):
+            return False
+        number, position = number + 1, position + header.size_bytes
+    return True
+
+
+def _put_batch(
+    offsets: OffsetMap,
+    batch: memoryview,
+    header: BatchHeader,
+    start_offset: int,
+    transactions: TransactionTracker,
+) -> bool:
+    """A batch that needs more than a look at its keys. False if the map is full."""
+    if not transactions.is_discardable(header, batch) and not header.is_control and header.count:
+        plain = decompress(header.codec, batch[HEADER_SIZE:])
+        last, _, is_full = offsets.table.put_records(plain, header.count, header.base_offset, start_offset)
+        offsets.latest_offset = max(offsets.latest_offset, last)
+        if is_full:
+            return False
+    offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
     return True
 
 

@@ -53,15 +53,13 @@ def _whole_bytes(chunk: memoryview) -> tuple[int, int]:
     return position, LOG_OVERHEAD
 
 
-def read_batches(chunk: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """(batch, header) of each batch of a chunk, its CRC-32C checked."""
-    position = 0
-    for header in kernel.ops.leading_headers(chunk):
-        end = position + header.batch_length + LOG_OVERHEAD
-        yield chunk[position:end], header
-        position = end
+def read_headers(chunk: memoryview) -> list[BatchHeader]:
+    """The headers of a chunk's batches, each one's CRC-32C checked."""
+    headers: list[BatchHeader] = kernel.ops.leading_headers(chunk)
+    position = sum(header.batch_length for header in headers) + LOG_OVERHEAD * len(headers)
     rest = chunk[position:]
     for at, header in iter_batches(rest):
         check_crc(rest, at, header)
     if rest:
         raise CorruptRecord(f"position {position} of a chunk", "there is no batch of format v2")
+    return headers

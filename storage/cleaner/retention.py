@@ -13,7 +13,7 @@ Rebuilt batches keep their offsets, producer, sequences, codec, flags and leader
 Source: ``Cleaner.checkBatchRetention``, ``shouldRetainRecord``, ``MemoryRecords.filterTo`` of Kafka; KIP-534.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from raylog.storage.cleaner.offset_map import OffsetMap
@@ -24,12 +24,15 @@ from raylog.storage.records.batch import (
     DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     BatchHeader,
     empty_batch,
     seal,
 )
 from raylog.storage.records.compression import compress, decompress
 from raylog.storage.state.producers import NO_PRODUCER, LastRecord
+
+_STAYS, _GOES = 1, 2  # OffsetTable.judge_batches
 
 
 @dataclass(slots=True)
@@ -60,6 +63,27 @@ class Rules:
         return self.offsets.latest_offset + 1
 
 
+def clean_chunk(
+    chunk: memoryview, headers: list[BatchHeader], rules: Rules
+) -> Iterator[tuple[BatchHeader, Buffer | None]]:
+    """(header, what stays) of each batch of a chunk. The kernel tells which ones stay or go as they are."""
+    offsets, tally, position = rules.offsets, rules.tally, 0
+    verdicts, keyless = offsets.table.judge_batches(chunk, headers, offsets.latest_offset)
+    tally.records_without_key += keyless
+    for header, verdict in zip(headers, verdicts, strict=True):
+        end = position + header.batch_length + LOG_OVERHEAD
+        if verdict == _STAYS:
+            tally.records_read += header.count
+            tally.records_kept += header.count
+            yield header, chunk[position:end]
+        elif verdict == _GOES:
+            tally.records_read += header.count
+            yield header, _without_records(header, rules)
+        else:
+            yield header, clean_batch(chunk[position:end], header, rules)
+        position = end
+
+
 def clean_batch(batch: memoryview, header: BatchHeader, rules: Rules) -> Buffer | None:
     """What stays of the next batch of a walk: itself, another one in its place, or None."""
     is_spent = rules.transactions.is_discardable(header, batch)
@@ -70,6 +94,10 @@ def clean_batch(batch: memoryview, header: BatchHeader, rules: Rules) -> Buffer 
         )
         if left is not None:
             return left
+    return _without_records(header, rules)
+
+
+def _without_records(header: BatchHeader, rules: Rules) -> Buffer | None:
     return empty_batch(header) if must_stay(header, rules.producers, rules.end_offset) else None
 
 

@@ -11,8 +11,8 @@ import os
 from collections.abc import Sequence
 from struct import Struct
 
-from raylog.storage.cleaner.reading import Pace, read_batches, read_chunks
-from raylog.storage.cleaner.retention import Rules, clean_batch
+from raylog.storage.cleaner.reading import Pace, read_chunks, read_headers
+from raylog.storage.cleaner.retention import Rules, clean_chunk
 from raylog.storage.config import LogConfig
 from raylog.storage.files import Buffer, FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
@@ -114,8 +114,8 @@ def _rewrite(
 ) -> BatchHeader | None:
     """Returns the last batch met, if nothing is left of it."""
     for chunk in read_chunks(source, 0, chunk_bytes):
-        for batch, header in read_batches(chunk):
-            left, lost = clean_batch(batch, header, rules), header
+        for header, left in clean_chunk(chunk, read_headers(chunk), rules):
+            lost = header
             if left is not None:
                 cleaned.add(left, header.last_offset)
                 lost = None

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgpack
 
+from raylog.storage.dump.java_text import utf8_text
 from raylog.storage.dump.json_text import json_text
 from raylog.storage.dump.metadata_schemas import METADATA_RECORDS, type_name
 from raylog.storage.dump.schema import Reader
@@ -43,12 +44,8 @@ def _number(form: Struct) -> Decoder:
     return decode
 
 
-def _text(content: bytes) -> str:
-    return content.decode(errors="replace")
-
-
 DECODERS: Final[dict[str, Decoder]] = {
-    "string": _text,
+    "string": utf8_text,
     "bytes": bytes.hex,
     "integer": _number(Struct(">i")),
     "long": _number(Struct(">q")),
@@ -154,21 +151,26 @@ def cluster_metadata(offset: int, _: bytes | None, value: bytes | None) -> Parse
 
 
 def _metadata_record(value: bytes) -> dict[str, Any]:
-    if value[:1] != bytes([_FRAME_VERSION]):
-        return _own_record(value)
+    own = _own_record(value)
+    if own is not None:
+        return own
     reader = Reader(value)
-    _, kind, version = reader.unsigned(), reader.unsigned(), reader.unsigned()
+    frame_version = reader.unsigned()
+    if frame_version != _FRAME_VERSION:
+        raise InvalidRecord(
+            f"Could not deserialize metadata record due to unknown frame version {frame_version}"
+            f"(only frame version {_FRAME_VERSION} is supported)"
+        )
+    kind, version = reader.unsigned(), reader.unsigned()
     schema = METADATA_RECORDS.get(kind)
     if schema is None or version > schema.last_version:
         raise InvalidRecord(f"a metadata record of type {kind}, version {version}, which is not known")
     return {"type": type_name(schema), "version": version, "data": reader.message(schema, version)}
 
 
-def _own_record(value: bytes) -> dict[str, Any]:
+def _own_record(value: bytes) -> dict[str, Any] | None:
     try:
         found = msgpack.unpackb(value)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise InvalidRecord("neither a metadata record of frame version 1 nor one of raylog")
-    return found
+        return None
+    return found if isinstance(found, dict) else None

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from raylog.storage.dump.java_text import utf8_text
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.records.record import Buffer
 from raylog.storage.state.properties import id_text
@@ -195,6 +196,6 @@ class Reader:
 
 
 _TEXT: Final[dict[str, Callable[[bytes], str]]] = {
-    "string": lambda content: content.decode(errors="replace"),
+    "string": utf8_text,
     "bytes": lambda content: base64.b64encode(content).decode(),
 }

@@ -37,6 +37,23 @@ cdef struct Slot:
     int64_t next_offset           # behind the key's last record; 0: the slot is free
 
 
+cdef struct Put:
+    int64_t last                  # the offset last put, -1: none
+    int64_t keyless
+    bint is_full
+
+
+cdef struct Judged:
+    int64_t kept
+    int64_t tombstones            # of those
+    int64_t keyless
+
+
+cdef bint is_plain(tuple header) except -1:
+    """Whether a batch has records, and no codec, transaction, marker or delete horizon."""
+    return not <int64_t>header[5] & ~0x08 and <int64_t>header[12] > 0
+
+
 cdef inline uint64_t turned(uint64_t x, int by) noexcept nogil:
     return (x << by) | (x >> (64 - by))
 
@@ -120,51 +137,113 @@ cdef class OffsetTable:
                 slot = self.slots
         return slot
 
+    cdef const char* put(self, const uint8_t* p, const uint8_t* end, int64_t count, int64_t base_offset,
+                         int64_t start_offset, Put* to) noexcept nogil:
+        """Put a batch's records; returns what is wrong with them."""
+        cdef Record r
+        cdef Slot wanted
+        cdef Slot* slot
+        cdef const char* why
+        cdef int64_t i, offset
+        for i in range(count):
+            why = get_record(p, end, &r)
+            if why != NULL:
+                return why
+            p = r.end
+            offset = add(base_offset, r.offset_delta)
+            if offset < start_offset:
+                continue
+            if r.key_size < 0:
+                to.keyless += 1
+                continue
+            if self.size >= self.capacity:
+                to.is_full = True
+                return NULL
+            slot = self.find(r.key, r.key_size, &wanted)
+            self.size += slot.next_offset == 0
+            wanted.next_offset = offset + 1
+            slot[0] = wanted
+            to.last = offset
+        if p != end:
+            return "bytes are left behind its last record"
+        return NULL
+
     def put_records(self, plain, int64_t count, int64_t base_offset, int64_t start_offset):
         """(the offset last put or -1, keyless records, whether there was no room for a next key)
 
         Records below ``start_offset`` are passed over.
         """
         cdef View view = View(plain)
-        cdef const uint8_t* p = view.data
-        cdef const uint8_t* end = p + view.size
-        cdef Record r
-        cdef Slot wanted
-        cdef Slot* slot
-        cdef const char* why = NULL
-        cdef int64_t i, offset, last = -1, keyless = 0
-        cdef bint is_full = False
+        cdef Put done = Put(-1, 0, False)
+        cdef const char* why
         with nogil:
-            for i in range(count):
-                why = get_record(p, end, &r)
-                if why != NULL:
-                    break
-                p = r.end
-                offset = add(base_offset, r.offset_delta)
-                if offset < start_offset:
-                    continue
-                if r.key_size < 0:
-                    keyless += 1
-                    continue
-                is_full = self.size >= self.capacity
-                if is_full:
-                    break
-                slot = self.find(r.key, r.key_size, &wanted)
-                self.size += slot.next_offset == 0
-                wanted.next_offset = offset + 1
-                slot[0] = wanted
-                last = offset
-            if why == NULL and not is_full and p != end:
-                why = "bytes are left behind its last record"
+            why = self.put(view.data, view.data + view.size, count, base_offset, start_offset, &done)
         if why != NULL:
             raise CorruptRecord(f"offset {base_offset}", why.decode())
-        return last, keyless, bool(is_full)
+        return done.last, done.keyless, bool(done.is_full)
+
+    def put_batches(self, chunk, list headers, Py_ssize_t first, int64_t position, int64_t start_offset):
+        """As ``put_records``, batch by batch from the header ``first`` on, up to one that is not plain.
+
+        (the first header that was not put, the position of its batch, the offset last put or -1, whether the
+        map is full: that batch then was put in part)
+        """
+        cdef View view = View(chunk)
+        cdef const uint8_t* p
+        cdef tuple header
+        cdef int64_t size, base_offset
+        cdef Put done = Put(-1, 0, False)
+        cdef const char* why
+        while first < len(headers):
+            header = <tuple>headers[first]  # a BatchHeader
+            if not is_plain(header):
+                break
+            base_offset, size, p = header[0], <int64_t>header[1] + LOG_OVERHEAD, view.data + position
+            assert position + size <= view.size
+            why = self.put(p + HEADER_SIZE, p + size, header[12], base_offset, start_offset, &done)
+            if why != NULL:
+                raise CorruptRecord(f"offset {base_offset}", why.decode())
+            if done.is_full:
+                break
+            first += 1
+            position += size
+        return first, position, done.last, bool(done.is_full)
 
     def get(self, key):
         """The key's last offset, -1 if it has none."""
         cdef View view = View(key)
         cdef Slot wanted
         return self.find(view.data, view.size, &wanted).next_offset - 1
+
+    cdef const char* judge(self, const uint8_t* p, const uint8_t* end, int64_t count, int64_t base_offset,
+                           int64_t latest_offset, bint drop_tombstones, uint8_t* flags, Judged* to) noexcept nogil:
+        """Judge a batch's records; returns what is wrong with them. ``flags``: NULL, or a byte for each."""
+        cdef Record r
+        cdef Slot wanted
+        cdef const char* why
+        cdef int64_t i, offset
+        cdef bint keep
+        for i in range(count):
+            why = get_record(p, end, &r)
+            if why != NULL:
+                return why
+            p = r.end
+            offset = add(base_offset, r.offset_delta)
+            if offset > latest_offset:
+                keep = True
+            elif r.key_size < 0:
+                keep = False
+                to.keyless += 1
+            else:
+                keep = offset + 1 >= self.find(r.key, r.key_size, &wanted).next_offset
+                keep = keep and not (drop_tombstones and r.value_size < 0)
+            if flags != NULL:
+                flags[i] = keep
+            to.kept += keep
+            to.tombstones += keep and r.value_size < 0
+        if p != end:
+            return "bytes are left behind its last record"
+        return NULL
 
     def judge_records(self, plain, int64_t count, int64_t base_offset, int64_t latest_offset,
                       bint drop_tombstones):
@@ -173,37 +252,44 @@ cdef class OffsetTable:
         Records behind ``latest_offset``, the end of what the table knows, are kept.
         """
         cdef View view = View(plain)
-        cdef const uint8_t* p = view.data
-        cdef const uint8_t* end = p + view.size
-        cdef Record r
-        cdef Slot wanted
         cdef Vector flags = Vector(count)
-        cdef const char* why = NULL
-        cdef int64_t i, offset, kept = 0, tombstones = 0, keyless = 0
-        cdef bint keep
+        cdef Judged done = Judged(0, 0, 0)
+        cdef const char* why
         with nogil:
-            for i in range(count):
-                why = get_record(p, end, &r)
-                if why != NULL:
-                    break
-                p = r.end
-                offset = add(base_offset, r.offset_delta)
-                if offset > latest_offset:
-                    keep = True
-                elif r.key_size < 0:
-                    keep = False
-                    keyless += 1
-                else:
-                    keep = offset + 1 >= self.find(r.key, r.key_size, &wanted).next_offset
-                    keep = keep and not (drop_tombstones and r.value_size < 0)
-                flags.data[i] = keep
-                kept += keep
-                tombstones += keep and r.value_size < 0
-            if why == NULL and p != end:
-                why = "bytes are left behind its last record"
+            why = self.judge(view.data, view.data + view.size, count, base_offset, latest_offset,
+                             drop_tombstones, flags.data, &done)
         if why != NULL:
             raise CorruptRecord(f"offset {base_offset}", why.decode())
-        return kept, tombstones, keyless, flags.take(count)
+        return done.kept, done.tombstones, done.keyless, flags.take(count)
+
+    def judge_batches(self, chunk, list headers, int64_t latest_offset):
+        """(a byte for each batch: 1 if it stays as it is, 2 if no record of it stays, 0: look closer; and how
+        many records without a key there are in those with 1 and 2)
+
+        One with a delete horizon, or a tombstone that stays, needs a closer look, as all do that are not plain.
+        """
+        cdef View view = View(chunk)
+        cdef const uint8_t* p = view.data
+        cdef tuple header
+        cdef int64_t size, count, keyless = 0
+        cdef Judged done
+        cdef const char* why
+        verdicts = bytearray(len(headers))
+        cdef Py_ssize_t i
+        for i in range(len(headers)):
+            header = <tuple>headers[i]
+            size, count = <int64_t>header[1] + LOG_OVERHEAD, header[12]
+            assert p + size <= view.data + view.size
+            if is_plain(header):
+                done = Judged(0, 0, 0)
+                why = self.judge(p + HEADER_SIZE, p + size, count, header[0], latest_offset, False, NULL, &done)
+                if why != NULL:
+                    raise CorruptRecord(f"offset {header[0]}", why.decode())
+                if done.tombstones == 0 and (done.kept == 0 or done.kept == count):
+                    verdicts[i] = 1 if done.kept else 2
+                    keyless += done.keyless
+            p += size
+        return verdicts, keyless
 
 
 def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_timestamp, append_time):

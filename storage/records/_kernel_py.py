@@ -453,6 +453,19 @@ class OffsetTable:
             last = offset
         return last, keyless, False
 
+    def put_batches(
+        self, chunk: Buffer, headers: list[BatchHeader], first: int, position: int, start_offset: int
+    ) -> tuple[int, int, int, bool]:
+        last, view = -1, memoryview(chunk)
+        while first < len(headers) and _is_plain(header := headers[first]):
+            plain = view[position + HEADER_SIZE : position + header.size_bytes]
+            put, _, is_full = self.put_records(plain, header.count, header.base_offset, start_offset)
+            last = max(last, put)
+            if is_full:
+                return first, position, last, True
+            first, position = first + 1, position + header.size_bytes
+        return first, position, last, False
+
     def get(self, key: Buffer) -> int:
         return self._find(bytes(key))[2] - 1
 
@@ -471,6 +484,26 @@ class OffsetTable:
             flags.append(keep)
             tombstones += keep and value is None
         return sum(flags), tombstones, keyless, flags
+
+    def judge_batches(
+        self, chunk: Buffer, headers: list[BatchHeader], latest_offset: int
+    ) -> tuple[bytearray, int]:
+        verdicts, all_keyless, position, view = bytearray(len(headers)), 0, 0, memoryview(chunk)
+        for number, header in enumerate(headers):
+            if _is_plain(header):
+                plain = view[position + HEADER_SIZE : position + header.size_bytes]
+                kept, tombstones, keyless, _ = self.judge_records(
+                    plain, header.count, header.base_offset, latest_offset, False
+                )
+                if not tombstones and kept in (0, header.count):
+                    verdicts[number] = 1 if kept else 2
+                    all_keyless += keyless
+            position += header.size_bytes
+        return verdicts, all_keyless
+
+
+def _is_plain(header: BatchHeader) -> bool:
+    return not header.attributes & ~LOG_APPEND_TIME and header.count > 0
 
 
 def _whole_records(plain: Buffer, count: int, base_offset: int) -> Iterator[tuple]:

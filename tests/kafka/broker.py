@@ -20,8 +20,8 @@ from tests.kafka.distribution import Kafka
 
 NODE_ID = 1
 HEAP = "-Xmx512m"
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 40
+START_TIMEOUT_S = 100
+STOP_TIMEOUT_S = 60
 CLUSTER_ID = "raylogOracleAAAAAAAAAA"
 
 SETTINGS = {

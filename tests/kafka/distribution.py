@@ -72,7 +72,7 @@ def _java() -> str:
 
 
 def _jars() -> Path:
-    folder = Path(os.environ.get("RAYLOG_KAFKA_JARS") or _cache() / f"kafka-{_version()}")
+    folder = Path(os.environ.get("RAYLOG_KAFKA_JARS") or _cache() / f"kafka-{_version()}").absolute()
     if any(folder.glob("*.jar")):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,8 @@ SEGMENT_BYTES = 8000
 SMALL = {"internal.segment.bytes": SEGMENT_BYTES, "index.interval.bytes": 500, "retention.ms": -1}
 EAGER = {"min.cleanable.dirty.ratio": 0.01}  # compacted whenever there is anything to compact
 DELETED_BEFORE = 123
-CLEANER_TIMEOUT_S = 30
+CLEANER_TIMEOUT_S = 60
+STREAM_TIMEOUT_S = 60
 # A transaction that is left open must not be aborted by Kafka while the tests run.
 TRANSACTION_TIMEOUT_MS = 900_000
 
@@ -290,9 +291,13 @@ def _write_and_kill(broker: KafkaBroker, topic: str) -> list[Seen]:
     """Kill Kafka amid a stream of records. Returns those that it had acknowledged."""
     rows = Rows(with_keys=True)
     sender = Sender(broker.address, linger_ms=0, batch_num_messages=10, enable_idempotence=True)
-    while len(sender.acknowledged) < 500:
+
+    def is_acknowledged() -> bool:
         sender.send(topic, rows.take(10, now_ms()))
         sender.producer.poll(0.01)
+        return len(sender.acknowledged) >= 500
+
+    wait_for(is_acknowledged, STREAM_TIMEOUT_S, "Kafka acknowledges 500 records")
     sender.send(topic, rows.take(300, now_ms()))
     broker.kill()
     sender.give_up()

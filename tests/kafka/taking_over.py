@@ -11,9 +11,10 @@ from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import open_log
-from raylog.storage.log import COMMITTED, LOG_END, Log
+from raylog.storage.log import Log
 from raylog.storage.log_dir import LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
+from raylog.storage.readable import COMMITTED, LOG_END
 from raylog.storage.records.batch import BatchHeader, iter_batches
 from raylog.storage.records.decode import decode_records
 from raylog.storage.state.properties import MetaProperties, read_topic_id, write_topic_id

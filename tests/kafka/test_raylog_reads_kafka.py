@@ -21,6 +21,7 @@ from tests.kafka.written import CODECS, Rows, Seen
 
 pytestmark = pytest.mark.timeout(300)  # the first may fetch Kafka, and starts it
 PLAIN = [f"k-{codec}" for codec in CODECS]
+SNAPSHOT_HEAD_BYTES, SNAPSHOT_ENTRY_BYTES = 10, 46
 READ_ONLY = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
@@ -107,6 +108,34 @@ def test_kafkas_producers_go_on(first: Observed, broker: KafkaBroker, tmp_path: 
         assert answer.base_offset == int.from_bytes(batch[:8], "big")
     assert log.log_end_offset == end
     taken.close()
+
+
+@pytest.mark.parametrize("topic", ["k-transactions", "k-open-transaction", "k-idempotent"])
+def test_raylog_makes_kafkas_transaction_index_and_snapshot_again(
+    first: Observed, broker: KafkaBroker, tmp_path: Path, topic: str
+) -> None:
+    """From the batches alone: neither index nor snapshot nor checkpoint is left."""
+    log_dir = copied(first, tmp_path)
+    folder = log_dir / f"{topic}-0"
+    before = files(folder)
+    for path in [*folder.glob("*.txnindex"), *folder.glob("*.snapshot"), *log_dir.glob("*checkpoint")]:
+        path.unlink()
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    taken = TakenOver(log_dir, broker.meta)
+    end = taken.open(topic).log_end_offset
+    taken.close()
+    after = files(folder)
+    indexes = [name for name in before if name.endswith(".txnindex") and before[name]]
+    assert bool(indexes) == ("transaction" in topic)
+    assert [name for name in after if name.endswith(".txnindex") and after[name]] == indexes
+    assert all(after[name] == before[name] for name in indexes)
+    assert producers(after[f"{end:020d}.snapshot"]) == producers(before[f"{end:020d}.snapshot"])
+
+
+def producers(snapshot: bytes) -> set[bytes]:
+    """The entries of a snapshot file, which have no order."""
+    entries = snapshot[SNAPSHOT_HEAD_BYTES:]
+    return {entries[at : at + SNAPSHOT_ENTRY_BYTES] for at in range(0, len(entries), SNAPSHOT_ENTRY_BYTES)}
 
 
 # -- going on ------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import ray
 from raylog.actors.messages import NotLeader, ProduceFailed, RequestTimedOut
 from raylog.actors.runtime import CONTROLLER, find, log_actor_name
 from raylog.cluster.broker import Broker
-from raylog.storage.log import LATEST
 from raylog.storage.names import TopicPartition
+from raylog.storage.readable import LATEST
 from raylog.storage.testing.waiting import wait_for
 
 

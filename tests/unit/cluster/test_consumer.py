@@ -17,7 +17,8 @@ from raylog.cluster.client import fetch
 from raylog.cluster.client.consumer import Consumer
 from raylog.cluster.client.fetch import PartitionReader
 from raylog.storage.errors import CorruptRecord, LogMissing, OffsetOutOfRange, RaylogError, StorageError
-from raylog.storage.log import Log, Slice
+from raylog.storage.log import Log
+from raylog.storage.readable import Slice
 from raylog.storage.testing.logs import Disk, batch, flip
 
 PATIENCE_S = 30

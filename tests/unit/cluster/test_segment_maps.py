@@ -4,7 +4,7 @@ from pathlib import Path
 
 from raylog.cluster.client import fetch
 from raylog.cluster.client.fetch import SegmentMaps
-from raylog.storage.log import Slice
+from raylog.storage.readable import Slice
 
 
 def test_files_of_two_disks_may_have_one_inode_number(tmp_path: Path) -> None:

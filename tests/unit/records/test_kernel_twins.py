@@ -102,6 +102,43 @@ def test_compaction_gives_the_same_answers(
     assert told[0] == told[1]
 
 
+kinds = st.sampled_from(
+    [
+        {},
+        {"compression_type": "lz4"},
+        {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0},
+        {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True},
+    ]
+)
+
+
+@given(
+    st.lists(st.tuples(st.lists(rows, min_size=1, max_size=3), kinds), max_size=6), st.integers(0, 6), int64
+)
+def test_compaction_gives_the_same_answers_for_many_batches(
+    batches: list, capacity: int, latest: int
+) -> None:
+    chunk, offset = bytearray(), 5
+    for batch_rows, kind in batches:
+        chunk += encode_records(batch_rows, base_offset=offset, **kind)
+        offset += len(batch_rows) + 1
+    told: list[list[Any]] = []
+    for ops in BOTH:
+        headers = ops.leading_headers(chunk)
+        table = ops.OffsetTable(capacity + 2, capacity + 1, b"0123456789abcdef")
+        answers: list[Any] = [len(headers)]
+        number, position, is_full = 0, 0, False
+        while number < len(headers) and not is_full:
+            number, position, last, is_full = table.put_batches(chunk, headers, number, position, 6)
+            answers.append((number, position, last, is_full, table.size))
+            if number < len(headers):
+                number, position = number + 1, position + headers[number].size_bytes
+        answers += [table.judge_batches(chunk, headers, end) for end in (latest, 9, 2**62)]
+        told.append(answers)
+    assert told[0] == told[1]
+    assert told[0][0] == len(batches)
+
+
 @given(st.lists(rows, min_size=1, max_size=2), st.integers(0, 400), st.integers(0, 7))
 def test_the_same_batches_of_a_chunk_are_led_by_headers(batch_rows: list, position: int, bit: int) -> None:
     chunk = encode_records(batch_rows) + encode_records(batch_rows, base_offset=5, compression_type="lz4")

@@ -26,9 +26,10 @@ from raylog.storage.errors import (
     RaylogError,
 )
 from raylog.storage.loader import open_log
-from raylog.storage.log import COMMITTED, Log
+from raylog.storage.log import Log
 from raylog.storage.log_dir import LOCK_FILE, LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
+from raylog.storage.readable import COMMITTED
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import iter_batches, next_offset
 from raylog.storage.records.control import Marker, encode_marker

@@ -7,7 +7,8 @@ import msgpack
 import pytest
 
 from raylog.storage.dump import decoders
-from raylog.storage.dump.json_text import double_text, json_text
+from raylog.storage.dump.java_text import double_text
+from raylog.storage.dump.json_text import json_text
 from raylog.storage.dump.metadata_schemas import METADATA_RECORDS, type_name
 from raylog.storage.dump.schema import read_message, schema
 from raylog.storage.errors import InvalidRecord
@@ -116,7 +117,11 @@ def test_a_transactions_partitions_are_told_in_their_order() -> None:
         ("01 63 00 00", "Error at 9, skipping. a metadata record of type 99, version 0, which is not known"),
         ("01 02 07 00", "Error at 9, skipping. a metadata record of type 2, version 7, which is not known"),
         ("01 02 00 05 74", "Error at 9, skipping. a message that ends 3 bytes too early"),
-        ("09 02 00", "Error at 9, skipping. neither a metadata record of frame version 1 nor one of raylog"),
+        (
+            "09 02 00",
+            "Error at 9, skipping. Could not deserialize metadata record due to unknown frame version 9"
+            "(only frame version 1 is supported)",
+        ),
     ],
 )
 def test_metadata_records(value: str, told: str) -> None:
@@ -154,7 +159,8 @@ def test_every_metadata_record_has_a_name_as_kafka_prints_it() -> None:
     ("name", "content", "told"),
     [
         ("string", "grüß".encode(), "grüß"),
-        ("string", b"\xff", "\N{REPLACEMENT CHARACTER}"),
+        ("string", b"\xff\xe2\x82a\xc0\xaf", "\ufffd\ufffda\ufffd\ufffd"),
+        ("string", b"\xed\xa0\x80a\xed\xa0a\xed\xa0", "\ufffda\ufffda\ufffd"),
         ("bytes", b"\0\xff", "00ff"),
         ("long", struct.pack(">q", -5), "-5"),
         ("integer", struct.pack(">i", 7), "7"),

@@ -6,22 +6,44 @@ from zlib import crc32 as crc32_of_zip
 import pytest
 from crc32c import crc32c
 
+from raylog.storage.cleaner.cleanable import Cleanable, cleanable, facts_of
+from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.errors import OutOfOrderSequence
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
+from raylog.storage.log import Log
 from raylog.storage.log_dir import LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
-from raylog.storage.records.batch import read_header, stamp
+from raylog.storage.records.batch import HEADER_SIZE, iter_batches, read_header, stamp
+from raylog.storage.records.decode import decode_records
+from raylog.storage.records.encode import encode_records
+from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, flip, of_producer, offsets_of
+from raylog.storage.testing.logs import (
+    FOLDER,
+    Disk,
+    batch,
+    batch_of_size,
+    flip,
+    of_producer,
+    offsets_of,
+    records_of,
+)
 from raylog.storage.testing.memory import MemoryFileSystem
 
 
 def entries(disk: Disk, name: str, kind: type[OffsetIndex | TimeIndex]) -> list[tuple[int, ...]]:
     """What stands in an index file, relative offsets as they are."""
     return list(kind.entry.iter_unpack(disk.read(name)))
+
+
+def compact(disk: Disk, log: Log, bound: int | None = None) -> None:
+    """One round over all sealed segments, or those below ``bound``."""
+    end = log.segments[-1].base_offset if bound is None else bound
+    buffers = Buffers(dedupe_bytes=1 << 16, load_factor=0.9, chunk_bytes=4096)
+    clean(disk.fs, disk.clock, log, Cleanable(0, end, 0, 1), buffers)
 
 
 def test_fact_1_an_index_entry_pairs_the_last_offset_of_a_batch_with_the_position_where_it_starts(
@@ -84,6 +106,59 @@ def test_fact_5_a_v2_crc_is_castagnolis_from_byte_21_and_offset_length_and_epoch
     assert crc == crc32c(bytes(made[21:])) != crc32_of_zip(bytes(made[21:]))
     stamp(made, 10**12, 77)
     assert read_header(made).crc == crc == crc32c(bytes(made[21:]))
+
+
+def test_fact_6_inner_offsets_of_version_1_count_back_from_the_wrappers_last_and_its_append_time_is_everyones() -> (
+    None
+):
+    rows = [(T0 + n, None, b"%d" % n) for n in range(3)]
+    wrapper = encode_legacy(rows, magic=1, base_offset=40, compression_type="gzip")
+    assert read_header(wrapper).last_offset == 42
+    assert [(record.offset, record.timestamp) for record in decode_records(wrapper)] == [
+        (40, T0), (41, T0 + 1), (42, T0 + 2)
+    ]  # fmt: skip
+    wrapper[:8] = (99).to_bytes(8)  # as a leader does
+    assert [record.offset for record in decode_records(wrapper)] == [97, 98, 99]
+    late = encode_legacy(rows, magic=1, compression_type="gzip", log_append_time=T0 + 70)
+    assert {record.timestamp for record in decode_records(late)} == {T0 + 70}
+
+
+def test_fact_7_the_delete_horizon_stands_in_the_base_timestamp_and_tombstones_need_two_rounds(
+    disk: Disk,
+) -> None:
+    log = disk.open(delete_retention_ms=1000)
+    log.append(encode_records([(T0 + 5, b"a", None, ()), (T0 + 9, b"b", b"kept", ())]))
+    log.roll()
+    compact(disk, log)
+    (_, header), *_ = iter_batches(disk.read("00000000000000000000.log"))
+    assert (header.delete_horizon_ms, header.base_timestamp) == (T0 + 1000, T0 + 1000)
+    assert [(record.key, record.timestamp) for record in records_of(log)] == [(b"a", T0 + 5), (b"b", T0 + 9)]
+    disk.clock.advance(1000)
+    compact(disk, log)
+    assert [(record.key, record.timestamp) for record in records_of(log)] == [(b"b", T0 + 9)]
+
+
+def test_fact_8_compaction_keeps_offsets_and_sequences_leaves_empty_batches_and_stops_before_the_undecided(
+    disk: Disk,
+) -> None:
+    log = disk.open()
+    for producer, key, value in ((1, b"a", b"old"), (2, b"a", b"new")):
+        rows = [(T0, key, value, ())]
+        log.append(encode_records(rows, producer_id=producer, producer_epoch=0, base_sequence=0))
+        log.roll()
+    log.append(of_producer(0, producer=3, transactional=True))
+    log.roll()
+    log.append(batch())
+    compact(disk, log, bound=cleanable(facts_of(log), None, log.config, T0).bound)
+    kept = [header for name in disk.names(".log") for _, header in iter_batches(disk.read(name))]
+    assert [(header.base_offset, header.last_sequence, header.count) for header in kept[:2]] == [
+        (0, 0, 0),
+        (1, 0, 1),
+    ]
+    assert kept[0].size_bytes == HEADER_SIZE == 61
+    assert [header.base_offset for header in kept[2:]] == [2, 3], (
+        "an open transaction ends what may be touched"
+    )
 
 
 def test_fact_9_size_retention_never_goes_below_its_limit_and_the_order_is_start_size_time(
@@ -159,6 +234,35 @@ def test_fact_13_a_snapshot_keeps_one_batch_a_producer_and_sequences_start_and_w
     assert again.append(of_producer(0, producer=8)).is_duplicate
     with pytest.raises(OutOfOrderSequence):
         again.append(of_producer(2**31 - 1, producer=8))  # known before the stop, forgotten by it
+
+
+def test_fact_14_a_cleaned_segment_becomes_a_swap_and_then_itself_and_what_an_unfinished_one_left_is_dropped(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of segments becomes one here, so that the order among several is the loader's business alone."""
+    log = disk.open(segment_bytes=200, internal_segment_bytes=200)
+    for n in range(6):
+        log.append(encode_records([(T0, b"%d" % n, b"x" * 100, ())]))
+    log.roll()
+    renamed: list[tuple[int, str]] = []
+    rename = disk.fs.rename
+
+    def note(source: str, target: str) -> None:
+        name = source.rpartition("/")[2]
+        if name.endswith((".log.cleaned", ".log.swap")):
+            renamed.append((int(name[:20]), name[20:]))
+        rename(source, target)
+
+    monkeypatch.setattr(disk.fs, "rename", note)
+    compact(disk, log)
+    bases = sorted({base for base, _ in renamed})
+    assert len(bases) > 1
+    assert renamed == [(base, suffix) for base in bases for suffix in (".log.cleaned", ".log.swap")]
+    log.close()
+    disk.write(f"{bases[0]:020d}.index.cleaned", b"")
+    disk.write(f"{bases[1]:020d}.log.swap", b"not finished")
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1, 2, 3, 4, 5]
+    assert disk.names(".swap") == disk.names(".cleaned") == []
 
 
 def test_fact_15_an_epoch_removes_what_it_contradicts_on_disk_and_one_below_the_first_echoes_itself() -> None:

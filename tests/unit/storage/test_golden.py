@@ -18,9 +18,10 @@ from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.loader import open_log
-from raylog.storage.log import MAX_TIMESTAMP, Log
+from raylog.storage.log import Log
 from raylog.storage.log_dir import LogDir
 from raylog.storage.names import TopicPartition, parse_folder
+from raylog.storage.readable import MAX_TIMESTAMP
 from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records

@@ -12,13 +12,15 @@ import pytest
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import open_log
-from raylog.storage.log import MAX_TIMESTAMP, Log
+from raylog.storage.log import Log
 from raylog.storage.names import parse_folder
+from raylog.storage.readable import MAX_TIMESTAMP
 from raylog.storage.records.batch import check_crc, iter_batches
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS
 from raylog.storage.testing.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -44,6 +46,7 @@ def opened(folder: Path, *, is_clean: bool = True) -> Log:
 
 @pytest.fixture
 def folder(tmp_path: Path, log_dir: str, name: str) -> Path:
+    shutil.copy(GOLDEN / log_dir / CLEANER_OFFSETS, tmp_path)  # it tells compaction's gaps from lost tails
     return shutil.copytree(GOLDEN / log_dir / name, tmp_path / name)
 
 

@@ -75,6 +75,18 @@ def test_the_warm_end_and_the_cold_rest_meet(fs: MemoryFileSystem, count: int) -
         assert entries.offset_after(100 * count) is None
 
 
+@pytest.mark.parametrize(
+    ("position", "size", "expected"),
+    [(0, 5, 101), (0, 10, 101), (0, 22, 102), (0, 23, 102), (10, 24, 103), (37, 1, None)],
+)
+def test_kafkas_scenario_of_upper_bounds(
+    fs: MemoryFileSystem, position: int, size: int, expected: int | None
+) -> None:
+    """13.6: entries (b, 0), (b+1, 10), (b+2, 23), (b+3, 37); what a fetch of so many bytes from there ends before."""
+    index = offset_index(fs, (100, 0), (101, 10), (102, 23), (103, 37), base=100)
+    assert index.offset_after(position + size) == expected
+
+
 def test_lookups_agree_with_a_plain_search(fs: MemoryFileSystem) -> None:
     random = Random(5)
     offsets = sorted(random.sample(range(1, 20_000), 3000))

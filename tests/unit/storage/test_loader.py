@@ -126,6 +126,37 @@ def test_a_log_that_ends_before_its_start_is_an_error(disk: Disk) -> None:
         disk.open(log_start_offset=5)
 
 
+def test_kafkas_scenario_of_a_log_that_a_recovery_cut_before_its_start(disk: Disk) -> None:
+    """13.6: five segments of a record each, log start offset 4, garbage in the second: one empty segment at 4."""
+    log = disk.open()
+    for _ in range(5):
+        log.append(batch())
+        log.roll()
+    disk.write("00000000000000000001.log", b"garbage" * 20)
+    disk.fs.remove(
+        disk.path("00000000000000000005.log")
+    )  # Kafka's test has five segments, and none behind them
+    opened = disk.open(is_clean=False, log_start_offset=4)
+    assert [segment.base_offset for segment in opened.segments] == [4]
+    assert (opened.log_start_offset, opened.log_end_offset, opened.size_bytes) == (4, 4, 0)
+    assert disk.names(".log") == ["00000000000000000004.log"]
+    assert opened.epochs.entries == ()
+    assert opened.append(batch()).base_offset == 4
+    opened.close()
+    assert offsets_of(disk.open(log_start_offset=4)) == [4]
+
+
+def test_kafkas_scenario_of_a_recovery_point(disk: Disk) -> None:
+    """13.6: an unclean reopen with recovery point 10 and 100 good records."""
+    log = disk.open(segment_bytes=1000)
+    for _ in range(100):
+        log.append(batch_of_size(100))
+    opened = disk.open(is_clean=False, recovery_point=10)
+    assert (opened.log_end_offset, opened.recovery_point) == (100, 10)
+    opened.flush()
+    assert opened.recovery_point == 100
+
+
 def test_another_topics_folder_is_refused(disk: Disk) -> None:
     args = (disk.fs, disk.clock, FOLDER, PARTITION, LogConfig())
     open_log(*args, topic_id=TOPIC_ID)

@@ -14,7 +14,7 @@ from raylog.storage.errors import (
     UnsupportedCompressionType,
 )
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.log import (
+from raylog.storage.readable import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,

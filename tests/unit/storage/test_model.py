@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from raylog.storage.errors import OffsetOutOfRange, OutOfOrderSequence
-from raylog.storage.log import EARLIEST, LATEST, Log
+from raylog.storage.log import Log
 from raylog.storage.names import LOG_SUFFIX
+from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, of_producer, records_of
 

@@ -17,8 +17,9 @@ from raylog.storage.errors import (
 from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from raylog.storage.loader import open_log
-from raylog.storage.log import COMMITTED, LATEST, MAX_TIMESTAMP, AppendInfo, Log
+from raylog.storage.log import AppendInfo, Log
 from raylog.storage.names import TopicPartition
+from raylog.storage.readable import COMMITTED, LATEST, MAX_TIMESTAMP
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.control import Marker, encode_marker, read_marker
 from raylog.storage.records.decode import decode_records

@@ -1,0 +1,155 @@
+"""Readers that race with a writer: with appends, rolls, retention, compaction and truncation of real files."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from raylog.storage.cleaner.cleanable import Cleanable
+from raylog.storage.cleaner.cleaner import Buffers, clean
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import CorruptRecord, OffsetOutOfRange
+from raylog.storage.files import RealFileSystem
+from raylog.storage.loader import create_log, open_log
+from raylog.storage.log import Log
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.decode import decode_records
+from raylog.storage.records.encode import encode_records
+from raylog.storage.testing.clock import T0, ManualClock
+from raylog.storage.testing.logs import TOPIC_ID
+
+READERS = 3
+FS, CLOCK = RealFileSystem(), ManualClock()
+CONFIG = LogConfig(
+    internal_segment_bytes=2000,
+    index_interval_bytes=0,
+    cleanup_policy="compact,delete",
+    file_delete_delay_ms=10**9,
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    folder = str(tmp_path / "races-0")
+    create_log(FS, folder, TOPIC_ID)
+    opened = open_log(FS, CLOCK, folder, TopicPartition("races", 0), CONFIG)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield opened
+    finally:
+        sys.setswitchinterval(before)
+        opened.close()
+
+
+class Race:
+    """One writer and some readers, who hold each record against what was ever written at its offset."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.written: list[set[bytes]] = []  # by offset: more than one value after a truncation
+        self.is_over = threading.Event()
+        self.read = 0
+
+    def append(self, generation: int) -> None:
+        base = self.log.log_end_offset
+        values = [b"%d:%d" % (base + n, generation) for n in range(3)]
+        for offset, value in enumerate(values, base):
+            if offset == len(self.written):
+                self.written.append(set())
+            self.written[offset].add(value)  # before anyone can read it
+        rows = [(T0 + base + n, b"%d" % (n % 2), value, ()) for n, value in enumerate(values)]
+        self.log.append(encode_records(rows))
+
+    def look(self, random: Random) -> None:
+        """One read from somewhere."""
+        log = self.log
+        cuts, end = log.truncations, log.log_end_offset
+        offset = random.randint(log.log_start_offset, max(end, log.log_start_offset))
+        try:
+            found = log.read(offset, random.choice([1, 500, 5000]))
+            if found is None:
+                return
+            records = decode_records(log.read_bytes(found), start_offset=offset)
+        except OffsetOutOfRange:
+            assert log.truncations != cuts or offset < log.log_start_offset
+            return
+        except CorruptRecord:
+            assert log.truncations != cuts
+            return
+        offsets = [record.offset for record in records]
+        assert offsets == sorted(set(offsets))
+        for record in records:
+            assert record.value in self.written[record.offset]
+        assert not records or log.truncations != cuts or offsets[-1] < log.log_end_offset
+        self.read += len(records)
+
+    def look_up(self, random: Random) -> None:
+        """One lookup by time."""
+        log = self.log
+        cuts, start, end = log.truncations, log.log_start_offset, log.log_end_offset
+        wanted = random.randint(start, max(end - 1, start))
+        try:
+            found = log.offset_for_timestamp(T0 + wanted)
+        except CorruptRecord:
+            assert log.truncations != cuts
+            return
+        if found is not None and log.truncations == cuts:
+            assert found.offset == found.timestamp - T0 >= wanted
+
+    def run(self, write: Callable[["Race"], None]) -> None:
+        def watch(seed: int) -> None:
+            random = Random(seed)
+            while not self.is_over.is_set():
+                self.look(random)
+                self.look_up(random)
+
+        with ThreadPoolExecutor(READERS) as pool:
+            readers = [pool.submit(watch, seed) for seed in range(READERS)]
+            try:
+                write(self)
+            finally:
+                self.is_over.set()
+            for reader in readers:
+                reader.result()
+        assert self.read > 0
+
+
+def appending(race: Race) -> None:
+    for _ in range(400):
+        race.append(0)
+
+
+def retaining(race: Race) -> None:
+    for n in range(300):
+        race.append(0)
+        if n % 10 == 9:
+            race.log.delete_records(race.log.log_end_offset - 20)
+            race.log.delete_old_segments()
+
+
+def compacting(race: Race) -> None:
+    buffers = Buffers(dedupe_bytes=1 << 12, load_factor=0.9, chunk_bytes=4096)
+    for n in range(300):
+        race.append(0)
+        if n % 30 == 29:
+            bound = race.log.segments[-1].base_offset
+            clean(FS, CLOCK, race.log, Cleanable(0, bound, 0, 1), buffers)
+
+
+def truncating(race: Race) -> None:
+    for n in range(300):
+        race.append(n)
+        if n % 10 == 9:
+            race.log.truncate_to(max(race.log.log_end_offset - 12, 0))
+
+
+@pytest.mark.parametrize("write", [appending, retaining, compacting, truncating])
+def test_readers_see_what_was_written_and_nothing_beyond_the_end(
+    log: Log, write: Callable[[Race], None]
+) -> None:
+    Race(log).run(write)
