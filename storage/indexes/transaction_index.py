@@ -71,8 +71,9 @@ class TransactionIndex:
         if not self._fs.exists(self.path):
             return ()
         content = self._fs.read_file(self.path)
-        if not content or len(content) % _ENTRY.size:
-            raise CorruptIndex(self.base_offset, len(content) // _ENTRY.size, "is torn or missing")
+        count, rest = divmod(len(content), _ENTRY.size)
+        if rest or not count:
+            raise CorruptIndex(self.base_offset, count, f"{rest} bytes too many" if rest else "is missing")
         entries = read_aborted(content, self.base_offset)
         before = self.base_offset - 1
         for number, entry in enumerate(entries):

@@ -208,9 +208,12 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         (length,) = _LENGTH.unpack_from(view, position + 8)
         if length < MIN_MESSAGE_LENGTH:
             raise _corrupt(position, f"batch length {length} is under {MIN_MESSAGE_LENGTH}")
-        if left < HEADER_SIZE_UP_TO_MAGIC or (
-            left < length + LOG_OVERHEAD and view[position + MAGIC_AT] <= MAGIC
-        ):
+        if left < HEADER_SIZE_UP_TO_MAGIC:
+            return
+        magic = view[position + MAGIC_AT]
+        if magic == MAGIC and length < MIN_BATCH_LENGTH:
+            raise _corrupt(position, f"batch length {length} is under {MIN_BATCH_LENGTH}")
+        if left < length + LOG_OVERHEAD and magic <= MAGIC:
             return
         header = read_header(view, position)
         yield position, header

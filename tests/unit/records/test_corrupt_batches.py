@@ -131,3 +131,11 @@ def test_mangled_records_never_crash(data: st.DataObject) -> None:
         except CorruptRecord:
             outcomes.append(-1)
     assert outcomes[0] == outcomes[1]
+
+
+def test_a_length_that_no_batch_has_is_corrupt_even_if_the_batch_is_cut() -> None:
+    """Found by fuzzing: the kernels disagreed."""
+    partial = bytes(8) + (44).to_bytes(4, "big") + bytes(4) + b"\2" + bytes(11)
+    for decode in (decode_records, decode_table, lambda buffer: list(iter_batches(buffer))):
+        with pytest.raises(CorruptRecord):
+            decode(partial)

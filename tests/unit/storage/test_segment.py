@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, DiskFull, StorageError, UndoFailed
+from raylog.storage.errors import CorruptIndex, CorruptRecord, DiskFull, StorageError, UndoFailed
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.records.batch import read_header, stamp
 from raylog.storage.segment import MAX_INT32, Segment
@@ -422,3 +422,24 @@ def test_a_doomed_segment_can_be_read_to_its_end() -> None:
     assert box.segment.find_batch(0) is not None
     box.segment.delete()
     assert box.fs.list_dir("/") == []
+
+
+def test_a_damaged_segment_can_be_doomed(dense: Box) -> None:
+    stem = "/00000000000000000040"
+    content = closed(dense).fs.read_file(stem + ".log")
+    dense.fs.write_file(stem + ".log", flip(4000 + 9)(content))
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        dense.fs.write_file(stem + suffix, b"\xff" * 7)
+    segment = dense.reopen()
+    segment.rename(".deleted")
+    segment.delete()
+    assert dense.fs.list_dir("/") == []
+
+
+def test_indexes_are_not_made_again_from_half_a_segment(dense: Box) -> None:
+    """They would hide what lies behind the damage."""
+    path = "/00000000000000000040.log"
+    dense.fs.write_file(path, flip(4000 + 9)(closed(dense).fs.read_file(path)))
+    segment = dense.reopen()
+    with pytest.raises(CorruptRecord):
+        segment.rebuild_indexes()

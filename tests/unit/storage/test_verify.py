@@ -172,7 +172,7 @@ def test_half_an_entry_at_the_end_of_a_transaction_index_is_seen(disk: Disk) -> 
     fill(disk)
     (name,) = disk.names(".txnindex")
     disk.damage(name, lambda content: content + content[:5])
-    assert why(disk) == f"{name}: entry 1: is torn or missing"
+    assert why(disk) == f"{name}: entry 1: 5 bytes too many"
 
 
 def test_a_time_index_that_hides_an_older_batch_with_a_larger_time_is_seen(disk: Disk) -> None:

@@ -1,0 +1,208 @@
+"""What is fuzzed: every function that reads bytes from a disk, a wire or a person.
+
+A target takes any bytes. It may raise RaylogError, which is the answer to bytes that are wrong; whatever else it
+raises is a find. Where there are two kernels both are asked, and a find, too, is where they do not agree: other
+records, or an error from one alone.
+"""
+
+import os
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.storage.errors import RaylogError
+from raylog.storage.indexes.offset_index import OffsetIndex
+from raylog.storage.indexes.time_index import TimeIndex
+from raylog.storage.indexes.transaction_index import TransactionIndex
+from raylog.storage.records import _kernel_py, compression, kernel
+from raylog.storage.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    iter_batches,
+    next_offset,
+    read_header,
+    seal,
+)
+from raylog.storage.records.columns import decoded_batch
+from raylog.storage.records.compression import compress, decompress
+from raylog.storage.records.control import read_marker
+from raylog.storage.records.decode import decode_records
+from raylog.storage.records.scan import scan_batches
+from raylog.storage.state.checkpoints import read_epochs, read_offsets
+from raylog.storage.state.producers import ProducerStates
+from raylog.storage.state.properties import META_PROPERTIES, PARTITION_METADATA, read_meta, read_topic_id
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import FOLDER, Disk
+from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.validation import check_append
+
+KERNELS: Final = (kernel.ops, _kernel_py)
+MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
+MAX_PLAIN_BYTES: Final = 1 << 22
+
+
+def limit_bombs() -> None:
+    """Let bombs be refused by a smaller size in this process: a run has more to do than to fill memory."""
+    compression.decompress.__defaults__ = (MAX_PLAIN_BYTES,)
+
+
+class Disagreement(Exception):
+    """The kernels gave different answers."""
+
+
+def with_kernel(ops: Any, ask: Callable[[], Any]) -> Any:
+    """The answer under one kernel; of errors only that there was one: they may see another fault first."""
+    before, kernel.ops = kernel.ops, ops
+    try:
+        return ask()
+    except RaylogError:
+        return "an error"
+    finally:
+        kernel.ops = before
+
+
+def agreed(ask: Callable[[], Any]) -> Any:
+    """The answer that both kernels give."""
+    first, second = (with_kernel(ops, ask) for ops in KERNELS)
+    if first != second:
+        raise Disagreement(f"{first!r} is not {second!r}")
+    return first
+
+
+def headers(data: bytes) -> None:
+    agreed(lambda: [scan_batches(data, verify=verify).rows.tolist() for verify in (False, True)])
+    agreed(lambda: repr(check_append(data, LogConfig(), T0)))
+    for ask in (lambda: read_header(data), lambda: list(iter_batches(data)), lambda: next_offset(data, 0)):
+        with_kernel(kernel.ops, ask)
+
+
+def records(data: bytes) -> None:
+    """Batches as they are; their CRCs are not looked at, or hardly a mutation would get beyond them."""
+    rows = agreed(lambda: kernel.ops.decode_rows(data, 0, False, True))
+    table = agreed(lambda: columns(data, MIN_INT64, MAX_INT64))
+    plain = with_kernel(kernel.ops, lambda: kernel.ops.decode_rows(data, MIN_INT64, False, False))
+    if "an error" not in (plain, table) and [tuple(row[:2]) for row in plain] != table[0]:
+        raise Disagreement(f"rows {plain!r} are not columns {table!r}")
+    if rows != "an error":
+        agreed(lambda: columns(data, 1, 3))
+        agreed(lambda: kernel.ops.decode_rows(data, 0, True, False))
+
+
+def columns(data: bytes, start: int, end: int) -> Any:
+    table = decoded_batch(kernel.ops.decode_columns(data, start, end, False, True))
+    table.validate(full=True)
+    found = table.to_pydict()
+    return list(zip(found["offset"], found["timestamp"], strict=True)), found
+
+
+def sealed(data: bytes) -> None:
+    """The bytes as the records of a batch whose header is sound, with the codec that the first byte says."""
+    if len(data) < 2:
+        return
+    codec, count = data[0] % 5, data[1] % 8
+    header = BatchHeader(0, 0, -1, 2, 0, codec, max(count - 1, 0), T0, T0, -1, -1, -1, count)
+    records(bytes(seal(bytearray(HEADER_SIZE) + data[2:], header)))
+
+
+def messages(data: bytes) -> None:
+    """The bytes as the messages in a compressed set of version 0 or 1."""
+    if len(data) < 2:
+        return
+    magic, codec = data[0] % 2, data[0] // 2 % 4
+    stream = bytes(compress(codec, data[2:])) if codec and data[1] % 2 else data[2:]
+    body = struct.pack(">bb", magic, codec) + (struct.pack(">q", T0) if magic else b"")
+    body += struct.pack(">ii", -1, len(stream)) + stream
+    records(struct.pack(">qiI", data[1] // 2, len(body) + 4, 0) + body)
+
+
+def codecs(data: bytes) -> None:
+    if not data:
+        return
+    codec, stream = data[0] % 6, data[1:]
+    plain = with_kernel(kernel.ops, lambda: bytes(decompress(codec, stream)))
+    if plain != "an error" and bytes(decompress(codec, compress(codec, plain))) != plain:
+        raise Disagreement("it does not come back from a second compression")
+
+
+def markers(data: bytes) -> None:
+    agreed(lambda: read_marker(data))
+
+
+def indexes(data: bytes) -> None:
+    fs = MemoryFileSystem()
+    fs.write_file("/index", data)
+    for kind in (OffsetIndex, TimeIndex):
+        with_kernel(kernel.ops, partial(use_index, kind(fs, "/index", 5, 1 << 20)))
+    with_kernel(kernel.ops, lambda: TransactionIndex(fs, "/index", 5).collect(3, 100))
+
+
+def use_index(index: OffsetIndex | TimeIndex) -> None:
+    index.check()
+    for wanted in (-1, 0, 5, 7, 1000, T0, MAX_INT64):
+        found = index.lookup(wanted)
+        assert found[0] <= max(wanted, 5, -1), (wanted, found)
+
+
+def snapshots(data: bytes) -> None:
+    for content in (data, b"\0\1" + crc32c(data).to_bytes(4, "big") + data):
+        states = ProducerStates("fuzz-0")
+        if with_kernel(kernel.ops, partial(states.decode, "/x", content, 5, T0)) is None:
+            assert len(states.encode()) <= len(content)
+
+
+def checkpoints(data: bytes) -> None:
+    fs = MemoryFileSystem()
+    for path in ("/c", f"/{META_PROPERTIES}", f"/{PARTITION_METADATA}"):
+        fs.write_file(path, data)
+    for ask in (
+        lambda: read_offsets(fs, "/c"),
+        lambda: read_epochs(fs, "/c"),
+        lambda: read_meta(fs, "/"),
+        lambda: read_topic_id(fs, "/"),
+    ):
+        with_kernel(kernel.ops, ask)
+
+
+def configs(data: bytes) -> None:
+    """Lines of key=value, for topics and for brokers."""
+    lines = data.decode(errors="replace").splitlines()
+    pairs = dict(line.split("=", 1) for line in lines if "=" in line)
+    for kind in (LogConfig, BrokerConfig):
+        with_kernel(kernel.ops, partial(kind.parse, pairs))
+
+
+def logs(data: bytes) -> None:
+    """A folder with these bytes as its log and its indexes, opened in both ways, and read."""
+    if len(data) < 2:
+        return
+    cut = min(data[0] * 4, len(data))
+    for is_clean in (True, False):
+        disk = Disk()
+        disk.write("00000000000000000000.index", data[2:cut])
+        disk.write("00000000000000000000.log", data[cut:])
+        with_kernel(kernel.ops, partial(use_log, disk, is_clean))
+
+
+def use_log(disk: Disk, is_clean: bool) -> None:
+    log = disk.open(is_clean=is_clean, index_interval_bytes=60)
+    for asked in (T0, 0, -2, -1, -3):
+        log.offset_for_timestamp(asked)
+    offset = log.log_start_offset
+    while (found := log.read(offset, 300)) is not None:
+        content = log.read_bytes(found)
+        assert all(row.offset >= offset for row in decode_records(content, start_offset=offset))
+        offset = next_offset(content, offset)
+    log.close()
+    assert disk.open().log_end_offset == log.log_end_offset, os.path.join(FOLDER, "reopened")
+
+
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    target.__name__: target
+    for target in (
+        headers, records, sealed, messages, codecs, markers, indexes, snapshots, checkpoints, configs, logs,
+    )
+}  # fmt: skip
