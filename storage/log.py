@@ -102,7 +102,7 @@ class Log(ReadableLog):
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
-        self.truncations = 0  # so far: a reader or a compaction that meets one begins again
+        self.truncations = 0
         self._flushed_ms = clock.now_ms()
         active = self._segments[-1]
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
@@ -267,9 +267,12 @@ class Log(ReadableLog):
         self._end = LogEnd(offset, kept[-1].base_offset, self._position_of(kept[-1], offset))
         self._segments = kept
         self.truncations += 1
-        self._doom(doomed)
-        kept[-1].truncate_to(offset, self._clock.now_ms())
-        self._end = LogEnd(offset, kept[-1].base_offset, kept[-1].size)
+        try:
+            self._doom(doomed)
+            kept[-1].truncate_to(offset, self._clock.now_ms())
+            self._end = LogEnd(offset, kept[-1].base_offset, kept[-1].size)
+        finally:
+            self.truncations += 1
         self._cut_back_to(offset)
         return True
 
@@ -280,7 +283,7 @@ class Log(ReadableLog):
         self._fs.sync_dir(self.folder)
         self._end = LogEnd(offset, offset, 0)
         self._segments = (fresh,)
-        self.truncations += 1
+        self.truncations += 2
         self.log_start_offset = offset
         self._cut_back_to(offset)
 

@@ -3,8 +3,9 @@
 Nobody locks here. The segment list is an immutable tuple, and the log end is published, in one assignment, after
 its bytes are written: a reader takes the end first and the segments second, so that what the one bounds is in the
 other. A segment that leaves the log is renamed and kept open for a while among the *doomed*, where a reader that
-was told of it before still finds it. A truncation is counted when the new end is published and before bytes go:
-who saw an older end, and met something odd, sees another count, and looks again.
+was told of it before still finds it. A truncation is counted twice: when the new end is published, before bytes
+go, and when they are gone. Who saw an older end, or was in between, and met something odd, tells it by the count,
+and looks again.
 
 Source: ``LocalLog.read`` and ``UnifiedLog.fetchOffsetByTimestamp`` of Kafka.
 """
@@ -59,7 +60,7 @@ class ReadableLog:
 
     partition: TopicPartition
     log_start_offset: int
-    truncations: int  # so far: a reader or a compaction that meets one begins again
+    truncations: int  # two for each, odd while one goes on: who meets one begins again
     _producers: ProducerStates
     _segments: tuple[Segment, ...]
     _doomed: list[tuple[int, Segment]]  # (when their files may go, segment)
@@ -106,13 +107,13 @@ class ReadableLog:
         return self._undisturbed(lambda: self._read(offset, max_bytes, isolation))
 
     def _undisturbed(self, look: Callable[[], Answer]) -> Answer:
-        """What ``look`` answers, again if it looked behind an end that a truncation has moved meanwhile."""
+        """What ``look`` answers; again, if it met a truncation."""
         while True:
             truncations = self.truncations
             try:
                 return look()
             except (CorruptRecord, CorruptIndex):
-                if truncations == self.truncations:
+                if truncations == self.truncations and not truncations % 2:
                     raise
 
     def _mended(self, segment: Segment, look: Callable[[], Answer]) -> Answer:

@@ -240,11 +240,11 @@ class Segment:
         if found is None:
             return
         position = found[0]
-        self.log.truncate(position)
-        self.log.flush()
-        self.offset_index.truncate_to_position(position)
+        self.offset_index.truncate_to_position(position)  # first: entries lead readers to bytes
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
+        self.log.truncate(position)
+        self.log.flush()
         self._max = self._timed = self._has_room = None
         self._bytes_since_entry = 0
         if position == 0:

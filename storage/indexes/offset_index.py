@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raylog.storage.indexes.sparse import SparseIndex
+from raylog.storage.indexes.sparse import Entries, SparseIndex
 
 _COLUMN = Struct(">i")
 
@@ -45,28 +45,34 @@ class OffsetIndex(SparseIndex):
         self._append(entry)
 
     def __getitem__(self, number: int) -> OffsetPosition:
-        relative, position = self.entry.unpack_from(self._loaded(), number * self.entry.size)
-        return OffsetPosition(self.base_offset + relative, position)
+        return self._before(self._loaded(), number + 1)
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below ``offset``; ``(base_offset, 0)`` if there is none."""
-        return self._at(self._count_up_to(_COLUMN, 0, offset - self.base_offset))
+        entries = self._loaded()
+        return self._before(entries, self._count_up_to(entries, _COLUMN, 0, offset - self.base_offset))
 
     def lookup_position(self, position: int) -> OffsetPosition:
         """The last entry at or below a position in the file; ``(base_offset, 0)`` if there is none."""
-        return self._at(self._count_up_to(_COLUMN, 4, position))
+        entries = self._loaded()
+        return self._before(entries, self._count_up_to(entries, _COLUMN, 4, position))
 
     def offset_after(self, position: int) -> int | None:
         """The offset of the first entry at or above a position in the file; None if there is none."""
-        count = self._count_up_to(_COLUMN, 4, position - 1)
-        return self[count].offset if count < len(self) else None
+        entries = self._loaded()
+        count = self._count_up_to(entries, _COLUMN, 4, position - 1)
+        return self._before(entries, count + 1).offset if count < len(entries) // self.entry.size else None
 
     def truncate_to_position(self, position: int) -> None:
         """Drop entries at and above a position in the file."""
-        self.truncate(self._count_up_to(_COLUMN, 4, position - 1))
+        self.truncate(self._count_up_to(self._loaded(), _COLUMN, 4, position - 1))
 
-    def _at(self, count: int) -> OffsetPosition:
-        return self[count - 1] if count else OffsetPosition(self.base_offset, 0)
+    def _before(self, entries: Entries, count: int) -> OffsetPosition:
+        """The last of the first ``count`` entries."""
+        if not count:
+            return OffsetPosition(self.base_offset, 0)
+        relative, position = self.entry.unpack_from(entries, (count - 1) * self.entry.size)
+        return OffsetPosition(self.base_offset + relative, position)
 
     def _columns(self, content: memoryview) -> list[NDArray[np.integer]]:
         table = np.frombuffer(content, ">i4").reshape(-1, 2)

@@ -16,13 +16,15 @@ repairs; it raises :class:`CorruptIndex`, and ``segment.py`` decides.
 
 from bisect import bisect_right
 from struct import Struct
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raylog.storage.errors import CorruptIndex, DiskFull
 from raylog.storage.files import File, FileSystem, write_atomically
+
+Entries: TypeAlias = bytearray | memoryview
 
 # Entries held back at most: a write of eight bytes would cost every append as much as a small batch does.
 UNWRITTEN_BYTES = 4096
@@ -42,7 +44,7 @@ class SparseIndex:
         self._full_bytes = (max_bytes // self.entry.size - self.reserved) * self.entry.size
         self._fs = fs
         self._file: File | None = None
-        self._bytes: bytearray | memoryview | None = None
+        self._bytes: Entries | None = None
         self._written, self._unflushed = 0, False
 
     def __len__(self) -> int:
@@ -57,7 +59,7 @@ class SparseIndex:
     def is_full(self) -> bool:
         return len(self._loaded()) >= self._full_bytes
 
-    def _loaded(self) -> bytearray | memoryview:
+    def _loaded(self) -> Entries:
         if self._bytes is None:
             content = self._mapped() if self._fs.exists(self.path) else memoryview(b"")
             self._check(content)
@@ -97,9 +99,12 @@ class SparseIndex:
     def _columns(self, content: memoryview) -> list[NDArray[np.integer]]:
         raise NotImplementedError
 
-    def _count_up_to(self, column: Struct, at: int, wanted: int) -> int:
-        """How many entries have at most ``wanted`` in the column at byte ``at``."""
-        entries, size, read = self._loaded(), self.entry.size, column.unpack_from
+    def _count_up_to(self, entries: Entries, column: Struct, at: int, wanted: int) -> int:
+        """How many of ``entries`` have at most ``wanted`` in the column at byte ``at``.
+
+        Whoever goes on with the count takes these same entries: a truncation puts others in their place.
+        """
+        size, read = self.entry.size, column.unpack_from
         count = len(entries) // size
         warm = max(count - 1 - WARM_BYTES // size, 0)
         is_warm = count > 0 and read(entries, warm * size + at)[0] <= wanted

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raylog.storage.indexes.sparse import SparseIndex
+from raylog.storage.indexes.sparse import Entries, SparseIndex
 
 NO_TIMESTAMP = -1
 _TIMESTAMP, _OFFSET = Struct(">q"), Struct(">i")
@@ -44,22 +44,27 @@ class TimeIndex(SparseIndex):
     @property
     def last(self) -> TimestampOffset:
         """The last entry; ``(-1, base_offset)`` if there is none."""
-        return self._at(len(self))
+        entries = self._loaded()
+        return self._before(entries, len(entries) // self.entry.size)
 
     def __getitem__(self, number: int) -> TimestampOffset:
-        timestamp, relative = self.entry.unpack_from(self._loaded(), number * self.entry.size)
-        return TimestampOffset(timestamp, self.base_offset + relative)
+        return self._before(self._loaded(), number + 1)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or below ``timestamp``; ``(-1, base_offset)`` if there is none."""
-        return self._at(self._count_up_to(_TIMESTAMP, 0, timestamp))
+        entries = self._loaded()
+        return self._before(entries, self._count_up_to(entries, _TIMESTAMP, 0, timestamp))
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries at and above ``offset``."""
-        self.truncate(self._count_up_to(_OFFSET, 8, offset - 1 - self.base_offset))
+        self.truncate(self._count_up_to(self._loaded(), _OFFSET, 8, offset - 1 - self.base_offset))
 
-    def _at(self, count: int) -> TimestampOffset:
-        return self[count - 1] if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+    def _before(self, entries: Entries, count: int) -> TimestampOffset:
+        """The last of the first ``count`` entries."""
+        if not count:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        timestamp, relative = self.entry.unpack_from(entries, (count - 1) * self.entry.size)
+        return TimestampOffset(timestamp, self.base_offset + relative)
 
     def _columns(self, content: memoryview) -> list[NDArray[np.integer]]:
         table = np.frombuffer(content, np.dtype([("timestamp", ">i8"), ("offset", ">i4")]))
