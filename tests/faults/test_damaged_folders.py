@@ -13,7 +13,7 @@ from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.verify import verify_folder
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = [
     "kafka-3.9-kraft-clean/g-txn-0",
     "kafka-3.9-kraft-clean/g-idem-0",

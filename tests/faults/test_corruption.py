@@ -4,8 +4,8 @@ The answer to damage is a named error, a rebuild or a cut: never a record that w
 without a word, an endless loop or a foreign exception. What a format without a checksum cannot tell is named where
 the tests allow it.
 
-The unit suite tries a sample with a fixed stride, and says how many (``pytest -s``). ``RAYLOG_CORRUPTION=8`` tries
-eight times as many, as CI does, and ``full`` every bit.
+The unit suite tries a sample with a fixed stride, and says how many (``pytest -s``). ``RAYLOG_CORRUPTION=4`` tries
+four times as many, as CI does, and ``full`` every bit.
 """
 
 import os
