@@ -48,7 +48,7 @@ class Partition:
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.log, self._clock = log, clock
-        self.leader_epoch = log.epochs.latest + 1
+        self.leader_epoch = log.epochs.next
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
         self._append_lock = threading.Lock()
         self._flush_lock = threading.Lock()

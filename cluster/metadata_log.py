@@ -45,7 +45,7 @@ class MetadataLog:
         self._lock = lock_patiently(lambda: fs.lock(folder))
         # Every append is flushed, so all of it may be checked at each start: it is small.
         self._log = open_log(fs, clock, folder, METADATA_PARTITION, LogConfig(retention_ms=-1))
-        self._log.epochs.assign(self._log.epochs.latest + 1, self._log.log_end_offset)
+        self._log.epochs.assign(self._log.epochs.next, self._log.log_end_offset)
         self.state = ClusterState()
         self._failed: StorageError | None = None
         self._replay()

@@ -18,7 +18,7 @@ from raylog.storage.errors import RaylogError
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.indexes.transaction_index import TransactionIndex
-from raylog.storage.records import _kernel_py, compression, kernel
+from raylog.storage.records import _kernel_py, compression, kernel, legacy
 from raylog.storage.records.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -48,6 +48,7 @@ MAX_PLAIN_BYTES: Final = 1 << 22
 def limit_bombs() -> None:
     """Let bombs be refused by a smaller size in this process: a run has more to do than to fill memory."""
     compression.decompress.__defaults__ = (MAX_PLAIN_BYTES,)
+    legacy.MAX_SET_BYTES = MAX_PLAIN_BYTES  # type: ignore[misc]
 
 
 class Disagreement(Exception):

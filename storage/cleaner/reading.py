@@ -9,10 +9,13 @@ compaction of its log, and is never copied.
 from collections.abc import Callable, Iterator
 from struct import Struct
 
+from raylog.storage.cleaner.upgrade import upgraded
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import (
     LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
     MIN_MESSAGE_LENGTH,
     BatchHeader,
     check_crc,
@@ -27,30 +30,36 @@ _LENGTH = Struct(">i")
 
 
 def read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[memoryview]:
-    """The bytes from a batch's position to the segment's end, in pieces that hold whole batches."""
+    """The bytes from a batch's position to the segment's end, in pieces that hold whole batches.
+
+    Messages of older versions come as batches of version 2.
+    """
     size = segment.size
     while position < size:
         chunk = memoryview(segment.log.read(min(chunk_bytes, size - position), position))
-        whole, needed = _whole_bytes(chunk)
+        whole, needed, is_old = _whole_bytes(chunk)
         if not whole:
             if needed > size - position or needed <= len(chunk):
                 raise CorruptRecord(f"{segment.path}, position {position}", "the segment ends within a batch")
             chunk, whole = memoryview(segment.log.read(needed, position)), needed
-        yield chunk[:whole]
+            is_old = chunk[MAGIC_AT] < MAGIC
+        yield memoryview(upgraded(chunk[:whole])) if is_old else chunk[:whole]
         position += whole
 
 
-def _whole_bytes(chunk: memoryview) -> tuple[int, int]:
-    """(bytes of whole batches at the chunk's begin, bytes that the first batch behind them needs)"""
-    position = 0
+def _whole_bytes(chunk: memoryview) -> tuple[int, int, bool]:
+    """(bytes of whole batches at the chunk's begin, bytes that the first batch behind them needs, whether one of
+    them is a message of an older version)"""
+    position, is_old = 0, False
     while len(chunk) - position >= LOG_OVERHEAD:
         (length,) = _LENGTH.unpack_from(chunk, position + 8)
         if length < MIN_MESSAGE_LENGTH:
             raise CorruptRecord(f"position {position} of a chunk", f"batch length {length}")
         if len(chunk) - position < length + LOG_OVERHEAD:
-            return position, length + LOG_OVERHEAD
+            return position, length + LOG_OVERHEAD, is_old
+        is_old = is_old or chunk[position + MAGIC_AT] < MAGIC
         position += length + LOG_OVERHEAD
-    return position, LOG_OVERHEAD
+    return position, LOG_OVERHEAD, is_old
 
 
 def read_headers(chunk: memoryview) -> list[BatchHeader]:

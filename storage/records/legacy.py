@@ -41,6 +41,9 @@ from raylog.storage.records.varints import put_varint
 
 NO_TIMESTAMP_TYPE: Final = -1  # Kafka's id; 0 is CreateTime, 1 LogAppendTime
 
+# Of the messages of one set, decompressed: each becomes a Python object, so a bomb must be smaller than a batch's.
+MAX_SET_BYTES: Final = 64 << 20
+
 _CODECS: Final = (CODECS["none"], CODECS["gzip"], CODECS["snappy"], CODECS["lz4"])
 _SIZE: Final = struct.Struct(">i")
 _HEAD: Final = {0: struct.Struct(">bb"), 1: struct.Struct(">bbq")}  # from the magic to the timestamp
@@ -113,7 +116,7 @@ def read_messages(buffer: Buffer, position: int, header: BatchHeader) -> list[Me
     if header.magic == 0 and header.codec == CODECS["lz4"]:
         stream = with_right_checksum(stream)
     try:
-        inner = list(_inner_messages(memoryview(decompress(header.codec, stream))))
+        inner = list(_inner_messages(memoryview(decompress(header.codec, stream, MAX_SET_BYTES))))
     except CorruptRecord as error:
         raise _corrupt(position, f"its messages: {error.args[1]}") from error
     if not inner:

@@ -6,11 +6,13 @@ which writer made it. Source: ``LeaderEpochFileCache`` of Kafka; KIP-101, KIP-27
 
 import os
 
+from raylog.storage.errors import CorruptCheckpoint
 from raylog.storage.files import FileSystem
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
 
 NO_EPOCH = -1
 NO_OFFSET = -1
+MAX_EPOCH = 2**31 - 1
 
 
 class LeaderEpochs:
@@ -24,6 +26,13 @@ class LeaderEpochs:
     def latest(self) -> int:
         """The newest epoch, -1 if there is none."""
         return self.entries[-1][0] if self.entries else NO_EPOCH
+
+    @property
+    def next(self) -> int:
+        """The epoch that a new writer takes. Raises CorruptCheckpoint where there is none: nobody gets that far."""
+        if self.latest == MAX_EPOCH:
+            raise CorruptCheckpoint(self._path, f"epoch {self.latest} is the last that a batch can carry")
+        return self.latest + 1
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """An epoch begins; entries that it contradicts go. On disk when this returns."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raylog.storage.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
-from raylog.storage.records import compression
+from raylog.storage.records import legacy
 from raylog.storage.records.batch import LOG_OVERHEAD, check_crc, iter_batches, read_header
 from raylog.storage.records.compression import compress, decompress
 from raylog.storage.records.decode import decode_records, decode_table
@@ -337,14 +337,13 @@ def test_a_message_too_small_for_its_version_is_corrupt() -> None:
 
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    limited = decompress.__defaults__
-    monkeypatch.setattr(compression.decompress, "__defaults__", (9_999_999,))
+    monkeypatch.setattr(legacy, "MAX_SET_BYTES", 9_999_999)
     bomb = old([(T0, None, bytes(10_000_000))], 1, "gzip", 0)
     assert len(bomb) < 20_000
     for decode in (decode_records, decode_table):
         with pytest.raises(CorruptRecord, match="more than 9999999 bytes"):
             decode(bomb)
-    monkeypatch.setattr(compression.decompress, "__defaults__", limited)
+    monkeypatch.undo()
     assert len(decode_records(bomb)) == 1
 
 

@@ -89,3 +89,9 @@ def test_a_corrupt_file_is_named() -> None:
     fs.write_file("/leader-epoch-checkpoint", b"nonsense")
     with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
         LeaderEpochs(fs, "/")
+
+
+def test_behind_the_last_epoch_comes_none() -> None:
+    assert epochs((4, 0)).next == 5
+    with pytest.raises(CorruptCheckpoint, match="2147483647 is the last"):
+        epochs((2**31 - 1, 0)).next  # noqa: B018
