@@ -13,20 +13,24 @@ from rich.console import Console
 from rich.table import Table
 
 NAMES = ("codec", "append", "reading", "compaction", "cluster", "spark")
+GROUPS = {"storage": ("append", "reading", "compaction")}
 OUTPUT = Path("bench-output")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join((*NAMES, *GROUPS))}; default: all"
+    )
     parser.add_argument("--quick", action="store_true", help="less data and fewer rounds")
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(NAMES)
+    unknown = set(arguments.names) - {*NAMES, *GROUPS}
     if unknown:
-        parser.error(f"no benchmark {sorted(unknown)[0]!r}: there are {', '.join(NAMES)}")
+        parser.error(f"no benchmark {sorted(unknown)[0]!r}: there are {', '.join((*NAMES, *GROUPS))}")
+    names = [name for given in arguments.names or NAMES for name in GROUPS.get(given, (given,))]
     console = Console()
     figures: list[dict[str, Any]] = []
-    for name in arguments.names or NAMES:
+    for name in names:
         console.print(f"measuring {name} ...", style="dim")
         measured = importlib.import_module(f"benchmarks.{name}").run(arguments.quick)
         console.print(_table(name, measured))
