@@ -211,10 +211,10 @@ def _mend_indexes(
             _mend_index(fs, segment, is_clean, is_active=segment is segments[-1])
         except CorruptRecord:
             pass  # a sealed log that is damaged itself: who reads it is told, when he comes there
-    damaged = []
+    damaged, ends = list[Segment](), dict[int, int]()
     for number, segment in enumerate(segments):
         try:
-            _check_aborted(segments[: number + 1])
+            _check_aborted(segments[: number + 1], ends)
         except CorruptIndex:
             segment.txn_index.replace(())
             damaged.append(segment)
@@ -235,14 +235,21 @@ def _mend_index(fs: FileSystem, segment: Segment, is_clean: bool, is_active: boo
         segment.rebuild_indexes()
 
 
-def _check_aborted(segments: Sequence[Segment]) -> None:
+def _check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
     """Hold every entry of the last one's transaction index against the batches; CorruptIndex if one lies.
+
+    ``ends``: by producer id, where its aborted transactions have ended so far, which is brought up to date.
 
     No checksum covers it, and it decides what readers of committed records see. Where the batches themselves are
     damaged nothing is held against the index: readers are told when they come there.
     """
     index = segments[-1].txn_index
     for number, entry in enumerate(index.entries):
+        if entry.first_offset <= ends.get(entry.producer_id, -1):
+            raise CorruptIndex(
+                index.base_offset, number, "begins before its producer's last transaction ended"
+            )
+        ends[entry.producer_id] = entry.last_offset
         for offset in (entry.last_offset, entry.first_offset, entry.last_stable_offset):
             try:
                 agrees = _agrees(segments, entry, offset)
