@@ -7,7 +7,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
-from raylog.storage.records.batch import iter_batches
+from raylog.storage.records.batch import LOG_APPEND_TIME, empty_batch, iter_batches, read_header
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.record import Record
@@ -43,6 +43,30 @@ def of_producer(
 ) -> bytearray:
     """A batch of an idempotent producer."""
     return batch(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **fields)
+
+
+def encoded_again(batch: bytes) -> bytearray:
+    """A v2 batch without a codec from its records alone: their timestamps and offsets, and its header's producer."""
+    header = read_header(batch)
+    if not header.count:
+        return empty_batch(header)
+    as_created = bytearray(batch)
+    as_created[22] &= ~LOG_APPEND_TIME  # under it a reader cannot see the timestamps that were sent
+    records = decode_records(as_created, check_crc=False, control=True)
+    return encode_records(
+        [record[1:] for record in records],
+        offsets=[record.offset for record in records],
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        log_append_time=header.max_timestamp if header.timestamp_type == "LogAppendTime" else None,
+        delete_horizon_ms=header.delete_horizon_ms,
+    )
 
 
 class Disk:

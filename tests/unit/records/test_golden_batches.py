@@ -1,14 +1,13 @@
 """Batches that Kafka's own library wrote (tests/golden/kafka-clients-3.9.1-batches/PROVENANCE.md)."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from raylog.storage.records.batch import BatchHeader, check_crc, empty_batch, iter_batches, read_header
+from raylog.storage.records.batch import check_crc, iter_batches, read_header
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table
-from raylog.storage.records.encode import encode_records
+from raylog.storage.testing.logs import encoded_again
 
 FOLDER = Path(__file__).parents[2] / "golden" / "kafka-clients-3.9.1-batches"
 FILES = sorted(FOLDER.glob("m2-*.bin"))
@@ -27,27 +26,6 @@ def five_records(timestamp_type: str) -> list[tuple]:
         )
         for i in range(5)
     ]
-
-
-def encoded_again(batch: bytes, header: BatchHeader) -> bytearray:
-    """The batch from its records alone: their own timestamps, offsets, and the header's producer."""
-    if not header.count:
-        return empty_batch(header)
-    as_created = bytearray(batch)
-    as_created[22] &= ~0x08  # under LogAppendTime a reader cannot see the timestamps that were sent
-    records = decode_records(as_created, check_crc=False, control=True)
-    options: dict[str, Any] = {
-        name: getattr(header, name)
-        for name in ("base_offset", "leader_epoch", "producer_id", "producer_epoch", "base_sequence")
-    }
-    return encode_records(
-        [record[1:] for record in records],
-        offsets=[record.offset for record in records],
-        transactional=header.is_transactional,
-        control=header.is_control,
-        log_append_time=header.max_timestamp if header.timestamp_type == "LogAppendTime" else None,
-        **options,
-    )
 
 
 def test_the_files_are_there() -> None:
@@ -90,7 +68,7 @@ def test_every_codec_and_timestamp_type_decodes(codec: str, timestamp_type: str)
 )
 def test_an_uncompressed_batch_encodes_to_the_same_bytes(name: str) -> None:
     batch = (FOLDER / f"m2-{name}.bin").read_bytes()
-    assert encoded_again(batch, read_header(batch)).hex() == batch.hex()
+    assert encoded_again(batch).hex() == batch.hex()
 
 
 def test_headers_say_who_produced() -> None:
