@@ -41,7 +41,7 @@ class IndexBuilder:
         """Many batches, one behind the other: as ``add`` for each."""
         if not len(positions):
             return
-        at = self._entries_at(positions.tolist())
+        at = self._entries_at(positions)
         before = np.maximum.accumulate(np.append(self.largest.timestamp, max_timestamps[:-1]))
         is_later = max_timestamps > before
         # For each batch, the last one up to it that had a later timestamp than all before; -1: none here.
@@ -52,22 +52,24 @@ class IndexBuilder:
         adds_time = times[at] > np.append(self._last_time, times[at][:-1])
         self._times += _packed(TIME_ENTRY, times[at][adds_time], offsets[at][adds_time] - self._base_offset)
         self.largest = TimestampOffset(int(times[-1]), int(offsets[-1]))
-        if at:
+        if len(at):
             self._last_entry, self._last_time = (
                 int(positions[at[-1]]),
                 int(max(times[at[-1]], self._last_time)),
             )
 
-    def _entries_at(self, positions: list[int]) -> list[int]:
+    def _entries_at(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
         """Which of the batches get an entry."""
+        if (np.diff(positions) > self._interval_bytes).all():  # large batches: each but, perhaps, the first
+            return np.arange(positions[0] - self._last_entry <= self._interval_bytes, len(positions))
         at: list[int] = []
-        number, last_entry = 0, self._last_entry
+        starts, number, last_entry = positions.tolist(), 0, self._last_entry
         while True:
-            number = bisect_right(positions, last_entry + self._interval_bytes, number)
-            if number == len(positions):
-                return at
+            number = bisect_right(starts, last_entry + self._interval_bytes, number)
+            if number == len(starts):
+                return np.array(at, np.intp)
             at.append(number)
-            last_entry = positions[number]
+            last_entry = starts[number]
 
     def times(self) -> bytes:
         """The time index, with the entry that the end of a segment forces."""
