@@ -27,7 +27,7 @@ import numpy as np
 
 from raylog.actors.messages import AppendResult, FetchResult, InvalidRequest, PartitionOffsets
 from raylog.storage.clock import Clock
-from raylog.storage.errors import InvalidRecord, RaylogError, StorageError, UndoFailed
+from raylog.storage.errors import InvalidRecord, LogClosed, RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.log import Log
@@ -202,7 +202,7 @@ class Partition:
             self.check_online()
             self._or_offline(self.log.close)
             self.is_closed = True
-            self._go_offline(StorageError(self.log.folder, "the partition is closed"))
+            self._go_offline(LogClosed(self.log.folder))
 
     # -- offline -------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import ray
 
-from raylog.actors.log_manager import LogManager, Placed, node_log_dirs
+from raylog.actors.log_manager import LogManager, node_log_dirs
 from raylog.actors.messages import (
     BrokerRunning,
     InvalidPartitions,
@@ -29,6 +29,7 @@ from raylog.actors.messages import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from raylog.actors.node_dirs import Placed
 from raylog.actors.runtime import (
     OPEN_TIMEOUT_S,
     alive_nodes,
@@ -179,7 +180,7 @@ class ControllerImpl:
         self._open(to_open)
         for entry in strays:
             try:
-                call = manager.set_aside.remote(entry.partition, entry.topic_id)
+                call = manager.set_aside.remote(*entry)
                 path = wait_for(call, f"setting {entry.partition} aside")
                 logger.warning("%s belongs to no topic and was set aside as %s", entry.partition, path)
             except RaylogError as error:
