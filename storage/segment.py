@@ -65,6 +65,13 @@ SCAN_BYTES = 1 << 20
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
+class SegmentId(NamedTuple):
+    """Which segment it is, to those who have it open and to those who find its file."""
+
+    base_offset: int
+    inode: int  # of the .log: compaction puts other files under the same base offset
+
+
 class Recovered(NamedTuple):
     """What :meth:`Segment.recover` found."""
 
@@ -118,6 +125,10 @@ class Segment:
         except StorageError:
             self._undo(self.delete)
             raise
+
+    @property
+    def id(self) -> SegmentId:
+        return SegmentId(self.base_offset, self.log.inode)
 
     @property
     def size(self) -> int:
