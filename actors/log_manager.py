@@ -24,8 +24,8 @@ from typing import Any
 import ray
 
 from raylog.actors.log_actor import LogActor, LogSpec, lock_patiently
-from raylog.actors.messages import NoLogDirs, NotLeader, PartitionOffsets, PartitionStatus
-from raylog.actors.node_dirs import Found, Hosted, NodeDirs, Opened, Placed
+from raylog.actors.messages import Configured, NoLogDirs, NotLeader, PartitionOffsets, PartitionStatus
+from raylog.actors.node_dirs import Found, Hosted, NodeDirs, Placed
 from raylog.actors.runtime import (
     CALL_TIMEOUT_S,
     OPEN_TIMEOUT_S,
@@ -34,6 +34,7 @@ from raylog.actors.runtime import (
     is_restarted,
     kill,
     log_actor_name,
+    log_manager_name,
     own_node_id,
     wait_for,
 )
@@ -44,6 +45,7 @@ from raylog.storage.files import RealFileSystem
 from raylog.storage.log_dir import LogDir
 from raylog.storage.log_dir import PartitionOffsets as Checkpointed
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +81,15 @@ class LogManagerImpl:
         self._lock = threading.RLock()
         self._dirs = NodeDirs(self._fs, SystemClock(), config.topic_defaults.file_delete_delay_ms)
         self._loading: dict[str, threading.Semaphore] = {}  # by directory id
+        self._life = random_id()
         self._stopped = threading.Event()
         if is_restarted():
             self.start()
             self._dirs.adopt()
+
+    def life(self) -> str:
+        """Another one after each restart: what this actor was told before is gone."""
+        return self._life
 
     def start(self) -> dict[str, str]:
         """Lock the log dirs and begin upkeep; fine if it has begun. Returns directory id -> path.
@@ -120,11 +127,16 @@ class LogManagerImpl:
 
     @ray.method(concurrency_group="open")
     def open_partition(
-        self, partition: TopicPartition, topic_id: str, config: LogConfig, directory_id: str | None = None
+        self,
+        partition: TopicPartition,
+        topic_id: str,
+        config: LogConfig,
+        version: int = 0,
+        directory_id: str | None = None,
     ) -> Placed:
-        """Start the partition's LogActor, or find it running; returns when it serves. Raises why it cannot.
+        """Start the partition's LogActor, or find it running; returns when it serves, with this config.
 
-        ``directory_id``: the log dir that it must be in; without it, whichever has it.
+        ``directory_id``: the log dir that it must be in; without it, whichever has it. Raises why it cannot.
         """
         with self._lock:
             self._check_running(str(partition))
@@ -135,7 +147,7 @@ class LogManagerImpl:
         with turn:
             begin = time.monotonic()
             try:
-                self._open(partition, place, Opened(topic_id, place.directory_id, config))
+                self._open(partition, topic_id, place, Configured(config, version))
             except StorageError as error:
                 self.failed(partition, topic_id, error)
                 raise
@@ -143,21 +155,56 @@ class LogManagerImpl:
                 self._opened(partition, place, time.monotonic() - begin)
         return place
 
-    def _open(self, partition: TopicPartition, place: Placed, opened: Opened) -> None:
-        assert opened.config is not None, "told by the Controller"
-        expiration_ms = self._config.producer_id_expiration_ms
-        spec = LogSpec(partition, opened.topic_id, place.folder, opened.config, False, expiration_ms)
-        if not self._serves(self._start_actor(spec, opened), spec):
+    def _open(self, partition: TopicPartition, topic_id: str, place: Placed, told: Configured) -> None:
+        expiration_ms, manager = self._config.producer_id_expiration_ms, log_manager_name(self._node_id)
+        spec = LogSpec(
+            partition,
+            topic_id,
+            place.folder,
+            told.config,
+            False,
+            expiration_ms,
+            told.version,
+            self._namespace,
+            manager,
+        )
+        handle, known = self._start_actor(spec, place)
+        if not self._serves(handle, spec):
             kill(log_actor_name(partition), self._namespace)
-            if not self._serves(self._start_actor(spec, opened), spec):
+            handle, known = self._start_actor(spec, place)
+            if not self._serves(handle, spec):
                 raise NotLeader(str(partition), "the actor that had its name is still ending")
+        # One that has lived on may have been told of another config.
+        wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
 
-    def _start_actor(self, spec: LogSpec, opened: Opened) -> Any:
+    def _start_actor(self, spec: LogSpec, place: Placed) -> tuple[Any, Configured]:
+        """The LogActor, and what it is to obey: a newer config may have been told meanwhile."""
         with self._lock:  # over the start: a shutdown or deletion that follows ends it
             self._check_running(str(spec.partition))
-            spec = spec._replace(is_clean=self._dirs.online(opened.directory_id).open(spec.partition))
-            self._dirs.opened[spec.partition] = opened
-            return create(LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec)
+            told = Configured(spec.config, spec.config_version)
+            known, is_clean = self._dirs.open(spec.partition, spec.topic_id, place.directory_id, told)
+            spec = spec._replace(is_clean=is_clean, config=known.config, config_version=known.version)
+            return create(
+                LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec
+            ), known
+
+    def reconfigure(self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int) -> None:
+        """Have a partition obey another config from now on; returns when it does. Fine if it is another topic's."""
+        with self._lock:
+            self._check_running(str(partition))
+            known = self._dirs.configure(partition, topic_id, Configured(config, version))
+        if known is None:
+            return
+        handle = find(log_actor_name(partition), self._namespace)
+        if handle is None:
+            raise NotLeader(str(partition), "its actor is being started")
+        wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
+
+    def config_of(self, partition: TopicPartition) -> Configured | None:
+        """What a partition obeys; None of one that this process has not opened yet."""
+        with self._lock:
+            opened = self._dirs.opened.get(partition)
+            return None if opened is None else opened.configured
 
     def _serves(self, handle: Any, spec: LogSpec) -> bool:
         """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of another folder."""

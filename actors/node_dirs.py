@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from raylog.actors.messages import NoLogDirs
+from raylog.actors.messages import Configured, NoLogDirs
 from raylog.actors.online_dir import OnlineDir
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
@@ -59,7 +59,7 @@ class Opened(NamedTuple):
 
     topic_id: str
     directory_id: str
-    config: LogConfig | None  # None of one adopted after a restart, until the Controller tells it again
+    configured: Configured | None  # None of one adopted after a restart, until the Controller tells it again
 
 
 class Hosted(NamedTuple):
@@ -273,6 +273,26 @@ class NodeDirs:
         if partition in self.opened and self.opened[partition].topic_id == topic_id:
             del self.opened[partition]
 
+    def open(
+        self, partition: TopicPartition, topic_id: str, directory_id: str, told: Configured
+    ) -> tuple[Configured, bool]:
+        """Its LogActor is started now; returns what it is to obey, and whether an orderly stop left the log."""
+        is_clean = self.online(directory_id).open(partition)
+        known = self.opened.get(partition)
+        if known is None or known[:2] != (topic_id, directory_id):
+            self.opened[partition] = Opened(topic_id, directory_id, told)
+        return self.configure(partition, topic_id, told) or told, is_clean
+
+    def configure(self, partition: TopicPartition, topic_id: str, told: Configured) -> Configured | None:
+        """What a partition obeys from now on, which is the newer of ``told`` and known; None if it is not served."""
+        opened = self.opened.get(partition)
+        if opened is None or opened.topic_id != topic_id:
+            return None
+        known = opened.configured
+        newest = told if known is None or told.version >= known.version else known
+        self.opened[partition] = opened._replace(configured=newest)
+        return newest
+
     def set_aside(self, partition: TopicPartition, directory_id: str | None) -> str:
         """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
         dir = self.dir_of(partition, directory_id)
@@ -282,9 +302,14 @@ class NodeDirs:
     def hosted(self) -> list[Hosted]:
         """What is served now, as far as its config is known."""
         return [
-            Hosted(partition, one.topic_id, self._online[one.directory_id].folder(partition), one.config)
+            Hosted(
+                partition,
+                one.topic_id,
+                self._online[one.directory_id].folder(partition),
+                one.configured.config,
+            )
             for partition, one in self.opened.items()
-            if one.config is not None
+            if one.configured is not None
         ]
 
     def due_deletions(self) -> list[str]:

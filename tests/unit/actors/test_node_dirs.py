@@ -2,7 +2,7 @@
 
 import pytest
 
-from raylog.actors.messages import NoLogDirs
+from raylog.actors.messages import Configured, NoLogDirs
 from raylog.actors.node_dirs import NodeDirs, Opened
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
@@ -57,9 +57,9 @@ class Node:
         return dir.log_dir.path
 
     def open(self, partition: TopicPartition = ORDERS, topic_id: str = TOPIC) -> bool:
-        dir = self.dirs.dir_of(partition)
-        self.dirs.opened[partition] = Opened(topic_id, dir.directory_id, LogConfig())
-        return dir.open(partition)
+        """Returns whether an orderly stop left the log."""
+        directory_id = self.dirs.dir_of(partition).directory_id
+        return self.dirs.open(partition, topic_id, directory_id, Configured(LogConfig(), 0))[1]
 
     def note(self, partition: TopicPartition, *offsets: int) -> None:
         self.dirs.note(partition, self.dirs.opened[partition], PartitionOffsets(*offsets))
@@ -401,3 +401,13 @@ def test_a_restarted_manager_adopts_what_lies_there(node: Node) -> None:
     assert again.dirs.hosted() == []
     again.open()
     assert [(one.partition, one.folder) for one in again.dirs.hosted()] == [(ORDERS, f"{A}/{ORDERS}")]
+
+
+def test_the_newest_config_counts_however_late_an_older_one_comes(node: Node) -> None:
+    node.make()
+    old, new = Configured(LogConfig(retention_ms=1), 1), Configured(LogConfig(retention_ms=2), 2)
+    assert node.dirs.configure(ORDERS, TOPIC, new) == new
+    assert node.dirs.configure(ORDERS, TOPIC, old) == new
+    assert node.dirs.hosted()[0].config == new.config
+    assert node.dirs.configure(ORDERS, OTHER_TOPIC, new) is None
+    assert node.dirs.configure(OTHERS, TOPIC, new) is None
