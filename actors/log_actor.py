@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import ray
 
+from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import (
     AppendResult,
     FetchRequest,
@@ -72,6 +73,7 @@ class LogActorImpl:
     """The methods that callers see as ``handle.method.remote(...)``."""
 
     def __init__(self, spec: LogSpec) -> None:
+        set_up_logs()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._spec = spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
@@ -210,7 +212,9 @@ class LogActorImpl:
         """Orderly end: all flushed, all files closed, the folder unlocked. Returns the last offsets."""
         _or_exit(self._partition.close)
         self._lock.release()
-        return self._partition.offsets()
+        offsets = self._partition.offsets()
+        event(logger, "log-closed", partition=self._spec.partition, log_end_offset=offsets.log_end_offset)
+        return offsets
 
     def _maintain(self) -> None:
         while True:
@@ -218,7 +222,7 @@ class LogActorImpl:
             try:
                 _or_exit(lambda: self._partition.maintain(self._spec.producer_expiration_ms))
             except RaylogError:
-                logger.exception("%s: upkeep failed", self._spec.partition)
+                warn(logger, "upkeep-failed", trace=True, partition=self._spec.partition)
 
 
 LogActor = ray.remote(
@@ -248,7 +252,7 @@ def lock_patiently(take: Callable[[], Answer]) -> Answer:
 
 def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
     fs, clock = RealFileSystem(), SystemClock()
-    log_dir = os.path.dirname(spec.folder)
+    log_dir, started = os.path.dirname(spec.folder), time.monotonic()
     log = open_log(
         fs,
         clock,
@@ -260,8 +264,21 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
         recovery_point=_checkpointed(log_dir, RECOVERY_POINTS, spec.partition),
         log_start_offset=_checkpointed(log_dir, LOG_START_OFFSETS, spec.partition),
     )
-    logger.info("%s: log end offset %d, %s kernel", spec.partition, log.log_end_offset, KERNEL)
-    return Partition(log, clock)
+    partition = Partition(log, clock)
+    event(
+        logger,
+        "log-opened",
+        partition=spec.partition,
+        folder=spec.folder,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        leader_epoch=partition.leader_epoch,
+        segments=len(log.segments),
+        is_restart=is_restart,
+        kernel=KERNEL,
+        seconds=time.monotonic() - started,
+    )
+    return partition
 
 
 def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
@@ -269,7 +286,7 @@ def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
     try:
         return read_offsets(RealFileSystem(), os.path.join(log_dir, name)).get(partition, 0)
     except CorruptCheckpoint as error:
-        logger.warning("%s", error)
+        warn(logger, "checkpoint-unreadable", partition=partition, file=name, why=error)
         return 0
 
 
@@ -280,7 +297,9 @@ def _or_exit(call: Callable[[], Answer]) -> Answer:
     except RaylogError:
         raise
     except BaseException:
-        logger.critical("ending this process: the log is recovered by the next one", exc_info=True)
+        event(
+            logger, "process-ended", level=logging.CRITICAL, trace=True, todo="the next one recovers the log"
+        )
         _exit()
         raise
 

@@ -44,6 +44,7 @@ from raylog.storage.names import TopicPartition
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
+    from raylog.cluster.health import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -338,6 +339,13 @@ class Broker:
         """What every partition that answers says of itself."""
         found: list[PartitionStatus] = wait_for(self._controller().status.remote(), "the status")
         return found
+
+    def health(self) -> list["Finding"]:
+        """What is wrong, why, and what to do; errors first, empty if all is well. Answers within seconds."""
+        from raylog.cluster.gathering import gather
+        from raylog.cluster.health import findings
+
+        return findings(gather(self.namespace))
 
     def stop(self) -> bool:
         """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers written.

@@ -17,6 +17,8 @@ from raylog.cluster.metadata import Topic
 from raylog.storage.errors import LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
 
+BEING_OPENED = "it is being opened"
+
 
 class PartitionDescription(NamedTuple):
     """One partition: where it is, or why it is not."""
@@ -161,7 +163,7 @@ class Placement:
             return None
         if one.directory_id not in self.node_of:
             return f"the node with log dir {one.directory_id} is away"
-        return self._problems.get(one.partition, "it is being opened")
+        return self._problems.get(one.partition, BEING_OPENED)
 
     def explain(self, topic: Topic, number: object) -> RaylogError | None:
         """Why a partition cannot be reached; None if it ought to be."""
