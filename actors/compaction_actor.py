@@ -12,6 +12,7 @@ import time
 import ray
 
 from raylog.actors.compactor import Compactor
+from raylog.actors.events import set_up_logs, warn
 from raylog.actors.log_actor import lock_patiently
 from raylog.actors.messages import CompactionStatus, RetentionStatus
 from raylog.actors.node_logs import NodeLogs
@@ -28,6 +29,7 @@ class CompactionActorImpl:
     """The methods that brokers and LogManagers call."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        set_up_logs()
         node_id = own_node_id()
         node, fs = NodeLogs(namespace, node_id), RealFileSystem()
         self._backoff_s = config.log_cleaner_backoff_ms / 1000
@@ -39,8 +41,10 @@ class CompactionActorImpl:
         while True:
             try:
                 was_cleaned = self._compactor.turn()
-            except Exception:  # a LogManager that is away, or an error of Ray's own: the next turn tries again
-                logger.exception("a turn of compaction failed")
+            except (
+                Exception
+            ):  # a LogManager that is away, or an error of Ray's own: the next turn tries again
+                warn(logger, "compaction-failed", trace=True)
                 was_cleaned = False
             if not was_cleaned:
                 time.sleep(self._backoff_s)

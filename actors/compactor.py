@@ -27,6 +27,7 @@ from functools import partial
 from os.path import dirname
 from typing import Protocol
 
+from raylog.actors.events import event, warn
 from raylog.actors.messages import (
     CompactionRound,
     CompactionStatus,
@@ -54,7 +55,9 @@ class Node(Protocol):
     def hosted(self) -> list[Hosted]: ...
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]: ...
     def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None: ...
-    def facts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, LogFacts | Exception]: ...
+    def facts(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, LogFacts | Exception]: ...
     def view(self, partition: TopicPartition) -> LogView: ...
     def door(self, partition: TopicPartition) -> Door: ...
     def delete_old_segments(
@@ -129,8 +132,10 @@ class Compactor:
             return False
         finally:
             self._done_bytes.pop(one.partition, None)
+        now_ms = self._clock.now_ms()
+        event(logger, "log-compacted", partition=one.partition, **_told(now_ms, done)._asdict())
         with self._lock:
-            counts = self._schedule.ended(one.partition, done, self._clock.now_ms())
+            counts = self._schedule.ended(one.partition, done, now_ms)
         if counts:
             self._node.cleaned(one.partition, one.topic_id, done.end_offset)
         return counts
@@ -166,10 +171,9 @@ class Compactor:
         with self._lock:
             is_news = self._schedule.failed(partition, error)
             is_given_up = partition in self._schedule.states.uncleanable
-        if is_news and is_given_up:
-            logger.error("%s is not compacted until the next start: %s", partition, error, exc_info=error)
-        elif is_news:
-            logger.warning("%s is compacted later: %s", partition, error)
+        if is_news:
+            name = "log-uncleanable" if is_given_up else "compaction-failed"
+            warn(logger, name, trace=is_given_up, partition=partition, why=error)
 
     # -- what others ask -------------------------------------------------------------------------------------
 

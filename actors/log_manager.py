@@ -1,9 +1,9 @@
 """LogManager: the Ray actor that owns one node's log dirs. One a node, named, detached, pinned to its node.
 
 It locks the dirs, puts a new partition into the dir with the fewest, starts the LogActors of the partitions
-that are there, keeps the checkpoint files, calls retention, and ends it all in order. What it knows it reads
-from the dirs: after a restart it adopts the LogActors that have lived on. What topics *ought* to be is the
-Controller's to know.
+that are there, and the actors of compaction and retention, keeps the checkpoint files, and ends it all in order.
+What it knows it reads from the dirs: after a restart it adopts the LogActors that have lived on. What topics
+*ought* to be is the Controller's to know.
 
 Source: ``LogManager`` of Kafka.
 """
@@ -18,16 +18,20 @@ from typing import Any, NamedTuple
 
 import ray
 
+from raylog.actors.compaction_actor import CompactionActor
 from raylog.actors.log_actor import LogActor, LogSpec, lock_patiently
-from raylog.actors.messages import NoLogDirs, NotLeader, PartitionOffsets, PartitionStatus
+from raylog.actors.messages import Hosted, NoLogDirs, NotLeader, PartitionOffsets, PartitionStatus
+from raylog.actors.retention_actor import RetentionActor
 from raylog.actors.runtime import (
     OPEN_TIMEOUT_S,
+    compaction_actor_name,
     create,
     find,
     is_restarted,
     kill,
     log_actor_name,
     own_node_id,
+    retention_actor_name,
     wait_for,
 )
 from raylog.storage.config import BrokerConfig, LogConfig
@@ -86,6 +90,7 @@ class LogManagerImpl:
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
         self._opened: dict[TopicPartition, str] = {}  # with the id of its topic
+        self._hosted: dict[TopicPartition, Hosted] = {}  # of those opened, by this process itself
         self._last_offsets: dict[TopicPartition, Checkpointed] = {}
         self._stopped = threading.Event()
         if is_restarted():
@@ -153,6 +158,8 @@ class LogManagerImpl:
             # A log that has been opened since the start is no longer as the orderly stop left it.
             is_clean = log_dir.was_clean and partition not in self._opened
             self._opened[partition] = topic_id
+            self._hosted[partition] = Hosted(partition, topic_id, folder, config)
+            self._start_upkeep_of(config)
             expiration = self._config.producer_id_expiration_ms
             spec = LogSpec(partition, topic_id, folder, config, is_clean, expiration)
             handle = self._start_actor(spec)  # under the lock: a shutdown or deletion that follows ends it
@@ -185,6 +192,7 @@ class LogManagerImpl:
                     self._fs.remove_dir(log_dir.doom(partition))
             if self._opened.get(partition) == topic_id:
                 del self._opened[partition]
+                self._hosted.pop(partition, None)
                 kill(log_actor_name(partition), self._namespace)  # one that was opened in the meantime
             self._last_offsets.pop(partition, None)
             # A topic of the same name may come: it must not begin where this one's checkpoints left off.
@@ -234,10 +242,9 @@ class LogManagerImpl:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        """Checkpoints and retention, each on its interval."""
+        """Checkpoints, on their interval."""
         due: dict[Callable[[], Any], float] = {
             self.checkpoint: self._config.log_flush_offset_checkpoint_interval_ms / 1000,
-            self.delete_old_segments: self._config.log_retention_check_interval_ms / 1000,
         }
         last = dict.fromkeys(due, time.monotonic())
         while not self._stopped.wait(TICK_S):
@@ -269,10 +276,6 @@ class LogManagerImpl:
         here = set(log_dir.partitions())
         log_dir.write_offsets({key: value for key, value in self._last_offsets.items() if key in here})
 
-    def delete_old_segments(self) -> int:
-        """One round of retention over all logs; returns how many segments went."""
-        return sum(self._ask_all(lambda handle: handle.delete_old_segments.remote()).values())
-
     def status(self) -> list[PartitionStatus]:
         """What every LogActor that answers says of itself."""
         return list(self._ask_all(lambda handle: handle.status.remote()).values())
@@ -290,6 +293,38 @@ class LogManagerImpl:
                 logger.warning("%s does not answer: %s", partition, error)
         return answers
 
+    # -- compaction and retention, which are other actors' work ------------------------------------------------
+
+    def _start_upkeep_of(self, config: LogConfig) -> None:
+        """Start the actor that looks after a log of this config, or find it running."""
+        if not config.is_compacted:
+            actor, name = RetentionActor, retention_actor_name(self._node_id)
+        elif self._config.log_cleaner_enable and self._config.log_cleaner_threads:
+            actor, name = CompactionActor, compaction_actor_name(self._node_id)
+        else:
+            return
+        create(actor, name, self._namespace, self._node_id, self._namespace, self._config)
+
+    def hosted(self) -> list[Hosted]:
+        """The partitions that this node serves, with their configs of now."""
+        with self._lock:
+            return list(self._hosted.values())
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """Where the compaction of each partition goes on."""
+        with self._lock:
+            return {
+                partition: offset
+                for log_dir in self._dirs
+                for partition, offset in log_dir.cleaner_offsets().items()
+            }
+
+    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
+        """Write down where the compaction of a partition goes on; fine if it is gone, or another topic's."""
+        with self._lock:
+            if not self._stopped.is_set() and self._opened.get(partition) == topic_id:
+                self._dir_of(partition).write_cleaner_offset(partition, offset)
+
     # -- the end -------------------------------------------------------------------------------------------
 
     def shutdown(self) -> bool:
@@ -299,6 +334,8 @@ class LogManagerImpl:
         could not be written, gets no marker.
         """
         self._stopped.set()
+        for name in (compaction_actor_name(self._node_id), retention_actor_name(self._node_id)):
+            kill(name, self._namespace)
         closed = self._ask_all(lambda handle: handle.close.remote())
         with self._lock:
             for partition in self._opened:  # before anything can fail: a closed actor must not be found again

@@ -106,7 +106,7 @@ class RemovedSegments(NamedTuple):
     """What a round of retention took out of a log."""
 
     segments: int
-    bytes: int
+    size_bytes: int
     seconds: float
 
 
@@ -116,7 +116,7 @@ class RetentionStatus(NamedTuple):
     partition: str
     node_id: str
     segments: int
-    bytes: int
+    size_bytes: int
     seconds: float
     when_ms: int
     total_segments: int

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from raylog.actors.events import event, warn
 from raylog.actors.messages import Hosted, RemovedSegments, RetentionStatus
 from raylog.storage.clock import Clock
 from raylog.storage.names import TopicPartition
@@ -45,7 +46,7 @@ class RetentionTally:
             *done,
             now_ms,
             segments + done.segments,
-            size_bytes + done.bytes,
+            size_bytes + done.size_bytes,
             problem,
         )
         return is_error and (before is None or before.problem != problem)
@@ -71,7 +72,9 @@ class Retention:
         self._tally.keep(hosted)
         for partition, answer in self._node.delete_old_segments(hosted).items():
             if self._tally.add(partition, answer, self._clock.now_ms()):
-                logger.warning("%s: its retention failed, and is tried again: %s", partition, answer)
+                warn(logger, "retention-failed", partition=partition, why=answer)
+            elif isinstance(answer, RemovedSegments) and answer.segments:
+                event(logger, "segments-removed", partition=partition, **answer._asdict())
 
     def status(self) -> list[RetentionStatus]:
         """What was done so far."""

@@ -10,6 +10,7 @@ import time
 
 import ray
 
+from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import RetentionStatus
 from raylog.actors.node_logs import NodeLogs
 from raylog.actors.retention import Retention
@@ -24,6 +25,7 @@ class RetentionActorImpl:
     """The methods that brokers call."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        set_up_logs()
         node_id = own_node_id()
         self._interval_s = config.log_retention_check_interval_ms / 1000
         self._retention = Retention(NodeLogs(namespace, node_id), node_id, SystemClock())
@@ -34,10 +36,12 @@ class RetentionActorImpl:
             time.sleep(self._interval_s)
             try:
                 self._retention.round()
-            except Exception:  # a LogManager that is away, or an error of Ray's own: the next round tries again
-                logger.exception("a round of retention failed")
+            except (
+                Exception
+            ):  # a LogManager that is away, or an error of Ray's own: the next round tries again
+                warn(logger, "retention-failed", trace=True)
 
-    def retention(self) -> list[RetentionStatus]:
+    def status(self) -> list[RetentionStatus]:
         """The node's logs that are not compacted."""
         return self._retention.status()
 

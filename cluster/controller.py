@@ -51,7 +51,7 @@ from raylog.cluster.metadata_log import MetadataLog
 from raylog.cluster.placement import Placement, TopicDescription, Wanted, wanted_of
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import TOPIC_KEYS, BrokerConfig, LogConfig, parse_value
-from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.errors import RaylogError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
 from raylog.storage.state.properties import random_id
@@ -245,10 +245,7 @@ class ControllerImpl:
             raise InvalidPartitions(partitions, MAX_PARTITIONS)
         # As parsed, since what a caller means by a number (numpy's, say) may not be what msgpack takes for one.
         parsed = {key: parse_value(TOPIC_KEYS, key, value) for key, value in config.items()}
-        policy = LogConfig.parse(parsed, self._config.topic_defaults)
-        if policy.is_compacted:
-            why = "no actor compacts yet, and the log would only grow: use delete"
-            raise InvalidConfig("cleanup.policy", policy.cleanup_policy, why)
+        LogConfig.parse(parsed, self._config.topic_defaults)
         topic = Topic(name, random_id(), parsed, ())
         with self._reserve(name, must_be_free=True):
             with self._lock:
