@@ -36,6 +36,7 @@ from raylog.actors.messages import (
 from raylog.storage.cleaner.cleanable import LogFacts, facts_of
 from raylog.storage.cleaner.remote import LogView, view_of
 from raylog.storage.clock import Clock
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted, InvalidRecord, RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
@@ -56,8 +57,8 @@ Answer = TypeVar("Answer")
 class Partition:
     """One log, made safe for many callers at once."""
 
-    def __init__(self, log: Log, clock: Clock) -> None:
-        self.log, self._clock = log, clock
+    def __init__(self, log: Log, clock: Clock, config_version: int = 0) -> None:
+        self.log, self._clock, self._config_version = log, clock, config_version
         self.leader_epoch = log.epochs.next
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
         self._append_lock = threading.Lock()
@@ -237,6 +238,14 @@ class Partition:
             if not self.log.config.is_compacted:
                 raise CleaningAborted(str(self.log.partition), "cleanup.policy has no compact any more")
             self._or_offline(partial(self.log.replace_segments, old, round_id), UndoFailed)
+
+    def reconfigure(self, config: LogConfig, version: int) -> None:
+        """Obey another config from the next append on, unless a newer ``version`` has come before it."""
+        with self._append_lock:
+            self.check_online()
+            if version >= self._config_version:
+                self._config_version = version
+                self.log.reconfigure(config)
 
     def roll(self) -> None:
         """Begin a new segment."""

@@ -13,7 +13,7 @@ open transaction begins: a read of committed records stops there, and is told wh
 aborted, for the reader to skip. The *high watermark* is the log's end while a log has one replica.
 
 **Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``,
-``delete_records``, ``truncate_to``, ``replace_segments``, ``close``; the caller holds the lock
+``delete_records``, ``truncate_to``, ``replace_segments``, ``reconfigure``, ``close``; the caller holds the lock
 (``actors/partition.py``). What readers may call, any number of threads, is in ``readable.py``. ``flush`` may run
 beside both.
 
@@ -116,6 +116,13 @@ class Log(ReadableLog):
         self._flushed_ms = clock.now_ms()
         active = self._segments[-1]
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Obey another config from now on; what a segment was made with (``Segment.reconfigure``), from the next."""
+        for segment in self._segments:
+            segment.reconfigure(config)
+        self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.config = config
 
     # -- append --------------------------------------------------------------------------------------------
 

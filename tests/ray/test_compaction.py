@@ -203,9 +203,9 @@ def test_a_log_that_cannot_be_compacted_is_told_and_the_others_go_on(broker: Bro
         ask(broker, spoiled, "roll")
         segment = Path(status(broker, spoiled).folder, f"{0:020d}.log")
         with segment.open("r+b") as file:
-            file.seek(70)
+            file.seek(200)
             byte = file.read(1)
-            file.seek(70)
+            file.seek(200)
             file.write(bytes([byte[0] ^ 1]))
     finally:
         os.kill(pid, signal.SIGCONT)
