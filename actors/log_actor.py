@@ -22,7 +22,7 @@ import ray
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import AppendResult, FetchRequest, FetchResult, PartitionOffsets, PartitionStatus
 from raylog.actors.partition import Partition
-from raylog.actors.runtime import is_restarted
+from raylog.actors.runtime import find, is_restarted, wait_for
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
@@ -38,6 +38,8 @@ Answer = TypeVar("Answer")
 
 # The process of an actor whose node was lost may outlive the node by a second.
 LOCK_PATIENCE_S = 5.0
+# How long a restart waits for the config of now.
+CONFIG_TIMEOUT_S = 5.0
 # With the default of 5 ms, one busy thread makes every small call take 10 ms.
 SWITCH_INTERVAL_S = 0.0005
 MAINTENANCE_INTERVAL_S = 1.0
@@ -56,6 +58,9 @@ class LogSpec(NamedTuple):
     config: LogConfig
     is_clean: bool  # the broker before stopped in order; believed once, not after a restart
     producer_expiration_ms: int
+    config_version: int = 0
+    namespace: str = ""
+    manager: str = ""  # the name of the node's LogManager: a restart asks it for the config of now
 
 
 class LogActorImpl:
@@ -64,7 +69,7 @@ class LogActorImpl:
     def __init__(self, spec: LogSpec) -> None:
         set_up_logs()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._spec = spec
+        self._spec = spec = _up_to_date(spec) if is_restarted() else spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
         self._partition = _open(spec, is_restart=is_restarted())
         threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
@@ -157,6 +162,11 @@ class LogActorImpl:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
+    def reconfigure(self, config: LogConfig, version: int) -> None:
+        """Obey another config from the next append on, unless a newer ``version`` has come before it."""
+        _or_exit(lambda: self._partition.reconfigure(config, version))
+
+    @ray.method(concurrency_group="admin")
     def flush(self) -> None:
         """Return when everything written so far is fsynced."""
         _or_exit(self._partition.flush)
@@ -214,6 +224,22 @@ def lock_patiently(take: Callable[[], Answer]) -> Answer:
             time.sleep(0.05)
 
 
+def _up_to_date(spec: LogSpec) -> LogSpec:
+    """The spec with the topic's config of now: Ray repeats the arguments of the first start.
+
+    A LogManager that does not answer is itself being started again; what it is told then reaches this actor.
+    """
+    manager = find(spec.manager, spec.namespace) if spec.manager else None
+    if manager is None:
+        return spec
+    try:
+        found = wait_for(manager.config_of.remote(spec.partition), spec.manager, CONFIG_TIMEOUT_S)
+    except RaylogError as error:
+        warn(logger, "config-unknown", partition=spec.partition, why=error, uses="that of the first start")
+        return spec
+    return spec if found is None else spec._replace(config=found.config, config_version=found.version)
+
+
 def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
     fs, clock = RealFileSystem(), SystemClock()
     log_dir, started = os.path.dirname(spec.folder), time.monotonic()
@@ -228,7 +254,7 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
         recovery_point=_checkpointed(log_dir, RECOVERY_POINTS, spec.partition),
         log_start_offset=_checkpointed(log_dir, LOG_START_OFFSETS, spec.partition),
     )
-    partition = Partition(log, clock)
+    partition = Partition(log, clock, spec.config_version)
     event(
         logger,
         "log-opened",

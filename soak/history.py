@@ -1,0 +1,154 @@
+"""What was done to the broker and what it answered: operations, and the files that keep them.
+
+Every worker process writes a file of its own, a stream of msgpack lists ``[kind, field, ...]``; arrays of int64
+travel as their bytes. An operation is written **before** it begins (its fate unknown, :data:`NEVER` completed) and
+again when it has ended; the last word about a record counts. So a worker that is killed leaves no record that
+nobody sent. Times are nanoseconds of the machine's monotonic clock, which all processes share.
+
+A record is known by an id that is given once in a run. Ids of tombstones (records without a value) are negative.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Self
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+OK, FAIL, INFO = "ok", "fail", "info"  # done; definitely not done; nobody knows
+NEVER = 2**63 - 1
+NO_KEY = -1
+# What may happen to a topic's records.
+KEEP, DELETE, COMPACT, BOTH = "keep", "delete", "compact", "compact,delete"
+
+
+class Partition(NamedTuple):
+    """One partition of one life of a topic: a topic that is made again under its name has another id."""
+
+    topic: str
+    topic_id: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+class Send(NamedTuple):
+    """Records for one partition that a producer sent in this order. ``offsets`` where it is OK."""
+
+    producer: str
+    partition: Partition
+    invoked: int
+    completed: int
+    outcome: str
+    values: Ints
+    keys: Ints
+    offsets: Ints
+
+
+class Poll(NamedTuple):
+    """What a consumer got from one partition. A consumer that seeks, or is assigned anew, gets another name."""
+
+    consumer: str
+    partition: Partition
+    invoked: int
+    completed: int
+    offsets: Ints
+    values: Ints
+    keys: Ints
+    is_final: bool = False  # one of the read from start to end when all is over
+
+
+class Ended(NamedTuple):
+    """The last position of a consumer that was told to read to the end."""
+
+    consumer: str
+    partition: Partition
+    position: int
+
+
+class Bounds(NamedTuple):
+    """A partition's log when all is over."""
+
+    partition: Partition
+    log_start_offset: int
+    log_end_offset: int
+
+
+class TopicChange(NamedTuple):
+    """``change``: create or delete. ``topic_id`` is empty where a creation's answer was lost."""
+
+    change: str
+    topic: str
+    topic_id: str
+    invoked: int
+    completed: int
+    outcome: str
+    policy: str
+
+
+class Alive(NamedTuple):
+    """A topic that the broker lists when all is over."""
+
+    topic: str
+    topic_id: str
+
+
+class Fault(NamedTuple):
+    """What the nemesis did."""
+
+    kind: str
+    target: str
+    at: int
+
+
+class Surprise(NamedTuple):
+    """An exception that no caller should ever see."""
+
+    process: str
+    at: int
+    what: str
+
+
+Op = Send | Poll | Ended | Bounds | TopicChange | Alive | Fault | Surprise
+KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (Send, Poll, Ended, Bounds, TopicChange, Alive, Fault, Surprise)
+}
+
+
+def ints(values: Iterable[int] = ()) -> Ints:
+    return np.fromiter(values, np.int64)
+
+
+class Writer:
+    """Appends operations to one file; each is with the kernel when ``write`` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("ab", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, op: Op) -> None:
+        plain = [field.tobytes() if isinstance(field, np.ndarray) else field for field in op]
+        self._file.write(msgpack.packb([type(op).__name__, *plain]))
+
+
+def read(folder: Path) -> Iterator[Op]:
+    """All operations of a run, file by file. A file may end in the middle of one: its writer was killed."""
+    for path in sorted(folder.glob("*.history")):
+        with path.open("rb") as file:
+            for kind, *fields in msgpack.Unpacker(file):
+                yield KINDS[kind](*map(_field, fields))
+
+
+def _field(plain: object) -> object:
+    if isinstance(plain, bytes):
+        return np.frombuffer(plain, np.int64)
+    return Partition(*plain) if isinstance(plain, list) else plain
