@@ -1,6 +1,7 @@
 """One run: a cluster, topics, workers, faults; then peace, the last reads, an orderly stop, and every byte verified."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -46,26 +47,38 @@ class Outcome(NamedTuple):
     healed_s: float
 
 
-def run(folder: Path, seed: int, planned: list[Planned], duration_s: float, rate: float) -> Outcome:
+def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome:
     """Run into ``folder``: ``*.history``, a log a worker, ``disks``."""
     temp_dir = tempfile.mkdtemp(prefix="rs-", dir="/tmp")
-    nodes = Nodes(folder / "disks", temp_dir)
-    ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
-    try:
-        return _Run(folder, nodes, seed, planned, duration_s, rate).go()
-    finally:
-        ray.shutdown()
-        nodes.shutdown()
-        _keep_logs(Path(temp_dir), folder / "ray-logs")
-        shutil.rmtree(temp_dir, ignore_errors=True)
+    with _errors_to(folder / "run.log"):
+        nodes = Nodes(folder / "disks", temp_dir)
+        try:
+            ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
+            return _Run(folder, nodes, seed, planned, rate).go()
+        finally:
+            ray.shutdown()
+            nodes.shutdown()
+            _keep_logs(Path(temp_dir), folder / "ray-logs")
+            shutil.rmtree(temp_dir, ignore_errors=True)
+
+
+@contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """Ray tells at length, on standard error, of every raylet that ends."""
+    kept = os.dup(2)
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 class _Run:
-    def __init__(
-        self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], duration_s: float, rate: float
-    ) -> None:
+    def __init__(self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], rate: float) -> None:
         self._folder, self._nodes, self._seed, self._planned = folder, nodes, seed, planned
-        self._duration_s, self._rate = duration_s, rate
+        self._rate = rate
         self._problems: list[str] = []
         self._peaks: dict[str, int] = {}
 
