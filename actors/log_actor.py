@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import ray
 
+from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import AppendResult, FetchRequest, FetchResult, PartitionOffsets, PartitionStatus
 from raylog.actors.partition import Partition
-from raylog.actors.runtime import is_restarted
+from raylog.actors.runtime import find, is_restarted, wait_for
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
@@ -37,6 +38,8 @@ Answer = TypeVar("Answer")
 
 # The process of an actor whose node was lost may outlive the node by a second.
 LOCK_PATIENCE_S = 5.0
+# How long a restart waits for the config of now.
+CONFIG_TIMEOUT_S = 5.0
 # With the default of 5 ms, one busy thread makes every small call take 10 ms.
 SWITCH_INTERVAL_S = 0.0005
 MAINTENANCE_INTERVAL_S = 1.0
@@ -55,14 +58,18 @@ class LogSpec(NamedTuple):
     config: LogConfig
     is_clean: bool  # the broker before stopped in order; believed once, not after a restart
     producer_expiration_ms: int
+    config_version: int = 0
+    namespace: str = ""
+    manager: str = ""  # the name of the node's LogManager: a restart asks it for the config of now
 
 
 class LogActorImpl:
     """The methods that callers see as ``handle.method.remote(...)``."""
 
     def __init__(self, spec: LogSpec) -> None:
+        set_up_logs()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._spec = spec
+        self._spec = spec = _up_to_date(spec) if is_restarted() else spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
         self._partition = _open(spec, is_restart=is_restarted())
         threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
@@ -155,6 +162,11 @@ class LogActorImpl:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
+    def reconfigure(self, config: LogConfig, version: int) -> None:
+        """Obey another config from the next append on, unless a newer ``version`` has come before it."""
+        _or_exit(lambda: self._partition.reconfigure(config, version))
+
+    @ray.method(concurrency_group="admin")
     def flush(self) -> None:
         """Return when everything written so far is fsynced."""
         _or_exit(self._partition.flush)
@@ -174,7 +186,9 @@ class LogActorImpl:
         """Orderly end: all flushed, all files closed, the folder unlocked. Returns the last offsets."""
         _or_exit(self._partition.close)
         self._lock.release()
-        return self._partition.offsets()
+        offsets = self._partition.offsets()
+        event(logger, "log-closed", partition=self._spec.partition, log_end_offset=offsets.log_end_offset)
+        return offsets
 
     def _maintain(self) -> None:
         while True:
@@ -182,7 +196,7 @@ class LogActorImpl:
             try:
                 _or_exit(lambda: self._partition.maintain(self._spec.producer_expiration_ms))
             except RaylogError:
-                logger.exception("%s: upkeep failed", self._spec.partition)
+                warn(logger, "upkeep-failed", trace=True, partition=self._spec.partition)
 
 
 LogActor = ray.remote(
@@ -210,9 +224,25 @@ def lock_patiently(take: Callable[[], Answer]) -> Answer:
             time.sleep(0.05)
 
 
+def _up_to_date(spec: LogSpec) -> LogSpec:
+    """The spec with the topic's config of now: Ray repeats the arguments of the first start.
+
+    A LogManager that does not answer is itself being started again; what it is told then reaches this actor.
+    """
+    manager = find(spec.manager, spec.namespace) if spec.manager else None
+    if manager is None:
+        return spec
+    try:
+        found = wait_for(manager.config_of.remote(spec.partition), spec.manager, CONFIG_TIMEOUT_S)
+    except RaylogError as error:
+        warn(logger, "config-unknown", partition=spec.partition, why=error, uses="that of the first start")
+        return spec
+    return spec if found is None else spec._replace(config=found.config, config_version=found.version)
+
+
 def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
     fs, clock = RealFileSystem(), SystemClock()
-    log_dir = os.path.dirname(spec.folder)
+    log_dir, started = os.path.dirname(spec.folder), time.monotonic()
     log = open_log(
         fs,
         clock,
@@ -224,8 +254,21 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
         recovery_point=_checkpointed(log_dir, RECOVERY_POINTS, spec.partition),
         log_start_offset=_checkpointed(log_dir, LOG_START_OFFSETS, spec.partition),
     )
-    logger.info("%s: log end offset %d, %s kernel", spec.partition, log.log_end_offset, KERNEL)
-    return Partition(log, clock)
+    partition = Partition(log, clock, spec.config_version)
+    event(
+        logger,
+        "log-opened",
+        partition=spec.partition,
+        folder=spec.folder,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        leader_epoch=partition.leader_epoch,
+        segments=len(log.segments),
+        is_restart=is_restart,
+        kernel=KERNEL,
+        seconds=time.monotonic() - started,
+    )
+    return partition
 
 
 def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
@@ -233,7 +276,7 @@ def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
     try:
         return read_offsets(RealFileSystem(), os.path.join(log_dir, name)).get(partition, 0)
     except CorruptCheckpoint as error:
-        logger.warning("%s", error)
+        warn(logger, "checkpoint-unreadable", partition=partition, file=name, why=error)
         return 0
 
 
@@ -244,7 +287,9 @@ def _or_exit(call: Callable[[], Answer]) -> Answer:
     except RaylogError:
         raise
     except BaseException:
-        logger.critical("ending this process: the log is recovered by the next one", exc_info=True)
+        event(
+            logger, "process-ended", level=logging.CRITICAL, trace=True, todo="the next one recovers the log"
+        )
         _exit()
         raise
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import ray
 
 from raylog.actors.log_actor import LogActor, LogSpec, lock_patiently
-from raylog.actors.messages import NoLogDirs, NotLeader, PartitionOffsets, PartitionStatus
+from raylog.actors.messages import Configured, NoLogDirs, NotLeader, PartitionOffsets, PartitionStatus
 from raylog.actors.runtime import (
     OPEN_TIMEOUT_S,
     create,
@@ -27,6 +27,7 @@ from raylog.actors.runtime import (
     is_restarted,
     kill,
     log_actor_name,
+    log_manager_name,
     own_node_id,
     wait_for,
 )
@@ -37,7 +38,7 @@ from raylog.storage.loader import create_log
 from raylog.storage.log_dir import LogDir
 from raylog.storage.log_dir import PartitionOffsets as Checkpointed
 from raylog.storage.names import TopicPartition
-from raylog.storage.state.properties import read_topic_id
+from raylog.storage.state.properties import random_id, read_topic_id
 
 logger = logging.getLogger(__name__)
 
@@ -86,11 +87,17 @@ class LogManagerImpl:
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
         self._opened: dict[TopicPartition, str] = {}  # with the id of its topic
+        self._configs: dict[TopicPartition, Configured] = {}  # of those opened since this process began
         self._last_offsets: dict[TopicPartition, Checkpointed] = {}
+        self._life = random_id()
         self._stopped = threading.Event()
         if is_restarted():
             self.start()
             self._opened = {entry.partition: entry.topic_id for entry in self.found() if entry.topic_id}
+
+    def life(self) -> str:
+        """Another one after each restart: what this actor was told before is gone."""
+        return self._life
 
     def start(self) -> dict[str, str]:
         """Lock the log dirs and begin upkeep; fine if it has begun. Returns directory id -> path.
@@ -144,8 +151,13 @@ class LogManagerImpl:
                 raise
             return Placed(self._node_id, log_dir.directory_id, folder)
 
-    def open_partition(self, partition: TopicPartition, topic_id: str, config: LogConfig) -> Placed:
-        """Start the partition's LogActor, or find it running; returns when it serves. Raises why it cannot."""
+    def open_partition(
+        self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int = 0
+    ) -> Placed:
+        """Start the partition's LogActor, or find it running; returns when it serves, with this config.
+
+        Raises why it cannot.
+        """
         with self._lock:
             self._check_running(str(partition))
             log_dir = self._dir_of(partition)
@@ -153,8 +165,12 @@ class LogManagerImpl:
             # A log that has been opened since the start is no longer as the orderly stop left it.
             is_clean = log_dir.was_clean and partition not in self._opened
             self._opened[partition] = topic_id
+            known = self._configs[partition] = self._newer(partition, Configured(config, version))
             expiration = self._config.producer_id_expiration_ms
-            spec = LogSpec(partition, topic_id, folder, config, is_clean, expiration)
+            where = (self._namespace, log_manager_name(self._node_id))
+            spec = LogSpec(
+                partition, topic_id, folder, known.config, is_clean, expiration, known.version, *where
+            )
             handle = self._start_actor(spec)  # under the lock: a shutdown or deletion that follows ends it
         if not self._serves(handle, spec):
             kill(log_actor_name(partition), self._namespace)
@@ -163,7 +179,30 @@ class LogManagerImpl:
                 handle = self._start_actor(spec._replace(is_clean=False))
             if not self._serves(handle, spec):
                 raise NotLeader(str(partition), "the actor that had its name is still ending")
+        # One that has lived on may have been told of another config.
+        wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
         return Placed(self._node_id, log_dir.directory_id, folder)
+
+    def _newer(self, partition: TopicPartition, told: Configured) -> Configured:
+        known = self._configs.get(partition, told)
+        return told if told.version >= known.version else known
+
+    def reconfigure(self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int) -> None:
+        """Have a partition obey another config from now on; returns when it does. Fine if it is another topic's."""
+        with self._lock:
+            self._check_running(str(partition))
+            if self._opened.get(partition) != topic_id:
+                return
+            known = self._configs[partition] = self._newer(partition, Configured(config, version))
+        handle = find(log_actor_name(partition), self._namespace)
+        if handle is None:
+            raise NotLeader(str(partition), "its actor is being started")
+        wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
+
+    def config_of(self, partition: TopicPartition) -> Configured | None:
+        """What a partition obeys; None of one that this process has not opened yet."""
+        with self._lock:
+            return self._configs.get(partition)
 
     def _start_actor(self, spec: LogSpec) -> Any:
         return create(LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec)
@@ -185,6 +224,7 @@ class LogManagerImpl:
                     self._fs.remove_dir(log_dir.doom(partition))
             if self._opened.get(partition) == topic_id:
                 del self._opened[partition]
+                self._configs.pop(partition, None)
                 kill(log_actor_name(partition), self._namespace)  # one that was opened in the meantime
             self._last_offsets.pop(partition, None)
             # A topic of the same name may come: it must not begin where this one's checkpoints left off.

@@ -4,8 +4,9 @@ Results are plain tuples of ints, strings and one buffer: cheap to pickle, and t
 """
 
 from struct import Struct
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.readable import Slice
 
@@ -91,6 +92,21 @@ class PartitionStatus(NamedTuple):
     is_offline: bool
 
 
+class Configured(NamedTuple):
+    """A topic's config as its partitions obey it. A higher version is newer."""
+
+    config: LogConfig
+    version: int
+
+
+class ConfigEntry(NamedTuple):
+    """One config key: its value, and who set it: "topic", "broker" or "default"."""
+
+    name: str
+    value: Any
+    source: str
+
+
 class UnknownTopicOrPartition(RaylogError):
     """No such topic, or no such partition of it; ``partition`` is None where only the topic was asked for."""
 
@@ -113,12 +129,22 @@ class TopicExists(RaylogError):
     template = "topic {topic!r} cannot be created: {existing!r} exists; use it, or delete it first"
 
 
+class TopicBusy(RaylogError):
+    """Somebody else is making, deleting or extending a topic of this name just now."""
+
+    code, error_name, retriable = 36, "TOPIC_ALREADY_EXISTS", True
+    fields = ("topic", "what")
+    template = "topic {topic!r} is being {what}: try again when that is done"
+
+
 class InvalidPartitions(RaylogError):
     """A number of partitions that cannot be."""
 
     code, error_name = 37, "INVALID_PARTITIONS"
-    fields = ("partitions", "most")
-    template = "{partitions!r} partitions: give a whole number from 1 to {most}"
+    fields = ("partitions", "least", "most")
+    template = (
+        "{partitions!r} partitions: give a whole number from {least} to {most} (none can be taken away)"
+    )
 
 
 class InvalidRequest(RaylogError):

@@ -27,6 +27,7 @@ import numpy as np
 
 from raylog.actors.messages import AppendResult, FetchResult, InvalidRequest, PartitionOffsets
 from raylog.storage.clock import Clock
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidRecord, RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
@@ -46,8 +47,8 @@ Answer = TypeVar("Answer")
 class Partition:
     """One log, made safe for many callers at once."""
 
-    def __init__(self, log: Log, clock: Clock) -> None:
-        self.log, self._clock = log, clock
+    def __init__(self, log: Log, clock: Clock, config_version: int = 0) -> None:
+        self.log, self._clock, self._config_version = log, clock, config_version
         self.leader_epoch = log.epochs.next
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
         self._append_lock = threading.Lock()
@@ -189,6 +190,14 @@ class Partition:
         with self._append_lock:
             self.check_online()
             return self._or_offline(self.log.delete_old_segments, UndoFailed)
+
+    def reconfigure(self, config: LogConfig, version: int) -> None:
+        """Obey another config from the next append on, unless a newer ``version`` has come before it."""
+        with self._append_lock:
+            self.check_online()
+            if version >= self._config_version:
+                self._config_version = version
+                self.log.reconfigure(config)
 
     def roll(self) -> None:
         """Begin a new segment."""

@@ -100,6 +100,12 @@ def own_node_id() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
+def own_name() -> str:
+    """The name of the actor that this process is; empty if it is none."""
+    context = ray.get_runtime_context()
+    return str(context.get_actor_name() or "") if context.get_actor_id() else ""
+
+
 def is_restarted() -> bool:
     """Whether this process is an actor that Ray has started again."""
     context = ray.get_runtime_context()

@@ -17,6 +17,7 @@ import ray
 from raylog.actors.messages import (
     BrokerNotFound,
     BrokerRunning,
+    ConfigEntry,
     InvalidRequest,
     NotLeader,
     PartitionStatus,
@@ -44,6 +45,7 @@ from raylog.storage.names import TopicPartition
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
+    from raylog.cluster.health import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +191,51 @@ class Broker:
         call = self._controller().create_topic.remote(topic, partitions, dict(config or {}))
         created: TopicDescription = wait_for(call, f"creating {topic}", OPEN_TIMEOUT_S)
         return created
+
+    def alter_topic_config(
+        self,
+        topic: str,
+        set: Mapping[str, Any] | None = None,
+        delete: Iterable[str] = (),
+    ) -> TopicDescription:
+        """Change a topic's config while it serves: no restart, no pause.
+
+        ``set``: Kafka's topic keys with new values; ``delete``: keys that get the broker's value again. When this
+        returns all partitions obey it that can be reached; one that is away does when it is back. What a segment
+        is made with (``segment.index.bytes``, ``segment.jitter.ms``, ``preallocate``) counts from the next one.
+        Raises UnknownTopicOrPartition, or InvalidConfig with nothing changed.
+        """
+        if set is not None and not isinstance(set, Mapping):
+            raise InvalidRequest("set", set, "must be a map of Kafka's topic keys to values")
+        keys = [delete] if isinstance(delete, str) else list(delete)
+        call = self._controller().alter_topic_config.remote(topic, dict(set or {}), keys)
+        described: TopicDescription = wait_for(call, f"configuring {topic}", OPEN_TIMEOUT_S)
+        self._topics[topic] = described
+        return described
+
+    def topic_config(self, topic: str) -> list[ConfigEntry]:
+        """Every key of a topic's config, by name, with its value and who set it. Raises UnknownTopicOrPartition."""
+        call = self._controller().topic_config.remote(topic)
+        entries: list[ConfigEntry] = wait_for(call, f"the config of {topic}")
+        return entries
+
+    def broker_config(self) -> list[ConfigEntry]:
+        """Every key of the broker's config, by name, with its value and whether it is Kafka's default."""
+        call = self._controller().broker_config.remote()
+        entries: list[ConfigEntry] = wait_for(call, "the broker's config")
+        return entries
+
+    def add_partitions(self, topic: str, total: int) -> TopicDescription:
+        """Extend a topic to ``total`` partitions; when this returns the new ones serve.
+
+        Records that are there stay where they are: from now on a key may go to another partition than before.
+        Raises UnknownTopicOrPartition, InvalidPartitions unless there are fewer now, TopicBusy, NoLogDirs; then
+        nothing is changed.
+        """
+        call = self._controller().add_partitions.remote(topic, total)
+        described: TopicDescription = wait_for(call, f"extending {topic}", OPEN_TIMEOUT_S)
+        self._topics[topic] = described
+        return described
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Raises UnknownTopicOrPartition."""
@@ -338,6 +385,13 @@ class Broker:
         """What every partition that answers says of itself."""
         found: list[PartitionStatus] = wait_for(self._controller().status.remote(), "the status")
         return found
+
+    def health(self) -> list["Finding"]:
+        """What is wrong, why, and what to do; errors first, empty if all is well. Answers within seconds."""
+        from raylog.cluster.gathering import gather
+        from raylog.cluster.health import findings
+
+        return findings(gather(self.namespace))
 
     def stop(self) -> bool:
         """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers written.

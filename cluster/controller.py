@@ -7,30 +7,19 @@ opened there again. It never makes an empty partition in the place of one that i
 ``placement.py`` keeps.
 
 **The lock** guards the metadata and the map, and is never held while another actor is waited for: look-ups are
-answered at once while a hundred partitions are made. The name of a topic that is being made or deleted is
-reserved meanwhile. A topic is published, by its record in the metadata log, when all of its partitions serve.
+answered at once while a hundred partitions are made. What is done to topics is in ``topics.py``.
 """
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import ray
 
-from raylog.actors.log_manager import LogManager, Placed, node_log_dirs
-from raylog.actors.messages import (
-    BrokerRunning,
-    InvalidPartitions,
-    NoLogDirs,
-    NotLeader,
-    PartitionStatus,
-    TopicExists,
-    UnknownTopicOrPartition,
-)
+from raylog.actors.log_manager import LogManager, node_log_dirs
+from raylog.actors.messages import BrokerRunning, NotLeader, PartitionStatus
 from raylog.actors.runtime import (
-    OPEN_TIMEOUT_S,
     alive_nodes,
     create,
     is_restarted,
@@ -40,50 +29,33 @@ from raylog.actors.runtime import (
     running,
     wait_for,
 )
-from raylog.cluster.metadata import (
-    ClusterState,
-    Topic,
-    producer_ids_record,
-    topic_record,
-    topic_removed_record,
-)
+from raylog.cluster.controller_state import answer_of
+from raylog.cluster.metadata import producer_ids_record
 from raylog.cluster.metadata_log import MetadataLog
-from raylog.cluster.placement import Placement, TopicDescription, Wanted, wanted_of
+from raylog.cluster.placement import Wanted
+from raylog.cluster.topics import Topics
 from raylog.storage.clock import SystemClock
-from raylog.storage.config import TOPIC_KEYS, BrokerConfig, LogConfig, parse_value
-from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.config import BrokerConfig
+from raylog.storage.errors import RaylogError
 from raylog.storage.files import RealFileSystem
-from raylog.storage.names import TopicPartition, check_topic_name, collision_key
-from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
 
-# A partition is a process of about 50 MB; beyond this it is more likely a mistake than a wish.
-MAX_PARTITIONS = 10_000
 # Each fsync of the metadata log hands out so many producer ids.
 PRODUCER_ID_BLOCK = 1000
 WATCH_INTERVAL_S = 0.5
+# How long the watch waits for LogManagers: one that hangs must not keep it from seeing others die.
+ASK_TIMEOUT_S = 2.0
 
 
-class Home(NamedTuple):
-    """A partition and the LogManager of its node."""
-
-    partition: TopicPartition
-    manager: Any
-
-
-class ControllerImpl:
+class ControllerImpl(Topics):
     """The methods that brokers call."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
-        self._namespace, self._config = namespace, config
-        self._lock = threading.RLock()
-        self._metadata: MetadataLog | None = None
-        self._managers: dict[str, Any] = {}  # node id -> its LogManager, from its making on
-        self._placement = Placement()
-        self._node_problems: dict[str, str] = {}
-        self._reserved: list[str] = []  # names of topics that are being made or deleted
+        super().__init__(namespace, config)
         self._next_producer_id = 0
+        self._lives: dict[str, str] = {}  # node id -> which life of its LogManager was told what to open
+        self._asked: dict[str, Any] = {}  # node id -> the question after it
         self._is_starting = False
         self._stopped = threading.Event()
         if is_restarted():
@@ -122,16 +94,6 @@ class ControllerImpl:
     def _begin_watch(self) -> None:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
-    @property
-    def _log(self) -> MetadataLog:
-        if self._metadata is None:
-            raise NotLeader("the broker", "it is being started or stopped")
-        return self._metadata
-
-    @property
-    def _state(self) -> ClusterState:
-        return self._log.state
-
     def _watch(self) -> None:
         while True:
             try:
@@ -146,8 +108,9 @@ class ControllerImpl:
         with self._lock:
             managers = set(self._managers)
         alive, names = set(alive_nodes()), running(self._namespace)
+        begun_again = self._begun_again()
         for node_id in managers:
-            if node_id not in alive or log_manager_name(node_id) not in names:
+            if node_id not in alive or log_manager_name(node_id) not in names or node_id in begun_again:
                 self._leave(node_id)
         problems = {}
         for node_id in alive - set(self._managers):
@@ -157,6 +120,28 @@ class ControllerImpl:
                 problems[node_id] = str(error)
         self._node_problems = problems
         self._reopen_lost()
+        self._configure()
+
+    def _begun_again(self) -> set[str]:
+        """The nodes whose LogManager Ray has started again: what it was told is gone.
+
+        One that does not answer in time is asked no second time before it does.
+        """
+        with self._lock:
+            for node_id, manager in self._managers.items():
+                if node_id in self._lives and node_id not in self._asked:
+                    self._asked[node_id] = manager.life.remote()
+            asked = {reference: node_id for node_id, reference in self._asked.items()}
+        answered = ray.wait(list(asked), num_returns=len(asked), timeout=ASK_TIMEOUT_S)[0] if asked else []
+        begun_again = set()
+        for reference in answered:
+            node_id = asked[reference]
+            life = answer_of(reference, f"the LogManager of node {node_id[:8]}")
+            with self._lock:
+                self._asked.pop(node_id, None)
+                if isinstance(life, str) and life != self._lives.get(node_id, life):
+                    begun_again.add(node_id)
+        return begun_again
 
     def _join(self, node_id: str) -> None:
         """Start the node's LogManager and open what lies on its disks; if that fails, no LogManager is left."""
@@ -167,6 +152,7 @@ class ControllerImpl:
             manager = create(LogManager, log_manager_name(node_id), self._namespace, node_id, *arguments)
             self._managers[node_id] = manager  # at once: a shutdown must find it
         try:
+            life = wait_for(manager.life.remote(), f"the LogManager of node {node_id[:8]}")
             directories = wait_for(manager.start.remote(), f"the LogManager of node {node_id[:8]}")
             found = wait_for(manager.found.remote(), "looking through the log dirs")
         except BaseException:
@@ -174,6 +160,7 @@ class ControllerImpl:
             kill(log_manager_name(node_id), self._namespace)
             raise
         with self._lock:
+            self._lives[node_id] = life
             to_open, strays = self._placement.joined(node_id, directories, found, self._wanted())
             strays = [entry for entry in strays if entry.partition.topic not in self._reserved]
         self._open(to_open)
@@ -189,12 +176,9 @@ class ControllerImpl:
 
     def _leave(self, node_id: str) -> None:
         with self._lock:
-            self._managers.pop(node_id, None)
+            for facts in (self._managers, self._lives, self._asked):
+                facts.pop(node_id, None)
             self._placement.left(node_id)
-
-    def _wanted(self) -> list[Wanted]:
-        with self._lock:
-            return wanted_of(self._state.topics.values())
 
     def _reopen_lost(self) -> None:
         wanted = self._wanted()  # before looking what runs: a topic that is published now has its actors
@@ -216,139 +200,17 @@ class ControllerImpl:
                 if (node_id := self._placement.node_of.get(one.directory_id)) is not None
             ]
         for one, node_id, reference in calls:
-            answer = _answer_of(reference, f"opening {one.partition}")
+            answer = answer_of(reference, f"opening {one.partition}")
             with self._lock:
-                if self._state.topics.get(one.topic.name) != one.topic:
+                topic = self._state.topics.get(one.topic.name)
+                if topic is None or topic.topic_id != one.topic.topic_id:
                     continue
                 if self._managers.get(node_id) is not managers[node_id]:
                     continue
                 if isinstance(answer, RaylogError):
                     self._placement.failed(one.partition, answer)
                 else:
-                    self._placement.opened(one.partition, answer)
-
-    def _opening(self, manager: Any, partition: TopicPartition, topic: Topic) -> Any:
-        config = LogConfig.parse(topic.config, self._config.topic_defaults)
-        return manager.open_partition.remote(partition, topic.topic_id, config)
-
-    # -- topics --------------------------------------------------------------------------------------------
-
-    def create_topic(self, name: str, partitions: int | None, config: Mapping[str, Any]) -> TopicDescription:
-        """Make a topic; when this returns its partitions serve. Nothing is left of it if that fails."""
-        partitions = self._config.num_partitions if partitions is None else partitions
-        check_topic_name(name)
-        if (
-            isinstance(partitions, bool)
-            or not isinstance(partitions, int)
-            or not 1 <= partitions <= MAX_PARTITIONS
-        ):
-            raise InvalidPartitions(partitions, MAX_PARTITIONS)
-        # As parsed, since what a caller means by a number (numpy's, say) may not be what msgpack takes for one.
-        parsed = {key: parse_value(TOPIC_KEYS, key, value) for key, value in config.items()}
-        policy = LogConfig.parse(parsed, self._config.topic_defaults)
-        if policy.is_compacted:
-            why = "no actor compacts yet, and the log would only grow: use delete"
-            raise InvalidConfig("cleanup.policy", policy.cleanup_policy, why)
-        topic = Topic(name, random_id(), parsed, ())
-        with self._reserve(name, must_be_free=True):
-            with self._lock:
-                managers = dict(self._managers)
-                homes = self._homes(name, partitions)
-            try:
-                placed = self._make_partitions(topic, homes)
-                topic = topic._replace(directories=tuple(place.directory_id for place in placed))
-                self._publish(topic, placed, managers)
-            except BaseException:
-                self._unmake_partitions(topic, homes)
-                raise
-        return self.describe_topic(name)
-
-    @contextmanager
-    def _reserve(self, name: str, *, must_be_free: bool) -> Iterator[None]:
-        """Until this ends, nobody makes a topic of this name. Raises TopicExists."""
-        with self._lock:
-            if must_be_free:
-                self._check_free(name)
-            self._reserved.append(name)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._reserved.remove(name)
-
-    def _check_free(self, name: str) -> None:
-        key = collision_key(name)
-        for existing in [*self._state.topics, *self._reserved]:
-            if collision_key(existing) == key:
-                raise TopicExists(name, existing)
-
-    def _homes(self, name: str, partitions: int) -> list[Home]:
-        """Where each of a new topic's partitions goes."""
-        if not self._placement.nodes:
-            raise NoLogDirs("no node's LogManager runs: " + "; ".join(self._node_problems.values()))
-        nodes = self._placement.spread(partitions)
-        return [Home(TopicPartition(name, number), self._managers[node]) for number, node in enumerate(nodes)]
-
-    def _make_partitions(self, topic: Topic, homes: list[Home]) -> list[Placed]:
-        """All the folders, then all the actors. Raises the first failure, when every call has been answered."""
-        made = [home.manager.create_partition.remote(home.partition, topic.topic_id) for home in homes]
-        _all_answers(made, f"creating {topic.name}")
-        opened = [self._opening(home.manager, home.partition, topic) for home in homes]
-        return _all_answers(opened, f"opening {topic.name}")
-
-    def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
-        calls = [home.manager.delete_partition.remote(home.partition, topic.topic_id) for home in homes]
-        for home, reference in zip(homes, calls, strict=True):
-            answer = _answer_of(reference, f"removing {home.partition}")
-            if isinstance(answer, RaylogError):
-                logger.warning("%s is left over: %s", home.partition, answer)
-
-    def _publish(self, topic: Topic, placed: list[Placed], managers: Mapping[str, Any]) -> None:
-        with self._lock:
-            self._log.append(topic_record(topic))
-            for number, place in enumerate(placed):
-                # Where the LogManager is another by now, it has yet to be told of the partition: the watch does it.
-                if self._managers.get(place.node_id) is managers[place.node_id]:
-                    self._placement.opened(TopicPartition(topic.name, number), place)
-
-    def delete_topic(self, name: str) -> None:
-        """Remove a topic and its records. Raises UnknownTopicOrPartition, or what kept records from being removed."""
-        with self._reserve(name, must_be_free=False):
-            with self._lock:
-                topic = self._topic(name)
-                self._log.append(topic_removed_record(name))
-                self._placement.forget(topic)
-                # Those of a node that is away are set aside as strays when it returns.
-                homes = [
-                    Home(one.partition, self._managers[self._placement.node_of[one.directory_id]])
-                    for one in wanted_of([topic])
-                    if one.directory_id in self._placement.node_of
-                ]
-            calls = [home.manager.delete_partition.remote(home.partition, topic.topic_id) for home in homes]
-            _all_answers(calls, f"deleting {name}")
-
-    def list_topics(self) -> list[str]:
-        with self._lock:
-            return sorted(self._state.topics)
-
-    def describe_topic(self, name: str) -> TopicDescription:
-        """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
-        with self._lock:
-            return self._placement.describe(self._topic(name))
-
-    def explain(self, topic: str, partition: int) -> RaylogError | None:
-        """Why a partition cannot be reached; None if it ought to be."""
-        with self._lock:
-            found = self._state.topics.get(topic)
-            if found is None:
-                return UnknownTopicOrPartition(topic, partition, "no such topic")
-            return self._placement.explain(found, partition)
-
-    def _topic(self, name: str) -> Topic:
-        topic = self._state.topics.get(name)
-        if topic is None:
-            raise UnknownTopicOrPartition(name, None, "no such topic")
-        return topic
+                    self._placement.opened(one.partition, answer, one.topic.version)
 
     # -- the rest ------------------------------------------------------------------------------------------
 
@@ -395,7 +257,7 @@ class ControllerImpl:
         pending = {node_id: manager.shutdown.remote() for node_id, manager in managers.items()}
         clean = True
         for node_id, reference in pending.items():
-            answer = _answer_of(reference, f"stopping node {node_id[:8]}")
+            answer = answer_of(reference, f"stopping node {node_id[:8]}")
             if answer is not True:
                 logger.warning("node %s did not stop in order: %s", node_id[:8], answer)
                 clean = False
@@ -403,23 +265,6 @@ class ControllerImpl:
         if metadata is not None:
             metadata.close()
         return clean
-
-
-def _answer_of(reference: Any, what: str) -> Any:
-    """The answer to a call that may take as long as opening a log, or the error that it ended with."""
-    try:
-        return wait_for(reference, what, OPEN_TIMEOUT_S)
-    except RaylogError as error:
-        return error
-
-
-def _all_answers(references: list[Any], what: str) -> list[Any]:
-    """The answers to all of the calls; raises the first error among them, but not before all have ended."""
-    answers = [_answer_of(reference, what) for reference in references]
-    for answer in answers:
-        if isinstance(answer, RaylogError):
-            raise answer
-    return answers
 
 
 Controller = ray.remote(max_concurrency=16, num_cpus=0, max_restarts=-1, max_task_retries=0)(ControllerImpl)

@@ -7,7 +7,8 @@ them and finds everything: Ray's own store is no storage.
 ::
 
     {kind: cluster,       v: 1, id}
-    {kind: topic,         v: 1, name, id, config: {key: value}, directories: [directory id of each partition]}
+    {kind: topic,         v: 1, name, id, config: {key: value}, directories: [directory id of each partition],
+                          version: of the config, from 0}
     {kind: topic-removed, v: 1, name}
     {kind: producer-ids,  v: 1, next}              ids below ``next`` may be in use
 
@@ -27,12 +28,13 @@ VERSION = 1
 
 
 class Topic(NamedTuple):
-    """A topic as it was created."""
+    """A topic. ``version``: how often its config was changed."""
 
     name: str
     topic_id: str
     config: Mapping[str, Any]
     directories: tuple[str, ...]
+    version: int = 0
 
 
 @dataclass(slots=True)
@@ -55,8 +57,9 @@ class ClusterState:
             case "cluster":
                 self.cluster_id = record["id"]
             case "topic":
-                topic = Topic(record["name"], record["id"], record["config"], tuple(record["directories"]))
-                self.topics[topic.name] = topic
+                name, version = record["name"], record.get("version", 0)
+                directories = tuple(record["directories"])
+                self.topics[name] = Topic(name, record["id"], record["config"], directories, version)
             case "topic-removed":
                 self.topics.pop(record["name"], None)
             case "producer-ids":
@@ -79,6 +82,7 @@ def topic_record(topic: Topic) -> dict[str, Any]:
         "id": topic.topic_id,
         "config": dict(topic.config),
         "directories": list(topic.directories),
+        "version": topic.version,
     }
 
 

@@ -17,6 +17,8 @@ from raylog.cluster.metadata import Topic
 from raylog.storage.errors import LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
 
+BEING_OPENED = "it is being opened"
+
 
 class PartitionDescription(NamedTuple):
     """One partition: where it is, or why it is not."""
@@ -61,6 +63,7 @@ class Placement:
         self.node_of: dict[str, str] = {}  # directory id -> node id
         self._places: dict[TopicPartition, Placed] = {}
         self._problems: dict[TopicPartition, RaylogError] = {}
+        self._versions: dict[TopicPartition, int] = {}  # of the configs that they obey
 
     # -- events --------------------------------------------------------------------------------------------
 
@@ -98,9 +101,15 @@ class Placement:
         self.node_of = {key: value for key, value in self.node_of.items() if value != node_id}
         self._places = {key: place for key, place in self._places.items() if place.node_id != node_id}
 
-    def opened(self, partition: TopicPartition, place: Placed) -> None:
+    def opened(self, partition: TopicPartition, place: Placed, version: int = 0) -> None:
+        """It serves, with this version of its topic's config."""
         self._problems.pop(partition, None)
         self._places[partition] = place
+        self._versions[partition] = version
+
+    def configured(self, partition: TopicPartition, topic: Topic) -> None:
+        """It obeys the topic's config in this version, or a newer one."""
+        self._versions[partition] = max(topic.version, self._versions.get(partition, 0))
 
     def failed(self, partition: TopicPartition, problem: RaylogError) -> None:
         self._places.pop(partition, None)
@@ -111,6 +120,7 @@ class Placement:
         for one in wanted_of([topic]):
             self._places.pop(one.partition, None)
             self._problems.pop(one.partition, None)
+            self._versions.pop(one.partition, None)
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -142,6 +152,14 @@ class Placement:
             and (one.partition not in self._places or log_actor_name(one.partition) not in running)
         ]
 
+    def outdated(self, wanted: Iterable[Wanted]) -> list[Wanted]:
+        """Those that serve with another config than their topic's of now."""
+        return [
+            one
+            for one in wanted
+            if one.partition in self._places and self._versions[one.partition] != one.topic.version
+        ]
+
     def describe(self, topic: Topic) -> TopicDescription:
         partitions = tuple(self._describe(one) for one in wanted_of([topic]))
         return TopicDescription(topic.name, topic.topic_id, topic.config, partitions)
@@ -161,7 +179,7 @@ class Placement:
             return None
         if one.directory_id not in self.node_of:
             return f"the node with log dir {one.directory_id} is away"
-        return self._problems.get(one.partition, "it is being opened")
+        return self._problems.get(one.partition, BEING_OPENED)
 
     def explain(self, topic: Topic, number: object) -> RaylogError | None:
         """Why a partition cannot be reached; None if it ought to be."""

@@ -292,6 +292,19 @@ class LogConfig:
         return config
 
 
+def check_topic_key(key: str) -> None:
+    """Raise InvalidConfig unless topics have this key."""
+    if key not in TOPIC_KEYS and key not in FIXED_TOPIC_KEYS:
+        raise InvalidConfig(key, None, _no_such_key(key, TOPIC_KEYS))
+
+
+def topic_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A topic's own config as its keys take it; InvalidConfig by name. Keys that can have one value only go."""
+    return {
+        key: parse_value(TOPIC_KEYS, key, value) for key, value in given.items() if not _is_fixed(key, value)
+    }
+
+
 def _is_fixed(key: str, value: Any) -> bool:
     """Whether it is a key that has one value only, and this is it; InvalidConfig if it is not."""
     if key not in FIXED_TOPIC_KEYS:

@@ -13,7 +13,7 @@ open transaction begins: a read of committed records stops there, and is told wh
 aborted, for the reader to skip. The *high watermark* is the log's end while a log has one replica.
 
 **Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``,
-``delete_records``, ``truncate_to``, ``replace_segments``, ``close``; the caller holds the lock
+``delete_records``, ``truncate_to``, ``replace_segments``, ``reconfigure``, ``close``; the caller holds the lock
 (``actors/partition.py``). What readers may call, any number of threads, is in ``readable.py``. ``flush`` may run
 beside both.
 
@@ -22,7 +22,8 @@ deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` an
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ from raylog.storage.errors import (
     UndoFailed,
 )
 from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -52,7 +54,7 @@ from raylog.storage.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHea
 from raylog.storage.records.control import read_marker
 from raylog.storage.replay import replay
 from raylog.storage.retention import SegmentFacts, segments_to_delete
-from raylog.storage.segment import Segment
+from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, LastRecord, ProducerStates
 from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
@@ -74,6 +76,13 @@ class AppendInfo(NamedTuple):
     log_append_time: int  # -1 unless message.timestamp.type is LogAppendTime
     log_start_offset: int
     is_duplicate: bool = False
+
+
+class RoundId(NamedTuple):
+    """One round of compaction over a log."""
+
+    truncations: int  # of the log, at the round's begin
+    number: int  # a round that begins ends all before it: those may still run, in a process that is given up
 
 
 class Log(ReadableLog):
@@ -103,9 +112,17 @@ class Log(ReadableLog):
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
         self.truncations = 0
+        self._rounds = 0  # of compaction, since the log was opened
         self._flushed_ms = clock.now_ms()
         active = self._segments[-1]
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Obey another config from now on; what a segment was made with (``Segment.reconfigure``), from the next."""
+        for segment in self._segments:
+            segment.reconfigure(config)
+        self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.config = config
 
     # -- append --------------------------------------------------------------------------------------------
 
@@ -307,31 +324,52 @@ class Log(ReadableLog):
         """By producer id, where each producer stands. Any thread may ask."""
         return self._producers.last_records()
 
-    def check_unchanged(self, segments: Sequence[Segment], truncations: int) -> None:
-        """Raise CleaningAborted unless these are segments of the log still, sealed, and nothing was cut since.
+    def begin_round(self) -> RoundId:
+        """A round of compaction begins; none that began before can swap any more."""
+        self._rounds += 1
+        return RoundId(self.truncations, self._rounds)
 
-        ``truncations``: as the log's was when they were read.
-        """
-        if truncations != self.truncations or not {*segments} <= {*self._segments[:-1]}:
+    def sealed(self) -> list[tuple[Segment, int]]:
+        """The segments that are no longer written, each with the base offset of the next."""
+        return [(one, after.base_offset) for one, after in pairwise(self._segments)]
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """All aborted transactions, by marker."""
+        return [entry for segment in self._segments for entry in segment.txn_index.entries]
+
+    def check_unchanged(self, segments: Collection[SegmentId], round_id: RoundId) -> None:
+        """Raise CleaningAborted unless these are sealed segments of the log still, nothing was cut since the round
+        began, and no other round has begun."""
+        if round_id.number != self._rounds:
+            why = "another round has begun, or the log was opened again"
+        elif round_id.truncations != self.truncations or not {*segments} <= {
+            segment.id for segment in self._segments[:-1]
+        }:
             why = "retention or a truncation took segments that it was reading"
-            raise CleaningAborted(str(self.partition), why)
+        else:
+            return
+        raise CleaningAborted(str(self.partition), why)
 
-    def replace_segments(self, old: Sequence[Segment], truncations: int) -> None:
+    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
         """Put the segment that was written as ``<base offset of the first>.log.cleaned`` in the place of old ones.
 
         Raises CleaningAborted if one of these is gone (``check_unchanged``), with nothing changed. Once the new
         name ``.swap`` is on the disk the new segment is valid, and the next opening of the log finishes what a
         crash leaves here; an error of the disk after that is UndoFailed. Source: ``UnifiedLog.replaceSegments``.
         """
-        self.check_unchanged(old, truncations)
-        base_offset, first = old[0].base_offset, self._segments.index(old[0])
+        self.check_unchanged(old, round_id)
+        first = [segment.id for segment in self._segments].index(old[0])
+        replaced = self._segments[first : first + len(old)]
+        assert [segment.id for segment in replaced] == [*old], "neighbours, in order"
+        base_offset = old[0].base_offset
         fresh = Segment(
             self._fs, self.folder, base_offset, self.config, self._clock.now_ms(), suffix=CLEANED_SUFFIX
         )
+        self._remove_other_cleaned(base_offset)
         try:
             fresh.rename(SWAP_SUFFIX)
             self._fs.sync_dir(self.folder)
-            self._doom(old)
+            self._doom(replaced)
             fresh.rename("")
             # Before anyone writes down that this section is clean, and before the next one is swapped.
             self._fs.sync_dir(self.folder)
@@ -339,6 +377,16 @@ class Log(ReadableLog):
             raise UndoFailed(fresh.path, str(error)) from error
         # Last: a reader finds each segment in the log or among the doomed.
         self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
+
+    def _remove_other_cleaned(self, base_offset: int) -> None:
+        """Remove what rounds that were killed have left: to recovery it would say that this swap had not begun."""
+        own = segment_file(base_offset, "")
+        left = [name for name in self._fs.list_dir(self.folder) if name.endswith(CLEANED_SUFFIX)]
+        stale = [name for name in left if not name.startswith(own)]
+        for name in stale:
+            self._fs.remove(os.path.join(self.folder, name))
+        if stale:
+            self._fs.sync_dir(self.folder)
 
     def _facts(self) -> list[SegmentFacts]:
         ends = [*(segment.base_offset for segment in self._segments[1:]), self._end.offset]

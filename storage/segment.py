@@ -65,6 +65,13 @@ SCAN_BYTES = 1 << 20
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
+class SegmentId(NamedTuple):
+    """Which segment it is, to those who have it open and to those who find its file."""
+
+    base_offset: int
+    inode: int  # of the .log: compaction puts other files under the same base offset
+
+
 class Recovered(NamedTuple):
     """What :meth:`Segment.recover` found."""
 
@@ -99,13 +106,25 @@ class Segment:
             self._create()
         self._bytes_since_entry = 0
         self._created_ms = now_ms
-        jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) or 1)
-        self._max_span_ms = config.max_segment_ms - jitter_ms
+        self._is_preallocated = create and config.preallocate
+        self._jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) or 1)
+        self._max_span_ms = config.max_segment_ms - self._jitter_ms
         self._has_room: bool | None = None
         self._has_times: bool | None = None  # whether the first batch has a timestamp
         self._span_end = -MAX_INT64  # a larger timestamp needs a look at the clocks
         self._max: TimestampOffset | None = None
         self._timed: TimestampOffset | None = None  # the largest timestamp that the time index has seen
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Obey another config from the next append on.
+
+        The size of its indexes, its jitter and its preallocated room stay as they were when it was made, as in
+        Kafka. Under the lock of the log's one writer.
+        """
+        span_ms = max(config.max_segment_ms - self._jitter_ms, 0)
+        if self._has_times:
+            self._span_end += span_ms - self._max_span_ms
+        self.config, self._max_span_ms = config, span_ms
 
     def _create(self) -> None:
         """Make all files or none: an empty .log left behind would end the log at its base offset one day."""
@@ -118,6 +137,10 @@ class Segment:
         except StorageError:
             self._undo(self.delete)
             raise
+
+    @property
+    def id(self) -> SegmentId:
+        return SegmentId(self.base_offset, self.log.inode)
 
     @property
     def size(self) -> int:
@@ -270,7 +293,7 @@ class Segment:
             self.time_index.maybe_append(*self.max_timestamp)
         self.offset_index.write()
         self.time_index.write()
-        if self.config.preallocate:
+        if self._is_preallocated or self.config.preallocate:
             self.log.truncate(self.log.size)
 
     def flush(self) -> None:

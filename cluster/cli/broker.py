@@ -1,4 +1,4 @@
-"""``raylog start``, ``stop``, ``status``."""
+"""``raylog start``, ``stop``."""
 
 import os
 import signal
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note, pairs, quiet_ray, show
+from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note, pairs, quiet_ray
 
 if TYPE_CHECKING:
-    from raylog.actors.messages import PartitionStatus
     from raylog.cluster.broker import Broker
 
 WATCH_INTERVAL_S = 0.5
-COLUMNS = ("partition", "log start", "log end", "flushed to", "bytes", "segments", "epoch", "pid", "folder")
 
 
 def start(
@@ -126,36 +124,8 @@ def _stop(broker: "Broker") -> None:
     )
 
 
-def status(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
-    """Show partitions and their offsets.
-
-    And, on standard error, which nodes and partitions are away, and why.
-    """
-    broker = connected(address, namespace)
-    partitions = sorted(broker.status(), key=lambda one: one.partition)
-    show(COLUMNS, [_row(one) for one in partitions])
-    _tell_problems(broker)
-    for topic in broker.list_topics():
-        for place in broker.describe_topic(topic).partitions:
-            if place.problem:
-                note(f"{topic}-{place.partition} is away: {place.problem}")
-
-
-def _row(one: "PartitionStatus") -> tuple[object, ...]:
-    return (
-        one.partition,
-        one.offsets.log_start_offset,
-        one.offsets.log_end_offset,
-        one.offsets.recovery_point,
-        one.size_bytes,
-        one.segments,
-        one.leader_epoch,
-        one.pid,
-        one.folder + (" OFFLINE" if one.is_offline else ""),
-    )
-
-
 def _tell_problems(broker: "Broker") -> None:
+    """Which nodes take no part, and why."""
     for node, problem in broker.nodes().items():
         if problem:
             note(f"node {node[:8]} takes no part: {problem}")

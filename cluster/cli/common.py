@@ -1,9 +1,13 @@
-"""What the commands share: their options, the connection, ``key=value`` pairs, tables for people and for pipes."""
+"""What the commands share: their options, the connection, ``key=value`` pairs; tables for people and pipes, JSON."""
 
+import json
+import math
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +22,18 @@ Address = Annotated[
 ]
 Namespace = Annotated[str, typer.Option(metavar="NAME", help="Which broker of the cluster.")]
 NAMESPACE = "raylog"
+
+
+class Output(StrEnum):
+    table = "table"
+    json = "json"
+
+
+Format = Annotated[
+    Output,
+    typer.Option("--format", help="table: for people, in a pipe lines with tabs; json: one document."),
+]
+TABLE = Output.table
 # Of a line on a terminal: more than any path, so that no cell is shortened.
 MAX_WIDTH = 10_000
 
@@ -53,11 +69,58 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
+class Bytes(int):
+    """A cell: ``1.2 GB`` to a person, the number to a pipe."""
+
+    def for_people(self) -> str:
+        size, unit = float(self), "B"
+        for larger in ("kB", "MB", "GB", "TB", "PB"):
+            if abs(size) < 1000:
+                break
+            size, unit = size / 1000, larger
+        return f"{int(size)} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+class Seconds(float):
+    """A cell: ``3 h`` to a person, the number to a pipe."""
+
+    def for_people(self) -> str:
+        for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+            if self >= 2 * size:
+                return f"{self / size:.0f} {unit}"
+        return f"{self:.0f} s" if self >= 10 else f"{self:.2g} s"
+
+
+class Ago(int):
+    """A cell: how long ago a time (ms since the epoch) was, to a person; the time to a pipe."""
+
+    def for_people(self) -> str:
+        return Seconds(max(time.time() - self / 1000, 0)).for_people() + " ago" if self > 0 else "-"
+
+
+def show_json(document: object) -> None:
+    """One JSON document. Named tuples are objects with their fields' names."""
+    print(json.dumps(plain(document), indent=2))
+
+
+def plain(value: Any) -> Any:
+    """``value`` in JSON's types; what is no number there (NaN, infinity) is null."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(cell) for key, cell in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(cell) for cell in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for a terminal; for a pipe, lines of fields between tabs under a line of names."""
     if not sys.stdout.isatty():
         for row in (columns, *rows):
-            print("\t".join(map(str, row)))
+            print("\t".join("-" if cell is None else str(cell) for cell in row))
         return
     from rich.console import Console
     from rich.table import Table
@@ -65,12 +128,18 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, column in enumerate(columns):
-        is_number = bool(rows) and isinstance(rows[0][number], int)
+        is_number = any(isinstance(row[number], int | float) for row in rows)
         table.add_column(column, no_wrap=True, justify="right" if is_number else "left")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(_for_people(cell)) for cell in row))
     console = Console()
     # A line that is too long is the terminal's to fold: a folded or shortened path cannot be copied.
     needed = console.measure(table, options=console.options.update(max_width=MAX_WIDTH)).maximum
     console.width = max(console.width, needed)
     console.print(table, soft_wrap=True)
+
+
+def _for_people(cell: object) -> str:
+    if cell is None:
+        return "-"
+    return cell.for_people() if isinstance(cell, Bytes | Seconds | Ago) else str(cell)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from raylog.cluster.cli import broker, log, records, topics
+from raylog.cluster.cli import broker, health, log, records, status, topics
 from raylog.storage.errors import RaylogError
 
 app = typer.Typer(
@@ -21,7 +21,8 @@ app = typer.Typer(
 )
 app.command()(broker.start)
 app.command()(broker.stop)
-app.command()(broker.status)
+app.command()(status.status)
+app.command()(health.health)
 app.add_typer(topics.app, name="topic")
 app.command()(records.produce)
 app.command()(records.consume)

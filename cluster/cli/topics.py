@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note, pairs, show
+from raylog.cluster.cli.common import (
+    NAMESPACE,
+    TABLE,
+    Address,
+    Format,
+    Namespace,
+    Output,
+    connected,
+    note,
+    pairs,
+    show,
+    show_json,
+)
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
@@ -40,9 +52,12 @@ def create(
 
 
 @app.command("list")
-def list_topics(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+def list_topics(output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
     """List the topics, one a line."""
     topics = connected(address, namespace).list_topics()
+    if output is Output.json:
+        show_json({"topics": topics})
+        return
     for topic in topics:
         typer.echo(topic)
     if not topics and sys.stdout.isatty():
@@ -50,9 +65,14 @@ def list_topics(address: Address = None, namespace: Namespace = NAMESPACE) -> No
 
 
 @app.command()
-def describe(topic: Name, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+def describe(
+    topic: Name, output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+) -> None:
     """Show a topic's config and where its partitions are."""
     described = connected(address, namespace).describe_topic(topic)
+    if output is Output.json:
+        show_json(described)
+        return
     overrides = " ".join(f"{key}={value}" for key, value in described.config.items())
     typer.echo(f"topic {topic}  id {described.topic_id}  {overrides}".rstrip())
     rows = [

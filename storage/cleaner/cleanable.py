@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from raylog.storage.config import LogConfig
+from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.log import Log
+from raylog.storage.readable import NO_TIMESTAMP
 from raylog.storage.segment import Segment
 
 LogName = TypeVar("LogName")
@@ -33,7 +35,7 @@ class SegmentTimes(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What the choice needs to know of a log; its last segment is the active one."""
+    """What the choice needs to know of a log; its last segment is the active one, whose times do not matter."""
 
     segments: Sequence[SegmentTimes]
     log_start_offset: int
@@ -57,11 +59,16 @@ class Cleanable(NamedTuple):
 
 
 def facts_of(log: Log) -> LogFacts:
-    """The facts of a log, read from its files."""
-    stable, segments = log.last_stable_offset, log.segments
-    return LogFacts(
-        [_times(segment) for segment in segments], log.log_start_offset, log.log_end_offset, stable
-    )
+    """The facts of a log, read from its files. Any thread may ask; CleaningAborted if a file was taken meanwhile."""
+    truncations, stable, segments = log.truncations, log.last_stable_offset, log.segments
+    try:
+        sealed = [_times(segment) for segment in segments[:-1]]
+    except (StorageError, CorruptRecord, CorruptIndex):
+        if (truncations, segments) == (log.truncations, log.segments):
+            raise
+        raise CleaningAborted(str(log.partition), "its segments changed while it was looked at") from None
+    active = SegmentTimes(segments[-1].base_offset, segments[-1].size, NO_TIMESTAMP, NO_TIMESTAMP)
+    return LogFacts((*sealed, active), log.log_start_offset, log.log_end_offset, stable)
 
 
 def _times(segment: Segment) -> SegmentTimes:

@@ -14,9 +14,9 @@ the same offset and does no harm to what is clean. Groups are swapped in order, 
 gone before its tombstone is. Source: ``Cleaner.doClean`` of Kafka.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from raylog.storage.cleaner.cleanable import Cleanable
 from raylog.storage.cleaner.grouping import SegmentSizes, group_segments
@@ -26,13 +26,15 @@ from raylog.storage.cleaner.retention import Rules, Tally
 from raylog.storage.cleaner.rewrite import rewrite_group
 from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.clock import Clock
-from raylog.storage.config import BrokerConfig
+from raylog.storage.config import BrokerConfig, LogConfig
 from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem
-from raylog.storage.log import Log
+from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.log import RoundId
 from raylog.storage.records.batch import HEADER_SIZE, BatchHeader
 from raylog.storage.records.compression import decompress
-from raylog.storage.segment import Segment
+from raylog.storage.segment import Segment, SegmentId
+from raylog.storage.state.producers import LastRecord
 
 # Below this a chunk is mostly system calls. Kafka's default of 512 KiB makes chunks of 256 KiB.
 MIN_CHUNK_BYTES = 4096
@@ -72,6 +74,20 @@ class Cleaned(NamedTuple):
     elapsed_ms: int
 
 
+class CleanableLog(Protocol):
+    """What a round asks of a log: a ``Log`` itself, or from another process a ``RemoteLog``."""
+
+    config: LogConfig
+
+    def begin_round(self) -> RoundId: ...
+    def sealed(self) -> list[tuple[Segment, int]]: ...
+    def aborted(self) -> Sequence[AbortedTransaction]: ...
+    def last_records(self) -> Mapping[int, LastRecord]: ...
+    def flush(self) -> None: ...
+    def check_unchanged(self, segments: Collection[SegmentId], round_id: RoundId) -> None: ...
+    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None: ...
+
+
 def no_pace(_: int) -> None:
     """Go on, as fast as it goes."""
 
@@ -79,7 +95,7 @@ def no_pace(_: int) -> None:
 def clean(
     fs: FileSystem,
     clock: Clock,
-    log: Log,
+    log: CleanableLog,
     section: Cleanable,
     buffers: Buffers,
     *,
@@ -96,13 +112,14 @@ def clean(
 class _Round:
     """A round over the segments that the log had at its begin."""
 
-    def __init__(self, fs: FileSystem, log: Log, section: Cleanable, buffers: Buffers, pace: Pace) -> None:
+    def __init__(
+        self, fs: FileSystem, log: CleanableLog, section: Cleanable, buffers: Buffers, pace: Pace
+    ) -> None:
         self._fs, self._log, self._section, self._buffers, self._pace = fs, log, section, buffers, pace
-        self._truncations, segments = log.truncations, log.segments
-        ends = [segment.base_offset for segment in segments[1:]]
-        self._sealed = list(zip(segments[:-1], ends, strict=True))
+        self._id = log.begin_round()
+        self._sealed = log.sealed()
         # Of all segments: what begins below the bound may have been aborted behind it.
-        self._aborted = [entry for segment in segments for entry in segment.txn_index.entries]
+        self._aborted = log.aborted()
 
     def make(self, clock: Clock) -> Cleaned:
         begin_ms = clock.now_ms()
@@ -147,14 +164,13 @@ class _Round:
     def _rewrite(self, rules: Rules) -> None:
         """Group by group, from the log's begin to the segment in which the map ends."""
         old = {segment.base_offset: (segment, end) for segment, end in self._sealed}
-        with self._reading([segment for segment, _ in self._sealed]):
-            sizes = [_sizes(*known) for base, known in old.items() if base < rules.end_offset]
+        sizes = [_sizes(*known) for base, known in old.items() if base < rules.end_offset]
         for group in group_segments(sizes, self._log.config):
             sources = [old[part.base_offset][0] for part in group]
             with self._reading(sources):
                 cleaned = rewrite_group(self._fs, sources, rules, self._buffers.chunk_bytes, self._pace)
             try:
-                self._log.replace_segments(sources, self._truncations)
+                self._log.replace_segments([source.id for source in sources], self._id)
             except CleaningAborted:
                 cleaned.remove()
                 raise
@@ -165,7 +181,7 @@ class _Round:
         try:
             yield
         except (StorageError, CorruptRecord, CorruptIndex):
-            self._log.check_unchanged(segments, self._truncations)
+            self._log.check_unchanged([segment.id for segment in segments], self._id)
             raise
 
 
@@ -196,9 +212,8 @@ def build_offset_map(
 def _find(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
     try:
         return segment.find_batch(offset)
-    except CorruptIndex:
-        segment.rebuild_indexes()
-        return segment.find_batch(offset)
+    except CorruptIndex:  # not made again here: that is its log's business
+        return next((found for found in segment.batches() if found[1].last_offset >= offset), None)
 
 
 def _put_chunk(
@@ -244,11 +259,9 @@ def _put_batch(
 
 
 def _sizes(segment: Segment, end: int) -> SegmentSizes:
-    segment.hold()
-    return SegmentSizes(
-        segment.base_offset,
-        end,
-        segment.size,
-        segment.offset_index.size_bytes,
-        segment.time_index.size_bytes,
-    )
+    """A segment whose indexes are damaged is taken for full, and stays alone."""
+    try:
+        indexes = segment.offset_index.size_bytes, segment.time_index.size_bytes
+    except CorruptIndex:
+        indexes = segment.config.segment_index_bytes, segment.config.segment_index_bytes
+    return SegmentSizes(segment.base_offset, end, segment.size, *indexes)

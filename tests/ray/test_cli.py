@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,47 @@ def test_a_topics_life(raylog: Shell) -> None:
     assert "t-1" in "\n".join(raylog.lines("status"))
     assert raylog.lines("topic", "delete", "t") == ["deleted t"]
     assert "t" not in raylog.lines("topic", "list")
+
+
+@pytest.mark.timeout(240)
+def test_the_same_as_json(raylog: Shell) -> None:
+    def document(*arguments: str) -> Any:
+        return json.loads("\n".join(raylog.lines(*arguments, "--format", "json")))
+
+    raylog.lines("topic", "create", "j", "--config", "retention.ms=-1")
+    assert "j" in document("topic", "list")["topics"]
+    described = document("topic", "describe", "j")
+    assert (described["name"], described["config"]) == ("j", {"retention.ms": -1})
+    status = document("status")
+    assert status["partitions_serving"] == status["partitions_wanted"] == len(status["partitions"])
+    assert status["findings"] == []
+    (one,) = (one for one in status["partitions"] if one["partition"] == "j-0")
+    assert (one["offsets"]["log_end_offset"], one["size_bytes"]) == (0, 0)
+    assert document("health") == {"healthy": True, "findings": []}
+    raylog.lines("topic", "delete", "j")
+
+
+@pytest.mark.timeout(240)
+def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylog: Shell) -> None:
+    raylog.lines("topic", "create", "stuck")
+    well = raylog("health")
+    assert (well.returncode, well.stdout, well.stderr) == (0, "", "all is well\n")
+    (line,) = (line for line in raylog.lines("status") if line.startswith("stuck-0"))
+    pid = int(line.split("\t")[7])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        found = raylog("health")
+        assert found.returncode == 1
+        severity, subject, what, _todo = found.stdout.rstrip("\n").split("\t")
+        assert (severity, subject) == ("error", "stuck-0")
+        assert "no answer" in what
+        shown = raylog("status")
+        assert "stuck-0" not in shown.stdout
+        assert "error: stuck-0: no answer" in shown.stderr
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert raylog("health").returncode == 0
+    raylog.lines("topic", "delete", "stuck")
 
 
 @pytest.mark.timeout(240)

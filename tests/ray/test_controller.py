@@ -13,9 +13,10 @@ import pytest
 import ray
 
 from raylog.actors import runtime
-from raylog.actors.messages import BrokerRunning, NotLeader, RequestTimedOut, TopicExists
+from raylog.actors.messages import BrokerRunning, NotLeader, RequestTimedOut, TopicBusy
 from raylog.actors.runtime import find, log_actor_name, log_manager_name, own_node_id, running
 from raylog.cluster import controller as controller_module
+from raylog.cluster import controller_state
 from raylog.cluster.controller import ControllerImpl
 from raylog.cluster.metadata import Topic
 from raylog.cluster.placement import wanted_of
@@ -24,6 +25,7 @@ from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.testing.waiting import wait_for
 
+ASKING = (controller_module, controller_state)  # the modules that wait for other actors
 PROMPT_S = 10.0  # an answer that waits for another actor here would wait for ever
 
 
@@ -74,7 +76,8 @@ class Held:
                 assert self._released.wait(60)
             return runtime.wait_for(reference, what, timeout_s)
 
-        patch.setattr(controller_module, "wait_for", held)
+        for module in ASKING:
+            patch.setattr(module, "wait_for", held)
 
     def release(self) -> None:
         self._released.set()
@@ -88,7 +91,8 @@ def failing(patch: pytest.MonkeyPatch, prefix: str, error: BaseException) -> Non
             raise error
         return runtime.wait_for(reference, what, timeout_s)
 
-    patch.setattr(controller_module, "wait_for", fail)
+    for module in ASKING:
+        patch.setattr(module, "wait_for", fail)
 
 
 # -- the lock ------------------------------------------------------------------------------------------------
@@ -115,7 +119,7 @@ def test_look_ups_are_answered_while_a_topic_is_made_and_its_name_is_taken(
     assert held.reached.wait(60)
     try:
         assert look_ups(controller, pool) == [["old"], None, "old", {own_node_id(): None}]
-        with pytest.raises(TopicExists):
+        with pytest.raises(TopicBusy):
             pool.submit(controller.create_topic, "new", 1, {}).result(PROMPT_S)
     finally:
         held.release()
@@ -134,7 +138,7 @@ def test_look_ups_are_answered_while_a_topic_is_deleted_and_its_name_is_taken_un
     assert held.reached.wait(60)
     try:
         assert look_ups(controller, pool) == [["old"], None, "old", {own_node_id(): None}]
-        with pytest.raises(TopicExists):
+        with pytest.raises(TopicBusy):
             pool.submit(controller.create_topic, "gone", 1, {}).result(PROMPT_S)
     finally:
         held.release()

@@ -9,7 +9,7 @@ from raylog.storage.log import Log
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 
-TOPIC = Topic("t", "id", {"retention.ms": -1}, ("dir-a", "dir-b"))
+TOPIC = Topic("t", "id", {"retention.ms": -1}, ("dir-a", "dir-b"), version=3)
 
 
 def opened(fs: MemoryFileSystem) -> MetadataLog:
@@ -31,6 +31,14 @@ def test_the_state_is_what_was_appended_after_any_reopening(fs: MemoryFileSystem
     log.close()
     state = opened(fs).state
     assert (state.cluster_id, state.topics, state.next_producer_id) == (cluster_id, {"t": TOPIC}, 1000)
+
+
+def test_a_topic_of_a_log_without_versions_has_the_first(fs: MemoryFileSystem) -> None:
+    log = opened(fs)
+    record = topic_record(TOPIC)
+    del record["version"]
+    log.append(record)
+    assert log.state.topics == {"t": TOPIC._replace(version=0)}
 
 
 def test_after_a_failed_fsync_nothing_is_retried(

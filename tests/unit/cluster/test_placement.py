@@ -84,6 +84,20 @@ def test_lost_is_what_has_no_actor_or_could_not_be_opened() -> None:
     assert placement.lost(WANTED, ACTORS) == []
 
 
+def test_a_partition_is_outdated_until_it_obeys_its_topics_config_of_now() -> None:
+    placement, altered = both_open(), TOPIC._replace(version=2)
+    assert placement.outdated(WANTED) == []
+    assert placement.outdated(wanted_of([altered])) == wanted_of([altered])
+    placement.configured(ON_A.partition, altered)
+    assert [one.partition for one in placement.outdated(wanted_of([altered]))] == [ON_B.partition]
+    placement.configured(ON_A.partition, TOPIC._replace(version=1))  # an answer that comes late
+    placement.left("node-2")  # it is told when it is opened again
+    assert placement.outdated(wanted_of([altered])) == []
+    join(placement, "node-2", ON_B, found(ON_B))
+    placement.opened(ON_B.partition, place(ON_B, "node-2"), altered.version)
+    assert placement.outdated(wanted_of([altered])) == []
+
+
 def test_a_deleted_topic_leaves_no_trace() -> None:
     placement = both_open()
     placement.forget(TOPIC)

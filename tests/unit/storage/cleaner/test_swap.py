@@ -132,14 +132,19 @@ def test_a_truncation_ends_the_round_even_where_the_segments_look_the_same(disk:
 
 def test_segments_that_are_not_the_logs_own_are_not_replaced(disk: Disk) -> None:
     log = filled(disk)
-    old = log.segments[:2]
-    with pytest.raises(CleaningAborted):
-        log.replace_segments(log.segments[-1:], log.truncations)
-    with pytest.raises(CleaningAborted):
-        log.replace_segments(old, log.truncations + 1)
+    old, active = [segment.id for segment in log.segments[:2]], log.segments[-1].id
+    begun = log.begin_round()
+    with pytest.raises(CleaningAborted, match="retention or a truncation"):
+        log.replace_segments([active], begun)
+    with pytest.raises(CleaningAborted, match="retention or a truncation"):
+        log.replace_segments(old, begun._replace(truncations=1))
+    with pytest.raises(CleaningAborted, match="retention or a truncation"):
+        log.replace_segments([old[0]._replace(inode=-1)], begun)
     compact(disk, log)
-    with pytest.raises(CleaningAborted):
-        log.replace_segments(old, log.truncations)
+    with pytest.raises(CleaningAborted, match="another round"):
+        log.replace_segments(old, begun)
+    with pytest.raises(CleaningAborted, match="retention or a truncation"):
+        log.replace_segments(old, log.begin_round())
     assert offsets_of(log) == [2]
 
 

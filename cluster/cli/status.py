@@ -1,0 +1,104 @@
+"""``raylog status``: the whole broker on one screen."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from raylog.cluster.cli.common import (
+    NAMESPACE,
+    TABLE,
+    Address,
+    Bytes,
+    Format,
+    Namespace,
+    Output,
+    connected,
+    note,
+    show,
+    show_json,
+)
+
+if TYPE_CHECKING:
+    from raylog.actors.messages import PartitionStatus
+    from raylog.cluster.broker import Broker
+    from raylog.cluster.health import Facts
+
+COLUMNS = ("partition", "log start", "log end", "flushed to", "bytes", "segments", "epoch", "pid", "folder")
+
+
+def status(output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+    """Show the broker on one screen, and its partitions with their offsets.
+
+    On standard error: what is wrong, as `raylog health` tells in full. It answers within seconds though actors hang.
+    """
+    from raylog.cluster.gathering import gather
+    from raylog.cluster.health import findings
+
+    broker = connected(address, namespace)
+    facts = gather(namespace)
+    partitions = sorted(facts.partitions, key=_by_topic_and_number)
+    if output is Output.json:
+        show_json(_document(broker, facts, partitions))
+        return
+    if sys.stdout.isatty():
+        for name, value in _overview(broker, facts):
+            typer.echo(f"{typer.style(f'{name:<12}', bold=True)}{value}")
+        typer.echo()
+    show(COLUMNS, [_row(one) for one in partitions])
+    for finding in findings(facts):
+        note(f"{finding.severity}: {finding.subject}: {finding.what}")
+
+
+def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
+    """What an operator wants first."""
+    described = list(facts.described())
+    well = sum(problem is None for problem in facts.nodes.values())
+    return [
+        ("cluster", f"{facts.cluster_id or 'not known'}, namespace {broker.namespace}"),
+        ("Ray", broker.address),
+        ("nodes", f"{well} of {len(facts.nodes)} take part"),
+        ("topics", str(len(facts.topics))),
+        ("partitions", f"{_serving(facts)} of {len(described)} serve"),
+        ("records", Bytes(sum(one.size_bytes for one in facts.partitions)).for_people()),
+    ]
+
+
+def _serving(facts: "Facts") -> int:
+    online = {one.partition for one in facts.partitions if not one.is_offline}
+    return sum(name in online for name, _ in facts.described())
+
+
+def _document(broker: "Broker", facts: "Facts", partitions: "list[PartitionStatus]") -> dict[str, object]:
+    from raylog.cluster.health import findings
+
+    return {
+        "cluster_id": facts.cluster_id,
+        "namespace": broker.namespace,
+        "ray_address": broker.address,
+        "nodes": [{"node_id": node_id, "problem": problem} for node_id, problem in facts.nodes.items()],
+        "topics": len(facts.topics),
+        "partitions_serving": _serving(facts),
+        "partitions_wanted": len(list(facts.described())),
+        "partitions": partitions,
+        "findings": findings(facts),
+    }
+
+
+def _by_topic_and_number(one: "PartitionStatus") -> tuple[str, int]:
+    topic, _, number = one.partition.rpartition("-")
+    return topic, int(number)
+
+
+def _row(one: "PartitionStatus") -> tuple[object, ...]:
+    return (
+        one.partition,
+        one.offsets.log_start_offset,
+        one.offsets.log_end_offset,
+        one.offsets.recovery_point,
+        Bytes(one.size_bytes),
+        one.segments,
+        one.leader_epoch,
+        one.pid,
+        one.folder + (" OFFLINE" if one.is_offline else ""),
+    )

@@ -1,0 +1,79 @@
+"""What the Controller knows: the metadata log, the LogManagers, the map of partitions. And its lock.
+
+``topics.py`` and ``controller.py`` work on this; the lock guards all of it, and is never held while another
+actor is waited for.
+"""
+
+import threading
+from typing import Any
+
+from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.runtime import OPEN_TIMEOUT_S, wait_for
+from raylog.cluster.metadata import ClusterState, Topic
+from raylog.cluster.metadata_log import MetadataLog
+from raylog.cluster.placement import Placement, Wanted, wanted_of
+from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+
+
+class ControllerState:
+    """The facts; callers hold ``_lock`` where two of them must agree."""
+
+    def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        self._namespace, self._config = namespace, config
+        self._lock = threading.RLock()
+        self._metadata: MetadataLog | None = None
+        self._managers: dict[str, Any] = {}  # node id -> its LogManager, from its making on
+        self._placement = Placement()
+        self._node_problems: dict[str, str] = {}
+        self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them
+
+    @property
+    def _log(self) -> MetadataLog:
+        if self._metadata is None:
+            raise NotLeader("the broker", "it is being started or stopped")
+        return self._metadata
+
+    @property
+    def _state(self) -> ClusterState:
+        return self._log.state
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._state.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(name, None, "no such topic")
+        return topic
+
+    def _wanted(self) -> list[Wanted]:
+        with self._lock:
+            return wanted_of(self._state.topics.values())
+
+    def _config_of(self, topic: Topic) -> LogConfig:
+        """What a topic's partitions obey."""
+        return LogConfig.parse(topic.config, self._config.topic_defaults)
+
+    def _opening(self, manager: Any, partition: TopicPartition, topic: Topic) -> Any:
+        config = self._config_of(topic)
+        return manager.open_partition.remote(partition, topic.topic_id, config, topic.version)
+
+    def _manager_of(self, directory_id: str) -> Any | None:
+        """The LogManager that has a log dir; None while its node is away."""
+        return self._managers.get(self._placement.node_of.get(directory_id, ""))
+
+
+def answer_of(reference: Any, what: str, timeout_s: float = OPEN_TIMEOUT_S) -> Any:
+    """The answer to a call that may take as long as opening a log, or the error that it ended with."""
+    try:
+        return wait_for(reference, what, timeout_s)
+    except RaylogError as error:
+        return error
+
+
+def all_answers(references: list[Any], what: str) -> list[Any]:
+    """The answers to all of the calls; raises the first error among them, but not before all have ended."""
+    answers = [answer_of(reference, what) for reference in references]
+    for answer in answers:
+        if isinstance(answer, RaylogError):
+            raise answer
+    return answers

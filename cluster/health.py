@@ -1,0 +1,154 @@
+"""What is wrong with a broker, why, and what to do: a pure function from what was seen to findings.
+
+What was seen (``Facts``) is gathered elsewhere (``gathering.py``), with a time limit, so that it comes within
+seconds even where something hangs: who did not answer stands in it, too. Partitions with one reason are one
+finding: a disk that holds a thousand of them is one thing that is wrong.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from raylog.actors.messages import PartitionStatus
+from raylog.cluster.placement import BEING_OPENED, PartitionDescription, TopicDescription
+
+ERROR, WARNING = "error", "warning"
+# As many partitions are named in one finding.
+NAMED_AT_MOST = 5
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong. ``error``: records cannot be written or read; ``warning``: soon, or more slowly."""
+
+    severity: str
+    subject: str
+    what: str
+    todo: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A broker as it was seen. ``silent``: who did not answer in time -> why, as far as is known."""
+
+    cluster_id: str = ""
+    controller_problem: str | None = None
+    nodes: Mapping[str, str | None] = field(default_factory=dict)
+    silent_nodes: Mapping[str, str] = field(default_factory=dict)
+    topics: Sequence[TopicDescription] = ()
+    partitions: Sequence[PartitionStatus] = ()
+    silent_partitions: Mapping[str, str] = field(default_factory=dict)
+
+    def described(self) -> Iterator[tuple[str, PartitionDescription]]:
+        """All partitions that ought to be, with their names."""
+        for topic in self.topics:
+            for one in topic.partitions:
+                yield f"{topic.name}-{one.partition}", one
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """All that is wrong, errors first; empty if all is well."""
+    found = [*_controller(facts), *_nodes(facts), *_partitions(facts), *_slow_kernels(facts)]
+    return sorted(found, key=lambda finding: (finding.severity != ERROR, finding.subject))
+
+
+def _controller(facts: Facts) -> Iterator[Finding]:
+    if facts.controller_problem is not None:
+        yield Finding(
+            ERROR,
+            "controller",
+            f"it does not answer: {facts.controller_problem}. Partitions that serve go on; none is created, "
+            "moved or opened again, and nothing is known of those that are away",
+            "Ray starts it again by itself. If this stays: look into its log (docs/OPERATIONS.md, Logs), see "
+            "that the node where the broker was started is up",
+        )
+
+
+def _nodes(facts: Facts) -> Iterator[Finding]:
+    for node_id, problem in facts.nodes.items():
+        if problem is not None:
+            yield Finding(
+                WARNING,
+                f"node {node_id[:8]}",
+                f"it takes no part: {problem}",
+                "mount its disks, or name its log dirs in RAYLOG_LOG_DIRS before its `ray start`; it is asked "
+                "again by itself",
+            )
+    for node_id, why in facts.silent_nodes.items():
+        yield Finding(
+            ERROR,
+            f"node {node_id[:8]}",
+            f"its LogManager does not answer: {why}. Its partitions serve, but none is opened or checkpointed",
+            "Ray starts a LogManager that died again by itself. If this stays: see whether its disks hang "
+            "(dmesg on that machine), and look into its log",
+        )
+
+
+def _partitions(facts: Facts) -> Iterator[Finding]:
+    away = {name: one.problem for name, one in facts.described() if one.problem is not None}
+    opening = [name for name, problem in away.items() if problem == BEING_OPENED]
+    if opening:
+        yield Finding(
+            WARNING,
+            _named(opening),
+            BEING_OPENED,
+            "wait: a log that was not closed in order is read back and checked first",
+        )
+    for reason, names in _grouped({name: why for name, why in away.items() if why != BEING_OPENED}):
+        yield Finding(
+            ERROR,
+            _named(names),
+            f"away: {reason}",
+            "clients wait for it and fail by their time-outs; it is opened again by itself when that is mended",
+        )
+    answered = {one.partition for one in facts.partitions}
+    gone = {
+        name: "its process is gone"
+        for name, _ in facts.described()
+        if name not in answered and name not in facts.silent_partitions
+    }
+    for reason, names in _grouped(
+        {name: why for name, why in {**facts.silent_partitions, **gone}.items() if name not in away}
+    ):
+        yield Finding(
+            ERROR,
+            _named(names),
+            f"no answer: {reason}",
+            "a process that died is started again within seconds, and its log recovered first. If this stays, "
+            "see whether the disk hangs (dmesg on that machine), and look into the broker's logs",
+        )
+    offline = sorted(one.partition for one in facts.partitions if one.is_offline)
+    if offline:
+        yield Finding(
+            ERROR,
+            _named(offline),
+            "offline: a write or fsync of its disk failed, and nothing is retried after that",
+            "repair or replace the disk, then `raylog stop` and start again: the log is recovered",
+        )
+
+
+def _grouped(reasons: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """Reason -> the partitions that have it; reasons that differ in the partition's name alone are one."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, reason in reasons.items():
+        groups[reason.replace(name, "\0")].append(name)
+    for reason, names in groups.items():
+        yield reason.replace("\0", names[0]), names
+
+
+def _slow_kernels(facts: Facts) -> Iterator[Finding]:
+    slow = sorted(one.partition for one in facts.partitions if one.kernel != "compiled")
+    if slow:
+        yield Finding(
+            WARNING,
+            _named(slow),
+            "it runs without the compiled kernel, some 30 times slower",
+            "install a C compiler on its node and install raylog again, or unset RAYLOG_PURE_PYTHON",
+        )
+
+
+def _named(names: Iterable[str]) -> str:
+    """``t-0, t-1 and 3 more``."""
+    listed = list(names)
+    left = len(listed) - NAMED_AT_MOST
+    return ", ".join(listed) if left <= 0 else ", ".join(listed[:NAMED_AT_MOST]) + f" and {left} more"

@@ -1,0 +1,64 @@
+"""Configs as people see and change them: every key with its value and who set it; a change, checked. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from raylog.actors.messages import ConfigEntry
+from raylog.storage.config import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    LogConfig,
+    check_topic_key,
+    topic_overrides,
+)
+from raylog.storage.errors import InvalidConfig
+
+TOPIC, BROKER, DEFAULT = "topic", "broker", "default"
+# Kafka's keys for Kafka's own tests: shown only where somebody set them.
+_HIDDEN = {"internal.segment.bytes"}
+
+
+def altered(config: Mapping[str, Any], changes: Mapping[str, Any], delete: Iterable[str]) -> dict[str, Any]:
+    """A topic's config after a change: what ``changes`` sets, without the keys of ``delete``.
+
+    A key that is deleted has the broker's value again; fine if it was not set. InvalidConfig by name.
+    """
+    gone = set(delete)
+    for key in sorted(gone):
+        check_topic_key(key)
+        if key in changes:
+            raise InvalidConfig(key, changes[key], "it is both set and deleted: give one of the two")
+    kept = {key: value for key, value in config.items() if key not in gone}
+    return {**kept, **topic_overrides(changes)}
+
+
+def topic_entries(config: Mapping[str, Any], defaults: LogConfig) -> list[ConfigEntry]:
+    """Every topic key. What a topic does not set is the broker's where that differs from Kafka's default."""
+    values = LogConfig.parse(config, defaults)
+    return [
+        ConfigEntry(name, value, TOPIC if name in config else _source(value, key.default))
+        for name, key in sorted(TOPIC_KEYS.items())
+        if name in config or name not in _HIDDEN
+        for value in [getattr(values, name.replace(".", "_"))]
+    ]
+
+
+def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """Every broker key; of several that set one thing, in hours and in ms, the finest."""
+    own = [
+        ConfigEntry(name, value, _source(value, key.default))
+        for name, key in BROKER_KEYS.items()
+        for value in [getattr(config, name.replace(".", "_"))]
+    ]
+    shared = [
+        ConfigEntry(names[0][0], value, _source(value, TOPIC_KEYS[topic_key].default))
+        for topic_key, names in BROKER_SYNONYMS.items()
+        for value in [getattr(config.topic_defaults, topic_key.replace(".", "_"))]
+    ]
+    return sorted([*own, *shared])
+
+
+def _source(value: Any, default: Any) -> str:
+    return DEFAULT if value == default else BROKER

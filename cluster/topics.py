@@ -1,0 +1,246 @@
+"""What can be done to topics: create, change the config, add partitions, delete, describe. The Controller's half.
+
+A topic is published, by its record in the metadata log, when all of its partitions serve; until then a failure
+removes what was made. The same goes for partitions that are added. The name is reserved meanwhile.
+
+A changed config is a record first. Its version rises with each change; the partitions are told at once, and those
+that cannot be reached when the watch finds them again: ``Placement.outdated``.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from raylog.actors.log_manager import Placed
+from raylog.actors.messages import (
+    ConfigEntry,
+    InvalidPartitions,
+    NoLogDirs,
+    TopicBusy,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from raylog.actors.runtime import CALL_TIMEOUT_S
+from raylog.cluster.controller_state import ControllerState, all_answers, answer_of
+from raylog.cluster.metadata import Topic, topic_record, topic_removed_record
+from raylog.cluster.placement import TopicDescription, Wanted, wanted_of
+from raylog.cluster.settings import altered, broker_entries, topic_entries
+from raylog.storage.config import LogConfig, topic_overrides
+from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.names import TopicPartition, check_topic_name, collision_key
+from raylog.storage.state.properties import random_id
+
+logger = logging.getLogger(__name__)
+
+# A partition is a process of about 50 MB; beyond this it is more likely a mistake than a wish.
+MAX_PARTITIONS = 10_000
+
+
+class Home(NamedTuple):
+    """A partition that is being made, and the LogManager of its node."""
+
+    partition: TopicPartition
+    manager: Any
+
+
+class Topics(ControllerState):
+    """The Controller's methods for topics."""
+
+    # -- making --------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int | None, config: Mapping[str, Any]) -> TopicDescription:
+        """Make a topic; when this returns its partitions serve. Nothing is left of it if that fails."""
+        partitions = self._config.num_partitions if partitions is None else partitions
+        check_topic_name(name)
+        _check_partitions(partitions, least=1)
+        topic = Topic(name, random_id(), self._checked(topic_overrides(config)), ())
+        with self._reserve(name, "created", must_be_free=True), self._making(topic, 0, partitions) as made:
+            self._publish(topic, made, topic.version)
+        return self.describe_topic(name)
+
+    def add_partitions(self, name: str, total: int) -> TopicDescription:
+        """Extend a topic to ``total`` partitions; when this returns they serve. Nothing is left if that fails."""
+        with self._reserve(name, "extended"):
+            with self._lock:
+                topic = self._topic(name)
+            count = len(topic.directories)
+            _check_partitions(total, least=count + 1)
+            with self._making(topic, count, total - count) as made, self._lock:
+                self._publish(self._same(topic), made, topic.version)
+        return self.describe_topic(name)
+
+    def _same(self, topic: Topic) -> Topic:
+        """The topic as it is now; UnknownTopicOrPartition if it was deleted meanwhile."""
+        now = self._state.topics.get(topic.name)
+        if now is None or now.topic_id != topic.topic_id:
+            raise UnknownTopicOrPartition(topic.name, None, "it was deleted meanwhile")
+        return now
+
+    @contextmanager
+    def _making(self, topic: Topic, first: int, count: int) -> Iterator[list[tuple[Home, Placed]]]:
+        """So many partitions of a topic, that serve; they are unmade if the body fails."""
+        with self._lock:
+            homes = self._homes(topic.name, first, count)
+        try:
+            yield self._make_partitions(topic, homes)
+        except BaseException:
+            self._unmake_partitions(topic, homes)
+            raise
+
+    def _homes(self, name: str, first: int, count: int) -> list[Home]:
+        """Where each of the new partitions goes."""
+        if not self._placement.nodes:
+            raise NoLogDirs("no node's LogManager runs: " + "; ".join(self._node_problems.values()))
+        nodes = self._placement.spread(count)
+        return [
+            Home(TopicPartition(name, number), self._managers[node])
+            for number, node in enumerate(nodes, start=first)
+        ]
+
+    def _make_partitions(self, topic: Topic, homes: list[Home]) -> list[tuple[Home, Placed]]:
+        """All the folders, then all the actors. Raises the first failure, when every call has been answered."""
+        made = [home.manager.create_partition.remote(home.partition, topic.topic_id) for home in homes]
+        all_answers(made, f"creating {topic.name}")
+        opened = [self._opening(home.manager, home.partition, topic) for home in homes]
+        return list(zip(homes, all_answers(opened, f"opening {topic.name}"), strict=True))
+
+    def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
+        calls = [home.manager.delete_partition.remote(home.partition, topic.topic_id) for home in homes]
+        for home, reference in zip(homes, calls, strict=True):
+            answer = answer_of(reference, f"removing {home.partition}")
+            if isinstance(answer, RaylogError):
+                logger.warning("%s is left over: %s", home.partition, answer)
+
+    def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
+        """The commit point of new partitions. ``version``: of the config that they were opened with."""
+        directories = (*topic.directories, *(place.directory_id for _, place in made))
+        with self._lock:
+            self._log.append(topic_record(topic._replace(directories=directories)))
+            for home, place in made:
+                # Where the LogManager is another by now, it has yet to be told of the partition: the watch does it.
+                if self._managers.get(place.node_id) is home.manager:
+                    self._placement.opened(home.partition, place, version)
+
+    # -- reserving -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reserve(self, name: str, what: str, *, must_be_free: bool = False) -> Iterator[None]:
+        """Until this ends, nobody else makes, extends or deletes a topic of this name."""
+        with self._lock:
+            for other, doing in self._reserved.items():
+                if collision_key(other) == collision_key(name):
+                    raise TopicBusy(other, doing)
+            if must_be_free:
+                self._check_free(name)
+            self._reserved[name] = what
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._reserved[name]
+
+    def _check_free(self, name: str) -> None:
+        key = collision_key(name)
+        for existing in self._state.topics:
+            if collision_key(existing) == key:
+                raise TopicExists(name, existing)
+
+    # -- configs -------------------------------------------------------------------------------------------
+
+    def _checked(self, config: dict[str, Any]) -> dict[str, Any]:
+        """``config``, if a topic can have it."""
+        policy = LogConfig.parse(config, self._config.topic_defaults)
+        if policy.is_compacted:
+            why = "no actor compacts yet, and the log would only grow: use delete"
+            raise InvalidConfig("cleanup.policy", policy.cleanup_policy, why)
+        return config
+
+    def alter_topic_config(
+        self, name: str, changes: Mapping[str, Any], delete: Iterable[str]
+    ) -> TopicDescription:
+        """Change a topic's config; when this returns, all partitions that can be reached obey it."""
+        with self._lock:
+            topic = self._topic(name)
+            config = self._checked(altered(topic.config, changes, delete))
+            topic = topic._replace(config=config, version=topic.version + 1)
+            self._log.append(topic_record(topic))
+        self._configure()
+        return self.describe_topic(name)
+
+    def _configure(self) -> None:
+        """Tell partitions that serve with an old config the one of now. Whom this does not reach the watch tells."""
+        with self._lock:
+            outdated = self._placement.outdated(self._wanted())
+            calls = [
+                (one, manager, self._configuring(manager, one))
+                for one, manager in self._with_managers(outdated)
+            ]
+        for one, manager, reference in calls:
+            answer = answer_of(reference, f"configuring {one.partition}", CALL_TIMEOUT_S)
+            if isinstance(answer, RaylogError):
+                logger.warning("%s has its old config for now: %s", one.partition, answer)
+                continue
+            with self._lock:
+                if self._manager_of(one.directory_id) is manager:
+                    self._placement.configured(one.partition, one.topic)
+
+    def _configuring(self, manager: Any, one: Wanted) -> Any:
+        topic = one.topic
+        return manager.reconfigure.remote(
+            one.partition, topic.topic_id, self._config_of(topic), topic.version
+        )
+
+    def _with_managers(self, wanted: Iterable[Wanted]) -> list[tuple[Wanted, Any]]:
+        """Those whose node is there, each with its LogManager."""
+        found = [(one, self._manager_of(one.directory_id)) for one in wanted]
+        return [(one, manager) for one, manager in found if manager is not None]
+
+    def topic_config(self, name: str) -> list[ConfigEntry]:
+        """Every key that a topic has, with its value and who set it."""
+        with self._lock:
+            topic = self._topic(name)
+        return topic_entries(topic.config, self._config.topic_defaults)
+
+    def broker_config(self) -> list[ConfigEntry]:
+        """Every key that a broker has, with its value and who set it."""
+        return broker_entries(self._config)
+
+    # -- deleting, describing ------------------------------------------------------------------------------
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic and its records. Raises UnknownTopicOrPartition, or what kept records from being removed."""
+        with self._reserve(name, "deleted"):
+            with self._lock:
+                topic = self._topic(name)
+                self._log.append(topic_removed_record(name))
+                self._placement.forget(topic)
+                # Those of a node that is away are set aside as strays when it returns.
+                homes = [
+                    Home(one.partition, manager) for one, manager in self._with_managers(wanted_of([topic]))
+                ]
+            calls = [home.manager.delete_partition.remote(home.partition, topic.topic_id) for home in homes]
+            all_answers(calls, f"deleting {name}")
+
+    def list_topics(self) -> list[str]:
+        with self._lock:
+            return sorted(self._state.topics)
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
+        with self._lock:
+            return self._placement.describe(self._topic(name))
+
+    def explain(self, topic: str, partition: int) -> RaylogError | None:
+        """Why a partition cannot be reached; None if it ought to be."""
+        with self._lock:
+            found = self._state.topics.get(topic)
+            if found is None:
+                return UnknownTopicOrPartition(topic, partition, "no such topic")
+            return self._placement.explain(found, partition)
+
+
+def _check_partitions(partitions: object, least: int) -> None:
+    is_whole = isinstance(partitions, int) and not isinstance(partitions, bool)
+    if not is_whole or not least <= partitions <= MAX_PARTITIONS:  # type: ignore[operator]
+        raise InvalidPartitions(partitions, least, MAX_PARTITIONS)
