@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome:
     """Run into ``folder``: ``*.history``, a log a worker, ``disks``."""
     temp_dir = tempfile.mkdtemp(prefix="rs-", dir="/tmp")
-    with _errors_to(folder / "run.log"):
+    with _printing_to(folder / "run.log"):
         nodes = Nodes(folder / "disks", temp_dir)
         try:
             ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
@@ -63,16 +63,20 @@ def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome
 
 
 @contextmanager
-def _errors_to(path: Path) -> Iterator[None]:
-    """Ray tells at length, on standard error, of every raylet that ends."""
-    kept = os.dup(2)
+def _printing_to(path: Path) -> Iterator[None]:
+    """Ray prints at length, in this process, of every raylet that ends."""
+    sys.stdout.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
     with path.open("wb") as file:
-        os.dup2(file.fileno(), 2)
+        for number, _ in kept:
+            os.dup2(file.fileno(), number)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            sys.stdout.flush()
+            for number, copy in kept:
+                os.dup2(copy, number)
+                os.close(copy)
 
 
 class _Run:
