@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from ray.util.queue import Queue
@@ -42,7 +43,9 @@ PAUSE_S = 0.004
 DURABILITIES: dict[str, dict[str, Any]] = {"acks=1": {}, "fsynced": {"flush.messages": 1}}
 QUICK_PARTITIONS = (1,)
 TOPIC = "measured"
-BROKER = {"log.cleaner.backoff.ms": 100}
+COMPACTED = "compacted"
+# An operator's throttle: so the compaction lasts as long as it is looked at.
+BROKER = {"log.cleaner.backoff.ms": 100, "log.cleaner.io.max.bytes.per.second": 25_000_000}
 QUEUE_BATCH, QUEUE_SHARE = 100, 20
 
 
@@ -64,10 +67,11 @@ class Amount(NamedTuple):
     record_bytes: int  # of values, in one run of a throughput
     waits: int
     rounds: int
+    compacted_bytes: int
 
 
-FULL = Amount(30_000_000, 200, 3)
-QUICK = Amount(2_000_000, 30, 1)
+FULL = Amount(30_000_000, 200, 3, 500_000_000)
+QUICK = Amount(2_000_000, 30, 1, 50_000_000)
 
 
 class System(Protocol):
@@ -374,5 +378,62 @@ def _put_and_get(queue: Queue, values: Sequence[bytes]) -> None:
 
 
 def _beside_compaction(broker: Broker, ours: Raylog, amount: Amount) -> list[dict[str, Any]]:
-    """The same with and without a compaction of another topic on the same node."""
-    return []
+    """The same records with and without a compaction of another topic on the same node."""
+    cell = Cell(4, "1 KB", "acks=1")
+    ours.create(TOPIC, cell.partitions, {"retention.ms": -1})
+    without = _while(ours, cell, amount, lambda: True)
+    _fill(broker, amount.compacted_bytes)
+    broker.alter_topic_config(COMPACTED, {"cleanup.policy": "compact"})
+
+    def is_running() -> bool:
+        return any(status.is_running for status in broker.compaction())
+
+    wait_for(is_running, 60, "compaction begins", poll_s=0.01)
+    during = _while(ours, cell, amount, is_running)
+    ours.delete(TOPIC)
+    ours.delete(COMPACTED)
+    return [
+        rate(f"{what}, {cell}, beside compaction", value, unit, "without", without[what, unit])
+        for (what, unit), value in during.items()
+    ]
+
+
+def _fill(broker: Broker, size_bytes: int) -> None:
+    """A topic that nobody has compacted yet: ten records a key."""
+    broker.create_topic(COMPACTED, 1, {"retention.ms": -1, "segment.bytes": 16 << 20})
+    rows = size_bytes // 1000
+    keys = pa.array([b"%d" % (n % (rows // 10)) for n in range(rows)], pa.binary())
+    table = pa.table({"key": keys, "value": pa.array([b"x" * 1000] * rows, pa.binary())})
+    with broker.producer() as producer:
+        producer.send_arrow(COMPACTED, table)
+
+
+def _while(
+    ours: Raylog, cell: Cell, amount: Amount, holds: Callable[[], bool]
+) -> dict[tuple[str, str], float]:
+    """Medians of one kind of topic, of the rounds that began and ended while ``holds``."""
+    value = b"x" * SIZES[cell.size]
+    values = [value] * (amount.record_bytes // len(value))
+    taken: list[tuple[float, float, Waits]] = []
+    for _ in range(amount.rounds):
+        round_ = (
+            _rate(ours.produce, TOPIC, cell.partitions, values),
+            _fetch_rate(ours, cell.partitions, len(values)),
+            _waits(ours, value, amount.waits),
+        )
+        if holds():
+            taken.append(round_)
+    if not taken:
+        return {}
+    produced, fetched, waits = zip(*taken, strict=True)
+    return {
+        ("produce", "records/s"): statistics.median(produced),
+        ("fetch", "records/s"): statistics.median(fetched),
+        **{
+            (f"{what.replace('_', ' ')} p{percent}", "ms"): statistics.median(
+                float(np.percentile(getattr(one, what), percent)) for one in waits
+            )
+            for what in Waits._fields
+            for percent in (50, 99)
+        },
+    }

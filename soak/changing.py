@@ -155,7 +155,15 @@ def _extend(worker: Worker, topic: Stable) -> None:
     worker.broker.add_partitions(name, len(described.partitions) + 1)
 
 
-OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (_configure, _configure, _extend)
+def _delete_records(worker: Worker, topic: Stable) -> None:
+    """Of the topic whose records are deleted anyhow."""
+    if topic.may_delete:
+        partition = worker.rng.randrange(topic.partitions)
+        (start,) = worker.broker.list_offsets({(topic.name, partition): -2}).values()
+        worker.broker.delete_records(topic.name, partition, (start or 0) + worker.rng.randrange(500))
+
+
+OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (_configure, _extend, _delete_records)
 
 
 # -- what must be refused --------------------------------------------------------------------------------------

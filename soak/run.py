@@ -120,8 +120,10 @@ class _Run:
             self._me.writer.write(
                 TopicChange("create", topic.name, made.topic_id, invoked, now, OK, topic.policy)
             )
-            is_keyed = "compact" in topic.policy
-            stable.append(Stable(topic.name, made.topic_id, topic.partitions, is_keyed, topic.padding))
+            is_keyed, may_delete = "compact" in topic.policy, "delete" in topic.policy
+            stable.append(
+                Stable(topic.name, made.topic_id, topic.partitions, is_keyed, may_delete, topic.padding)
+            )
         return stable
 
     def _tell_workers(self, topics: list[Stable]) -> None:
