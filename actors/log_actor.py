@@ -14,23 +14,34 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import ray
 
 from raylog.actors.events import event, set_up_logs, warn
-from raylog.actors.messages import AppendResult, FetchRequest, FetchResult, PartitionOffsets, PartitionStatus
+from raylog.actors.messages import (
+    AppendResult,
+    FetchRequest,
+    FetchResult,
+    PartitionOffsets,
+    PartitionStatus,
+    RemovedSegments,
+)
 from raylog.actors.partition import Partition
 from raylog.actors.runtime import find, is_restarted, wait_for
+from raylog.storage.cleaner.cleanable import LogFacts
+from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
+from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError, StorageError
 from raylog.storage.files import Buffer, RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import open_log
+from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.kernel import KERNEL
+from raylog.storage.segment import SegmentId
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
 
 logger = logging.getLogger(__name__)
@@ -38,8 +49,8 @@ Answer = TypeVar("Answer")
 
 # The process of an actor whose node was lost may outlive the node by a second.
 LOCK_PATIENCE_S = 5.0
-# How long a restart waits for the config of now.
-CONFIG_TIMEOUT_S = 5.0
+# How long its LogManager is waited for.
+MANAGER_TIMEOUT_S = 5.0
 # With the default of 5 ms, one busy thread makes every small call take 10 ms.
 SWITCH_INTERVAL_S = 0.0005
 MAINTENANCE_INTERVAL_S = 1.0
@@ -71,7 +82,11 @@ class LogActorImpl:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._spec = spec = _up_to_date(spec) if is_restarted() else spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
-        self._partition = _open(spec, is_restart=is_restarted())
+        try:
+            self._partition = _open(spec, is_restart=is_restarted())
+        except StorageError as error:
+            _report(spec, error)
+            raise
         threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
 
     # -- data ----------------------------------------------------------------------------------------------
@@ -178,9 +193,34 @@ class LogActorImpl:
         _or_exit(self._partition.roll)
 
     @ray.method(concurrency_group="admin")
-    def delete_old_segments(self) -> int:
-        """Retention; returns how many segments went."""
+    def delete_old_segments(self) -> RemovedSegments:
+        """Retention; returns what went."""
         return _or_exit(self._partition.delete_old_segments)
+
+    @ray.method(concurrency_group="admin")
+    def delete_records(self, before_offset: int) -> int:
+        """Make records below an offset unreadable (-1: the high watermark); returns the log start offset."""
+        return _or_exit(lambda: self._partition.delete_records(before_offset))
+
+    @ray.method(concurrency_group="admin")
+    def cleaning_facts(self) -> LogFacts:
+        """What the CompactionActor chooses by."""
+        return _or_exit(self._partition.cleaning_facts)
+
+    @ray.method(concurrency_group="admin")
+    def cleaning_view(self) -> LogView:
+        """What the CompactionActor must know for a round, which begins."""
+        return _or_exit(self._partition.cleaning_view)
+
+    @ray.method(concurrency_group="admin")
+    def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None:
+        """Raise CleaningAborted if a round has become pointless."""
+        _or_exit(lambda: self._partition.check_unchanged(segments, round_id))
+
+    @ray.method(concurrency_group="admin")
+    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
+        """Let in what the CompactionActor has written. Raises CleaningAborted with nothing changed."""
+        _or_exit(lambda: self._partition.replace_segments(old, round_id))
 
     @ray.method(concurrency_group="admin")
     def close(self) -> PartitionOffsets:
@@ -192,12 +232,14 @@ class LogActorImpl:
         return offsets
 
     def _maintain(self) -> None:
-        while True:
-            time.sleep(MAINTENANCE_INTERVAL_S)
+        while not self._partition.went_offline.wait(MAINTENANCE_INTERVAL_S):
             try:
                 _or_exit(lambda: self._partition.maintain(self._spec.producer_expiration_ms))
             except RaylogError:
                 warn(logger, "upkeep-failed", trace=True, partition=self._spec.partition)
+        failure = self._partition.disk_failure
+        while failure is not None and not _report(self._spec, failure):
+            time.sleep(MAINTENANCE_INTERVAL_S)
 
 
 LogActor = ray.remote(
@@ -234,11 +276,24 @@ def _up_to_date(spec: LogSpec) -> LogSpec:
     if manager is None:
         return spec
     try:
-        found = wait_for(manager.config_of.remote(spec.partition), spec.manager, CONFIG_TIMEOUT_S)
+        found = wait_for(manager.config_of.remote(spec.partition), spec.manager, MANAGER_TIMEOUT_S)
     except RaylogError as error:
         warn(logger, "config-unknown", partition=spec.partition, why=error, uses="that of the first start")
         return spec
     return spec if found is None else spec._replace(config=found.config, config_version=found.version)
+
+
+def _report(spec: LogSpec, error: StorageError) -> bool:
+    """Tell the LogManager that a disk has failed, which takes the whole dir offline; returns whether it has heard."""
+    manager = find(spec.manager, spec.namespace) if spec.manager else None
+    if manager is None or not error.is_disk_failure:
+        return not error.is_disk_failure
+    try:
+        wait_for(manager.failed.remote(spec.partition, spec.topic_id, error), spec.manager, MANAGER_TIMEOUT_S)
+    except RaylogError as failure:
+        warn(logger, "failure-not-reported", partition=spec.partition, why=failure)
+        return False
+    return True
 
 
 def _open(spec: LogSpec, *, is_restart: bool) -> Partition:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
 
 
@@ -92,6 +93,101 @@ class PartitionStatus(NamedTuple):
     is_offline: bool
 
 
+class Hosted(NamedTuple):
+    """A partition that a node serves, as its LogManager tells it."""
+
+    partition: TopicPartition
+    topic_id: str
+    folder: str
+    config: LogConfig
+
+
+class RemovedSegments(NamedTuple):
+    """What a round of retention took out of a log."""
+
+    segments: int
+    size_bytes: int
+    seconds: float
+
+
+class RetentionStatus(NamedTuple):
+    """Retention of one partition: the last round, and all since its actor was started."""
+
+    partition: str
+    node_id: str
+    segments: int
+    size_bytes: int
+    seconds: float
+    when_ms: int
+    total_segments: int
+    total_bytes: int
+    problem: str | None  # why the last round failed
+
+
+class CompactionRound(NamedTuple):
+    """A round of compaction that ended well."""
+
+    when_ms: int  # its end
+    seconds: float
+    end_offset: int  # the next first dirty offset
+    bytes_before: int
+    bytes_after: int
+    records_read: int
+    records_dropped: int
+    map_utilization: float  # 0 to 1
+
+
+class CompactionStatus(NamedTuple):
+    """Compaction of one partition, as of the last look."""
+
+    partition: str
+    node_id: str
+    dirty_ratio: float  # of what could be compacted now
+    first_dirty_offset: int
+    bound: int  # a round ends before it
+    overdue_ms: int  # beyond max.compaction.lag.ms
+    is_running: bool
+    done_bytes: int  # that the running round has read and written
+    uncleanable: str | None  # why it is not compacted until the broker is started again
+    problem: str | None  # why the last look or round failed
+    last_round: CompactionRound | None
+
+
+class OfflineDir(NamedTuple):
+    """A log dir that cannot be used."""
+
+    path: str
+    directory_id: str | None  # None where it could not even be read
+    why: str
+
+
+class NodeState(NamedTuple):
+    """What the Controller's watch asks a LogManager for."""
+
+    life: str  # another one after each restart: what the actor was told before is gone
+    offline: tuple[OfflineDir, ...]
+
+
+class LogDirStatus(NamedTuple):
+    """A log dir of a node."""
+
+    node_id: str
+    path: str
+    directory_id: str  # empty where it could not even be read
+    is_online: bool
+    problem: str | None
+    partitions: int
+    size_bytes: int  # of the partitions' files
+    total_bytes: int  # of the file system
+    usable_bytes: int
+    loaded: int  # progress of the start; over when it has come to ``to_load``
+    to_load: int
+
+    @classmethod
+    def offline(cls, node_id: str, path: str, directory_id: str | None, why: str) -> Self:
+        return cls(node_id, path, directory_id or "", False, why, 0, 0, 0, 0, 0, 0)
+
+
 class Configured(NamedTuple):
     """A topic's config as its partitions obey it. A higher version is newer."""
 
@@ -135,6 +231,14 @@ class TopicBusy(RaylogError):
     code, error_name, retriable = 36, "TOPIC_ALREADY_EXISTS", True
     fields = ("topic", "what")
     template = "topic {topic!r} is being {what}: try again when that is done"
+
+
+class MoveRunning(RaylogError):
+    """The partition is being moved to another log dir already."""
+
+    code, error_name, retriable = 42, "INVALID_REQUEST", True
+    fields = ("partition", "log_dir")
+    template = "{partition} is being moved to {log_dir}: try again when that is done"
 
 
 class InvalidPartitions(RaylogError):

@@ -17,29 +17,36 @@ import ray
 from raylog.actors.messages import (
     BrokerNotFound,
     BrokerRunning,
+    CompactionStatus,
     ConfigEntry,
     InvalidRequest,
+    LogDirStatus,
     NotLeader,
     PartitionStatus,
     RequestTimedOut,
+    RetentionStatus,
 )
 from raylog.actors.runtime import (
+    COMPACTION,
     CONTROLLER,
     NAMESPACE,
     OPEN_TIMEOUT_S,
+    RETENTION,
     create,
     find,
     kill,
     log_actor_name,
     own_node_id,
+    running,
     wait_for,
 )
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
 from raylog.cluster.controller import Controller
-from raylog.cluster.placement import TopicDescription
+from raylog.cluster.moves import MOVE_TIMEOUT_S
+from raylog.cluster.placement import PartitionDescription, TopicDescription
 from raylog.storage.config import BrokerConfig
-from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -237,6 +244,20 @@ class Broker:
         self._topics[topic] = described
         return described
 
+    def move_partition(self, topic: str, partition: int, log_dir: str) -> PartitionDescription:
+        """Move a partition to another log dir of its node, while it is read and written; returns when it serves there.
+
+        ``log_dir``: a path or directory id, see :meth:`log_dirs`. Callers wait for a second or two at the end, when
+        the partition changes over; nothing acknowledged is lost. The topic can be neither deleted nor extended
+        meanwhile. ``replica.alter.log.dirs.io.max.bytes.per.second`` slows it down. Raises
+        UnknownTopicOrPartition, InvalidRequest, TopicBusy, NoRoom; the partition serves on where it was then.
+        """
+        call = self._controller().move_partition.remote(topic, partition, log_dir)
+        moved: PartitionDescription = wait_for(call, f"moving {topic}-{partition}", MOVE_TIMEOUT_S)
+        self.forget(topic, partition)
+        self._topics.pop(topic, None)
+        return moved
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Raises UnknownTopicOrPartition."""
         wait_for(self._controller().delete_topic.remote(topic), f"deleting {topic}", OPEN_TIMEOUT_S)
@@ -346,10 +367,20 @@ class Broker:
         """Swallow, until the deadline, what passes by itself."""
         try:
             yield
-        except (NotLeader, RequestTimedOut):
+        except (NotLeader, RequestTimedOut, LogClosed):
             self.forget(topic, partition)
             if time.monotonic() > deadline:
                 raise
+
+    def delete_records(self, topic: str, partition: int, before_offset: int = -1) -> int:
+        """Make the records of a partition below an offset unreadable; returns its log start offset.
+
+        -1: all that there are. Segments that hold nothing else are removed by the next round of retention. Raises
+        OffsetOutOfRange, PolicyViolation where ``cleanup.policy`` has no delete, UnknownTopicOrPartition.
+        """
+        key = (topic, partition)
+        found: int = self.ask([key], lambda _, handle: handle.delete_records.remote(before_offset))[key]
+        return found
 
     # -- clients -------------------------------------------------------------------------------------------
 
@@ -381,6 +412,11 @@ class Broker:
         found: dict[str, str | None] = wait_for(self._controller().nodes.remote(), "the nodes")
         return found
 
+    def log_dirs(self) -> list[LogDirStatus]:
+        """Every log dir of the nodes that answer: what it holds, what there is room for, why it is offline."""
+        found: list[LogDirStatus] = wait_for(self._controller().log_dirs.remote(), "the log dirs")
+        return found
+
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers says of itself."""
         found: list[PartitionStatus] = wait_for(self._controller().status.remote(), "the status")
@@ -392,6 +428,27 @@ class Broker:
         from raylog.cluster.health import findings
 
         return findings(gather(self.namespace))
+
+    def compaction(self) -> list[CompactionStatus]:
+        """Compaction of every compacted partition: what is to do, what runs, what the last round did."""
+        return self._ask_upkeep(COMPACTION, "status")
+
+    def retention(self) -> list[RetentionStatus]:
+        """Retention of every partition that it has come to: what the last round removed, and all of them."""
+        return [*self._ask_upkeep(RETENTION, "status"), *self._ask_upkeep(COMPACTION, "retention")]
+
+    def _ask_upkeep(self, prefix: str, method: str) -> list[Any]:
+        """The answers of one kind of actor on all nodes together. Those that are being started again say nothing."""
+        names = [name for name in running(self.namespace) if name.startswith(prefix)]
+        handles = {name: find(name, self.namespace) for name in sorted(names)}
+        pending = {name: getattr(handle, method).remote() for name, handle in handles.items() if handle}
+        found: list[Any] = []
+        for name, reference in pending.items():
+            try:
+                found += wait_for(reference, name)
+            except (NotLeader, RequestTimedOut) as error:
+                logger.warning("%s does not answer: %s", name, error)
+        return sorted(found, key=lambda one: str(one.partition))
 
     def stop(self) -> bool:
         """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers written.

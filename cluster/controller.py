@@ -12,14 +12,16 @@ answered at once while a hundred partitions are made. What is done to topics is 
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ray
 
 from raylog.actors.log_manager import LogManager, node_log_dirs
-from raylog.actors.messages import BrokerRunning, NotLeader, PartitionStatus
+from raylog.actors.messages import BrokerRunning, LogDirStatus, NodeState, NotLeader, PartitionStatus
 from raylog.actors.runtime import (
+    CALL_TIMEOUT_S,
     alive_nodes,
     create,
     is_restarted,
@@ -32,8 +34,8 @@ from raylog.actors.runtime import (
 from raylog.cluster.controller_state import answer_of
 from raylog.cluster.metadata import producer_ids_record
 from raylog.cluster.metadata_log import MetadataLog
+from raylog.cluster.moves import MOVES_AT_ONCE, Moves
 from raylog.cluster.placement import Wanted
-from raylog.cluster.topics import Topics
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import RaylogError
@@ -48,7 +50,7 @@ WATCH_INTERVAL_S = 0.5
 ASK_TIMEOUT_S = 2.0
 
 
-class ControllerImpl(Topics):
+class ControllerImpl(Moves):
     """The methods that brokers call."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
@@ -123,24 +125,29 @@ class ControllerImpl(Topics):
         self._configure()
 
     def _begun_again(self) -> set[str]:
-        """The nodes whose LogManager Ray has started again: what it was told is gone.
+        """The nodes whose LogManager Ray has started again: what it was told is gone. Of the others, take down which
+        of their log dirs have failed.
 
         One that does not answer in time is asked no second time before it does.
         """
         with self._lock:
             for node_id, manager in self._managers.items():
                 if node_id in self._lives and node_id not in self._asked:
-                    self._asked[node_id] = manager.life.remote()
+                    self._asked[node_id] = manager.state.remote()
             asked = {reference: node_id for node_id, reference in self._asked.items()}
         answered = ray.wait(list(asked), num_returns=len(asked), timeout=ASK_TIMEOUT_S)[0] if asked else []
         begun_again = set()
         for reference in answered:
             node_id = asked[reference]
-            life = answer_of(reference, f"the LogManager of node {node_id[:8]}")
+            state = answer_of(reference, f"the LogManager of node {node_id[:8]}")
             with self._lock:
                 self._asked.pop(node_id, None)
-                if isinstance(life, str) and life != self._lives.get(node_id, life):
+                if not isinstance(state, NodeState) or node_id not in self._lives:
+                    continue
+                if state.life != self._lives[node_id]:
                     begun_again.add(node_id)
+                else:
+                    self._placement.went_offline(node_id, state.offline)
         return begun_again
 
     def _join(self, node_id: str) -> None:
@@ -152,15 +159,16 @@ class ControllerImpl(Topics):
             manager = create(LogManager, log_manager_name(node_id), self._namespace, node_id, *arguments)
             self._managers[node_id] = manager  # at once: a shutdown must find it
         try:
-            life = wait_for(manager.life.remote(), f"the LogManager of node {node_id[:8]}")
             directories = wait_for(manager.start.remote(), f"the LogManager of node {node_id[:8]}")
+            state = wait_for(manager.state.remote(), f"the LogManager of node {node_id[:8]}")
             found = wait_for(manager.found.remote(), "looking through the log dirs")
         except BaseException:
             self._leave(node_id)
             kill(log_manager_name(node_id), self._namespace)
             raise
         with self._lock:
-            self._lives[node_id] = life
+            self._lives[node_id] = state.life
+            self._placement.went_offline(node_id, state.offline)
             to_open, strays = self._placement.joined(node_id, directories, found, self._wanted())
             strays = [entry for entry in strays if entry.partition.topic not in self._reserved]
         self._open(to_open)
@@ -178,6 +186,8 @@ class ControllerImpl(Topics):
         with self._lock:
             for facts in (self._managers, self._lives, self._asked):
                 facts.pop(node_id, None)
+            # A move that its LogManager did not see through is not committed any more.
+            self._moving = {key: value for key, value in self._moving.items() if value != node_id}
             self._placement.left(node_id)
 
     def _reopen_lost(self) -> None:
@@ -192,25 +202,47 @@ class ControllerImpl(Topics):
 
         Not of a topic that was deleted meanwhile (its deletion has ended the actor), or a node that has left.
         """
-        with self._lock:
-            managers = dict(self._managers)
-            calls = [
-                (one, node_id, self._opening(managers[node_id], one.partition, one.topic))
-                for one in wanted
-                if (node_id := self._placement.node_of.get(one.directory_id)) is not None
-            ]
-        for one, node_id, reference in calls:
+        for one, manager, reference in self._in_turns(wanted):
             answer = answer_of(reference, f"opening {one.partition}")
             with self._lock:
                 topic = self._state.topics.get(one.topic.name)
                 if topic is None or topic.topic_id != one.topic.topic_id:
                     continue
-                if self._managers.get(node_id) is not managers[node_id]:
+                if self._manager_of(one.directory_id) is not manager:
                     continue
                 if isinstance(answer, RaylogError):
                     self._placement.failed(one.partition, answer)
                 else:
                     self._placement.opened(one.partition, answer, one.topic.version)
+
+    def _in_turns(self, wanted: Iterable[Wanted]) -> Iterator[tuple[Wanted, Any, Any]]:
+        """Have these opened, and yield each with its manager and its call as soon as that is answered.
+
+        Of each log dir no more at once than its LogManager opens at once: the rest of a slow one waits here, and
+        holds up no other.
+        """
+        at_once = self._config.num_recovery_threads_per_data_dir
+        waiting: dict[str, deque[Wanted]] = defaultdict(deque)
+        for one in wanted:
+            waiting[one.directory_id].append(one)
+        pending: dict[Any, tuple[Wanted, Any]] = {}
+        while waiting or pending:
+            for directory_id, queue in list(waiting.items()):
+                opening = sum(one.directory_id == directory_id for one, _ in pending.values())
+                with self._lock:
+                    for _ in range(min(at_once - opening, len(queue))):
+                        one = queue.popleft()
+                        manager = self._manager_of(directory_id)
+                        if manager is not None and one.partition not in self._moving:
+                            pending[self._opening(manager, one.partition, one.topic, directory_id)] = (
+                                one,
+                                manager,
+                            )
+                if not queue:
+                    del waiting[directory_id]
+            if pending:
+                [reference], _ = ray.wait(list(pending), num_returns=1)
+                yield *pending.pop(reference), reference
 
     # -- the rest ------------------------------------------------------------------------------------------
 
@@ -243,6 +275,20 @@ class ControllerImpl(Topics):
                 logger.warning("node %s does not answer: %s", node_id[:8], error)
         return found
 
+    def log_dirs(self) -> list[LogDirStatus]:
+        """Every log dir of the nodes that answer."""
+        with self._lock:
+            managers = dict(self._managers)
+        pending = {node_id: manager.log_dirs.remote() for node_id, manager in managers.items()}
+        found: list[LogDirStatus] = []
+        for node_id, reference in pending.items():
+            answer = answer_of(reference, f"the log dirs of node {node_id[:8]}", CALL_TIMEOUT_S)
+            if isinstance(answer, RaylogError):
+                logger.warning("node %s does not answer: %s", node_id[:8], answer)
+            else:
+                found += answer
+        return found
+
     def shutdown(self) -> bool:
         """Stop every LogManager in order, then close the metadata log; returns whether all of it was clean.
 
@@ -267,4 +313,10 @@ class ControllerImpl(Topics):
         return clean
 
 
-Controller = ray.remote(max_concurrency=16, num_cpus=0, max_restarts=-1, max_task_retries=0)(ControllerImpl)
+Controller = ray.remote(
+    concurrency_groups={"move": MOVES_AT_ONCE},
+    max_concurrency=16,
+    num_cpus=0,
+    max_restarts=-1,
+    max_task_retries=0,
+)(ControllerImpl)

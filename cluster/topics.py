@@ -27,7 +27,7 @@ from raylog.cluster.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.placement import TopicDescription, Wanted, wanted_of
 from raylog.cluster.settings import altered, broker_entries, topic_entries
 from raylog.storage.config import LogConfig, topic_overrides
-from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
 from raylog.storage.state.properties import random_id
 
@@ -101,8 +101,11 @@ class Topics(ControllerState):
     def _make_partitions(self, topic: Topic, homes: list[Home]) -> list[tuple[Home, Placed]]:
         """All the folders, then all the actors. Raises the first failure, when every call has been answered."""
         made = [home.manager.create_partition.remote(home.partition, topic.topic_id) for home in homes]
-        all_answers(made, f"creating {topic.name}")
-        opened = [self._opening(home.manager, home.partition, topic) for home in homes]
+        places = all_answers(made, f"creating {topic.name}")
+        opened = [
+            self._opening(home.manager, home.partition, topic, place.directory_id)
+            for home, place in zip(homes, places, strict=True)
+        ]
         return list(zip(homes, all_answers(opened, f"opening {topic.name}"), strict=True))
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
@@ -150,10 +153,7 @@ class Topics(ControllerState):
 
     def _checked(self, config: dict[str, Any]) -> dict[str, Any]:
         """``config``, if a topic can have it."""
-        policy = LogConfig.parse(config, self._config.topic_defaults)
-        if policy.is_compacted:
-            why = "no actor compacts yet, and the log would only grow: use delete"
-            raise InvalidConfig("cleanup.policy", policy.cleanup_policy, why)
+        LogConfig.parse(config, self._config.topic_defaults)
         return config
 
     def alter_topic_config(
