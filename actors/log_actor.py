@@ -22,7 +22,7 @@ import ray
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import AppendResult, FetchRequest, FetchResult, PartitionOffsets, PartitionStatus
 from raylog.actors.partition import Partition
-from raylog.actors.runtime import find, is_restarted, wait_for
+from raylog.actors.runtime import find, is_restarted, own_node, wait_for
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
@@ -69,7 +69,10 @@ class LogActorImpl:
     def __init__(self, spec: LogSpec) -> None:
         set_up_logs()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._spec = spec = _up_to_date(spec) if is_restarted() else spec
+        if is_restarted():
+            own_node().check_alone()
+            spec = _up_to_date(spec)
+        self._spec = spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
         self._partition = _open(spec, is_restart=is_restarted())
         threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()

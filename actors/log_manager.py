@@ -28,7 +28,7 @@ from raylog.actors.runtime import (
     kill,
     log_actor_name,
     log_manager_name,
-    own_node_id,
+    own_node,
     wait_for,
 )
 from raylog.storage.config import BrokerConfig, LogConfig
@@ -83,7 +83,7 @@ class LogManagerImpl:
             config,
         )
         self._fs = RealFileSystem()
-        self._node_id = own_node_id()
+        self._node = own_node()
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
         self._opened: dict[TopicPartition, str] = {}  # with the id of its topic
@@ -92,6 +92,7 @@ class LogManagerImpl:
         self._life = random_id()
         self._stopped = threading.Event()
         if is_restarted():
+            self._node.check_alone()
             self.start()
             self._opened = {entry.partition: entry.topic_id for entry in self.found() if entry.topic_id}
 
@@ -149,7 +150,7 @@ class LogManagerImpl:
             except RaylogError:
                 self._fs.remove_dir(folder)
                 raise
-            return Placed(self._node_id, log_dir.directory_id, folder)
+            return Placed(self._node.node_id, log_dir.directory_id, folder)
 
     def open_partition(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int = 0
@@ -167,7 +168,7 @@ class LogManagerImpl:
             self._opened[partition] = topic_id
             known = self._configs[partition] = self._newer(partition, Configured(config, version))
             expiration = self._config.producer_id_expiration_ms
-            where = (self._namespace, log_manager_name(self._node_id))
+            where = (self._namespace, log_manager_name(self._node.key))
             spec = LogSpec(
                 partition, topic_id, folder, known.config, is_clean, expiration, known.version, *where
             )
@@ -181,7 +182,7 @@ class LogManagerImpl:
                 raise NotLeader(str(partition), "the actor that had its name is still ending")
         # One that has lived on may have been told of another config.
         wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
-        return Placed(self._node_id, log_dir.directory_id, folder)
+        return Placed(self._node.node_id, log_dir.directory_id, folder)
 
     def _newer(self, partition: TopicPartition, told: Configured) -> Configured:
         known = self._configs.get(partition, told)
@@ -205,7 +206,8 @@ class LogManagerImpl:
             return self._configs.get(partition)
 
     def _start_actor(self, spec: LogSpec) -> Any:
-        return create(LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec)
+        node = own_node() if self._node.label else self._node  # a label may be shared by now
+        return create(LogActor, log_actor_name(spec.partition), self._namespace, node, spec)
 
     def _serves(self, handle: Any, spec: LogSpec) -> bool:
         """False of an adopted actor that an unfinished stop or deletion left: closed, or another topic's."""
