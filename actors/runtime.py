@@ -4,6 +4,8 @@ Every actor is named and detached, in the broker's namespace, and pinned to the 
 
     Controller                  one a broker
     LogManager:<node>           one a node
+    Compaction:<node>           one a node that has compacted partitions
+    Retention:<node>            one a node that has others
     Log:<topic>-<partition>     one a partition
 
 **Nodes.** A Ray node's id is a new one after each of its starts. A node that was started with the label
@@ -25,15 +27,15 @@ from raylog.storage.names import TopicPartition
 
 NAMESPACE = "raylog"
 CONTROLLER = "Controller"
+# With a node's key behind it.
+COMPACTION, RETENTION = "Compaction:", "Retention:"
 # A call that neither waits for records nor moves data: an actor that is well answers in milliseconds.
 CALL_TIMEOUT_S = 30.0
 # Opening after a crash reads every unflushed byte back.
 OPEN_TIMEOUT_S = 600.0
-
-
 # The label by which a node with disks is known from one of its lives to the next.
 NODE_LABEL = "raylog/log-node"
-_OURS = ("LogManager:", "Log:", "Retention:", "Compaction:")
+_OURS = ("LogManager:", "Log:", COMPACTION, RETENTION)
 
 
 class Node(NamedTuple):
@@ -69,6 +71,14 @@ def log_manager_name(node: str) -> str:
 def is_ours(name: str) -> bool:
     """Whether a broker's actors other than the Controller have names like this."""
     return name.startswith(_OURS)
+
+
+def compaction_actor_name(node: str) -> str:
+    return COMPACTION + node
+
+
+def retention_actor_name(node: str) -> str:
+    return RETENTION + node
 
 
 def find(name: str, namespace: str) -> Any | None:

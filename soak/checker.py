@@ -38,15 +38,15 @@ NAMED = 5
 
 
 class Finding(NamedTuple):
-    """``count`` records are concerned; ``what`` names the first of them."""
+    """``records`` are concerned; ``what`` names the first of them."""
 
     kind: str
     subject: str
-    count: int
+    records: int
     what: str
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.subject}: {self.count}: {self.what}"
+        return f"{self.kind}: {self.subject}: {self.records}: {self.what}"
 
 
 def check(ops: Iterable[Op]) -> list[Finding]:

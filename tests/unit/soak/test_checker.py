@@ -183,7 +183,7 @@ def test_a_history_that_a_log_can_have_yields_nothing(ops: list[Op]) -> None:
 
 def test_a_record_with_an_unheard_tombstone_behind_it_may_be_gone_but_no_other() -> None:
     sent = [send([10], [0], keys=[1]), send([-11], None, INFO, keys=[1]), send([12], [1], keys=[2])]
-    ops = [created(COMPACT), Alive("t", "id-1"), Bounds(HERE, 0, 3), *sent]
+    ops: list[Op] = [created(COMPACT), Alive("t", "id-1"), Bounds(HERE, 0, 3), *sent]
     assert kinds(*ops, final([1], [12], keys=[2])) == set()
     assert kinds(*ops, final([0], [10], keys=[1])) == {"lost"}
 

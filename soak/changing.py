@@ -1,0 +1,164 @@
+"""A worker that makes and deletes topics, under the same names again and again, and asks for what must be refused."""
+
+import time
+
+from raylog.actors.messages import TopicExists, UnknownTopicOrPartition
+from raylog.actors.runtime import wait_for
+from raylog.cluster.client.accumulator import Row
+from raylog.cluster.client.producer import Producer
+from raylog.cluster.placement import TopicDescription
+from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
+from raylog.storage.records.encode import encode_records
+from soak.clients import PATIENCE_S, RETRY_S, STOP_SENDING, Worker, to_bytes
+from soak.consuming import read_all
+from soak.history import FAIL, INFO, KEEP, NEVER, NO_KEY, OK, Partition, Send, TopicChange, ints
+from soak.plan import FOR_EVER, Stable
+from soak.producing import Burst, settle
+
+NAMES = 3
+MOST_PARTITIONS = 2
+RECORDS = 30
+PAUSE_S = 0.5
+# What a log says of a batch that it has not written, nor ever will.
+REFUSALS = (CorruptRecord, OutOfOrderSequence)
+
+
+def change(worker: Worker, stable: list[Stable]) -> None:
+    """Make, use and delete topics until told to stop; the last ones are left."""
+    alive: dict[str, TopicDescription] = {}
+    lives = 0
+    while not worker.is_over(STOP_SENDING):
+        lives += 1
+        name = f"churn-{worker.rng.randrange(NAMES)}"
+        try:
+            if name in alive:
+                _delete(worker, alive.pop(name))
+            described = _create(worker, name)
+            if described is not None:
+                alive[name] = described
+                _use(worker, described, f"{worker.name}.{lives}")
+            _ask_for_refusals(worker, worker.rng.choice(stable), lives)
+        except Exception as error:
+            worker.surprise(error)
+        time.sleep(PAUSE_S)
+
+
+# -- topics ----------------------------------------------------------------------------------------------------
+
+
+def _create(worker: Worker, name: str) -> TopicDescription | None:
+    """The new topic; None if nobody knows: the next attempt will tell."""
+    invoked, outcome = time.monotonic_ns(), OK
+    try:
+        described = worker.broker.create_topic(name, worker.rng.randint(1, MOST_PARTITIONS), FOR_EVER)
+    except TopicExists:
+        described, outcome = worker.patiently(lambda: worker.broker.describe_topic(name)), INFO
+    except RaylogError as error:
+        if not error.retriable:
+            raise
+        print(f"{name}: creation: {error}", flush=True)
+        return None
+    now = time.monotonic_ns()
+    worker.writer.write(TopicChange("create", name, described.topic_id, invoked, now, outcome, KEEP))
+    return described
+
+
+def _delete(worker: Worker, described: TopicDescription) -> None:
+    invoked, attempts, outcome = time.monotonic_ns(), 0, INFO
+    deadline = time.monotonic() + PATIENCE_S
+    while outcome == INFO and time.monotonic() < deadline:
+        attempts += 1
+        try:
+            worker.broker.delete_topic(described.name)
+            outcome = OK
+        except UnknownTopicOrPartition:
+            outcome = (
+                OK if attempts > 1 else FAIL
+            )  # an attempt before has done it; without one it had vanished
+        except RaylogError as error:
+            if not error.retriable:
+                raise
+            print(f"{described.name}: deletion: {error}", flush=True)
+            time.sleep(RETRY_S)
+    now = time.monotonic_ns()
+    worker.writer.write(
+        TopicChange("delete", described.name, described.topic_id, invoked, now, outcome, KEEP)
+    )
+
+
+def _use(worker: Worker, described: TopicDescription, name: str) -> None:
+    """Records in; and sometimes the topic goes while they are on their way."""
+    producer = worker.patiently(lambda: worker.broker.producer(delivery_timeout_ms=20_000))
+    bursts = [
+        _send(worker, producer, Partition(described.name, described.topic_id, number), name)
+        for number in range(len(described.partitions))
+    ]
+    if worker.rng.random() < 0.5:
+        try:
+            producer.flush()
+        except RaylogError as error:
+            print(f"{described.name}: {error}", flush=True)
+        for number in range(len(described.partitions)):
+            read_all(worker, described.name, described.topic_id, number, f"{name}/{number}", is_final=False)
+    try:
+        producer.close()
+    except RaylogError as error:
+        print(f"{described.name}: {error}", flush=True)
+    for burst in bursts:
+        settle(worker, burst)
+
+
+def _send(worker: Worker, producer: Producer, partition: Partition, name: str) -> Burst:
+    identities = [next(worker.ids) for _ in range(RECORDS)]
+    op = Send(
+        name, partition, time.monotonic_ns(), NEVER, INFO, ints(identities), ints([NO_KEY] * RECORDS), ints()
+    )
+    worker.writer.write(op)
+    send = producer.send
+    return Burst(
+        op, [send(partition.topic, to_bytes(one, 20)[0], partition=partition.number) for one in identities]
+    )
+
+
+# -- what must be refused --------------------------------------------------------------------------------------
+
+
+def _ask_for_refusals(worker: Worker, topic: Stable, lives: int) -> None:
+    """A damaged batch, and one whose sequence has a gap before it."""
+    if topic.is_keyed:
+        return
+    number = worker.rng.randrange(topic.partitions)
+    partition = Partition(topic.name, topic.topic_id, number)
+    producer_id = worker.patiently(worker.broker.allocate_producer_id)
+    handle = worker.patiently(lambda: worker.broker.partition(topic.name, number))
+    for name, sequence, is_damaged in (("first", 0, False), ("damaged", 1, True), ("gap", 9, False)):
+        identity = next(worker.ids)
+        value, _ = to_bytes(identity, 20)
+        row: Row = (int(time.time() * 1000), None, value, ())
+        batch = bytearray(
+            encode_records([row], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        )
+        batch[-5] ^= is_damaged
+        op = Send(
+            f"{worker.name}.{lives}.{name}",
+            partition,
+            time.monotonic_ns(),
+            NEVER,
+            INFO,
+            ints([identity]),
+            ints([NO_KEY]),
+            ints(),
+        )
+        worker.writer.write(op)
+        try:
+            answer = wait_for(handle.append.remote(bytes(batch)), str(partition))
+            op = op._replace(outcome=OK, offsets=ints([answer.base_offset]))
+        except REFUSALS:
+            op = op._replace(outcome=FAIL)
+        except RaylogError as error:
+            if not error.retriable:
+                raise
+        worker.writer.write(op._replace(completed=time.monotonic_ns()))
+        if op.outcome == INFO:
+            worker.broker.forget(topic.name, number)
+            return

@@ -1,0 +1,259 @@
+"""One run: a cluster, topics, workers, faults; then peace, the last reads, an orderly stop, and every byte verified."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import ray
+
+import raylog
+from raylog.cluster.broker import Broker
+from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.files import RealFileSystem
+from raylog.storage.state.properties import PARTITION_METADATA
+from raylog.storage.verify import verify_folder
+from soak.clients import STOP_READING, STOP_SENDING, Worker
+from soak.cluster import HEAD, Nodes, private_bytes
+from soak.consuming import read_all
+from soak.history import OK, Alive, Bounds, Partition, Surprise, TopicChange
+from soak.nemesis import Nemesis, Planned
+from soak.plan import BROKER, TOPICS, Stable
+
+NAMESPACE = "soak"
+ROLES = ("produce", "produce", "consume", "consume", "change")
+# Ids of the last reads' worker; it sends nothing.
+READER = len(ROLES)
+HEAL_S = 120.0
+WORKER_END_S = 300.0
+SAMPLE_S = 2.0
+
+
+class Outcome(NamedTuple):
+    """What the history does not tell."""
+
+    struck: dict[str, int]
+    missed: dict[str, int]
+    problems: list[str]
+    peak_bytes: dict[str, int]  # the largest process of a kind, and "all" at once
+    healed_s: float
+
+
+def run(folder: Path, seed: int, planned: list[Planned], duration_s: float, rate: float) -> Outcome:
+    """Run into ``folder``: ``*.history``, a log a worker, ``disks``."""
+    temp_dir = tempfile.mkdtemp(prefix="rs-", dir="/tmp")
+    nodes = Nodes(folder / "disks", temp_dir)
+    ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
+    try:
+        return _Run(folder, nodes, seed, planned, duration_s, rate).go()
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+        _keep_logs(Path(temp_dir), folder / "ray-logs")
+        shutil.rmtree(temp_dir, ignore_errors=True)
+
+
+class _Run:
+    def __init__(
+        self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], duration_s: float, rate: float
+    ) -> None:
+        self._folder, self._nodes, self._seed, self._planned = folder, nodes, seed, planned
+        self._duration_s, self._rate = duration_s, rate
+        self._problems: list[str] = []
+        self._peaks: dict[str, int] = {}
+
+    def go(self) -> Outcome:
+        broker = raylog.start(self._nodes.log_dirs(HEAD), config=BROKER, namespace=NAMESPACE)
+        # Nodes that joined at once; the others are joined by the Controller's watch.
+        _wait(lambda: list(broker.nodes().values()) == [None] * 3, "three LogManagers")
+        self._me = Worker(broker, self._folder, READER, self._seed)
+        topics = self._create_topics(broker)
+        self._tell_workers(topics)
+        nemesis = Nemesis(self._nodes, self._planned, self._me.writer)
+        with self._workers() as workers, self._watched():
+            self._torment(nemesis, workers)
+            healed_s = self._heal(broker)
+            self._end(workers, STOP_SENDING, ("produce", "change"))
+            self._end(workers, STOP_READING, ("consume",))
+        self._read_all(broker)
+        if not broker.stop():
+            self._problems.append("the broker's stop was not orderly")
+        self._verify()
+        return Outcome(dict(nemesis.done), dict(nemesis.missed), self._problems, self._peaks, healed_s)
+
+    # -- the beginning -------------------------------------------------------------------------------------
+
+    def _create_topics(self, broker: Broker) -> list[Stable]:
+        stable = []
+        for topic in TOPICS:
+            invoked = time.monotonic_ns()
+            try:
+                made = broker.create_topic(topic.name, topic.partitions, topic.config)
+            except InvalidConfig as error:
+                print(f"without {topic.name}: {error}")
+                continue
+            now = time.monotonic_ns()
+            self._me.writer.write(
+                TopicChange("create", topic.name, made.topic_id, invoked, now, OK, topic.policy)
+            )
+            is_keyed = "compact" in topic.policy
+            stable.append(Stable(topic.name, made.topic_id, topic.partitions, is_keyed, topic.padding))
+        return stable
+
+    def _tell_workers(self, topics: list[Stable]) -> None:
+        told = {
+            "address": self._nodes.address,
+            "namespace": NAMESPACE,
+            "seed": self._seed,
+            "roles": ROLES,
+            "topics": topics,
+            "records_a_second": self._rate / ROLES.count("produce"),
+        }
+        (self._folder / "run.json").write_text(json.dumps(told))
+
+    @contextmanager
+    def _workers(self) -> Iterator[list[subprocess.Popen[bytes]]]:
+        workers = []
+        for number in range(len(ROLES)):
+            with (self._folder / f"w{number}.log").open("wb") as said:
+                command = [sys.executable, "-m", "soak.worker", str(self._folder), str(number)]
+                workers.append(subprocess.Popen(command, stdout=said, stderr=said))
+        try:
+            yield workers
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+
+    # -- the middle ----------------------------------------------------------------------------------------
+
+    def _torment(self, nemesis: Nemesis, workers: list[subprocess.Popen[bytes]]) -> None:
+        stop, over = threading.Event(), threading.Event()
+
+        def watch() -> None:
+            while not over.wait(SAMPLE_S):
+                dead = [number for number, worker in enumerate(workers) if worker.poll() is not None]
+                if dead:
+                    self._problems.append(f"worker {dead[0]} ended early: see w{dead[0]}.log")
+                    stop.set()
+                    return
+
+        thread = threading.Thread(target=watch, name="workers")
+        thread.start()
+        nemesis.run(stop)
+        over.set()
+        thread.join()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Sample the memory of the broker's processes."""
+        stop = threading.Event()
+
+        def sample() -> None:
+            while not stop.wait(SAMPLE_S):
+                sizes = [(one.actor, private_bytes(one.pid)) for one in self._nodes.processes()]
+                for kind, size in [*sizes, ("all", sum(size for _, size in sizes))]:
+                    self._peaks[kind] = max(self._peaks.get(kind, 0), size)
+
+        thread = threading.Thread(target=sample, name="memory")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def _heal(self, broker: Broker) -> float:
+        """Seconds until every partition of every topic answers."""
+        started = time.monotonic()
+
+        def all_answer() -> bool:
+            try:
+                if set(broker.nodes().values()) != {None}:
+                    return False
+                for topic in broker.list_topics():
+                    for place in broker.describe_topic(topic).partitions:
+                        if place.problem is not None:
+                            return False
+                        handle = broker.partition(topic, place.partition, timeout_s=0)
+                        ray.get(handle.offsets.remote(), timeout=5)
+                return True
+            except (RaylogError, ray.exceptions.RayError):
+                return False
+
+        try:
+            _wait(all_answer, "every partition answers")
+        except TimeoutError as error:
+            self._problems.append(str(error))
+        return time.monotonic() - started
+
+    def _end(self, workers: list[subprocess.Popen[bytes]], what: str, roles: tuple[str, ...]) -> None:
+        (self._folder / what).touch()
+        deadline = time.monotonic() + WORKER_END_S
+        for number, worker in enumerate(workers):
+            if ROLES[number] in roles:
+                try:
+                    code = worker.wait(max(deadline - time.monotonic(), 0.1))
+                except subprocess.TimeoutExpired:
+                    self._problems.append(f"worker {number} did not end: see w{number}.log")
+                    continue
+                if code:
+                    self._problems.append(f"worker {number} ended with {code}: see w{number}.log")
+
+    def _read_all(self, broker: Broker) -> None:
+        me = self._me
+        for topic in me.patiently(broker.list_topics):
+            described = me.patiently(lambda topic=topic: broker.describe_topic(topic))  # type: ignore[misc]
+            me.writer.write(Alive(topic, described.topic_id))
+            for place in described.partitions:
+                key = (topic, place.partition)
+                try:
+                    (start,) = me.patiently(lambda key=key: broker.list_offsets({key: -2})).values()  # type: ignore[misc]
+                    (end,) = me.patiently(lambda key=key: broker.list_offsets({key: -1})).values()  # type: ignore[misc]
+                    read_all(me, topic, described.topic_id, place.partition)
+                except RaylogError as error:
+                    me.writer.write(Surprise("the last read", time.monotonic_ns(), f"{key}: {error}"))
+                    continue
+                partition = Partition(topic, described.topic_id, place.partition)
+                me.writer.write(Bounds(partition, start or 0, end or 0))
+
+    def _verify(self) -> None:
+        fs = RealFileSystem()
+        for metadata in sorted((self._folder / "disks").rglob(PARTITION_METADATA)):
+            folder = metadata.parent
+            try:
+                reports = verify_folder(fs, str(folder))
+            except RaylogError as error:
+                self._problems.append(f"{folder}: {error}")
+                continue
+            found = [problem for report in reports for problem in report.problems]
+            self._problems += [f"{folder}: {problem}" for problem in found]
+
+
+def _wait(condition: object, what: str) -> None:
+    deadline = time.monotonic() + HEAL_S
+    while not condition():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {HEAL_S:.0f} s")
+        time.sleep(0.2)
+
+
+def _keep_logs(temp_dir: Path, target: Path) -> None:
+    """Ray's logs of the actors: what they said, and how they ended."""
+    target.mkdir()
+    for path in temp_dir.glob("session_latest/logs/*"):
+        if (
+            path.is_file()
+            and path.stat().st_size
+            and path.name.startswith(("worker-", "python-core", "raylet", "gcs"))
+        ):
+            shutil.copy(path, target)
