@@ -50,7 +50,7 @@ def test_a_cluster_over_old_disks_goes_on_with_them_whoever_starts_the_broker(
     assert controllers_node() == one
     cluster_id = broker.cluster_id()
     broker.create_topic("t", partitions=4)
-    broker.alter_topic_config("t", {"max.message.bytes": 700})
+    broker.alter_topic_config("t", {"max.message.bytes": 70_000})
     with broker.producer() as producer:
         for n in range(400):
             producer.send("t", b"%d" % n, partition=n % 4)
@@ -74,5 +74,5 @@ def test_a_cluster_over_old_disks_goes_on_with_them_whoever_starts_the_broker(
     wait_for(lambda: list(broker.nodes().values()) == [None] * 3, 60, "three LogManagers")
     assert values(broker) == list(range(400))
     assert all(new > old for new, old in zip(epochs(broker), before, strict=True))
-    assert broker.describe_topic("t").config == {"max.message.bytes": 700}
+    assert broker.describe_topic("t").config == {"max.message.bytes": 70_000}
     assert broker.stop()
