@@ -28,14 +28,14 @@ from raylog.storage.names import TopicPartition
 NAMESPACE = "raylog"
 CONTROLLER = "Controller"
 # With a node's key behind it.
-COMPACTION, RETENTION = "Compaction:", "Retention:"
+LOG_MANAGER, COMPACTION, RETENTION = "LogManager:", "Compaction:", "Retention:"
 # A call that neither waits for records nor moves data: an actor that is well answers in milliseconds.
 CALL_TIMEOUT_S = 30.0
 # Opening after a crash reads every unflushed byte back.
 OPEN_TIMEOUT_S = 600.0
 # The label by which a node with disks is known from one of its lives to the next.
 NODE_LABEL = "raylog/log-node"
-_OURS = ("LogManager:", "Log:", COMPACTION, RETENTION)
+_OURS = (LOG_MANAGER, "Log:", COMPACTION, RETENTION)
 
 
 class Node(NamedTuple):
@@ -65,7 +65,7 @@ def log_actor_name(partition: TopicPartition) -> str:
 
 def log_manager_name(node: str) -> str:
     """``node``: its key."""
-    return f"LogManager:{node}"
+    return LOG_MANAGER + node
 
 
 def is_ours(name: str) -> bool:

@@ -42,6 +42,7 @@ from raylog.cluster.client.freshness import partitions_added
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
 from raylog.cluster.controller import Controller
+from raylog.cluster.controller_state import stop_nodes
 from raylog.cluster.placement import TopicDescription
 from raylog.cluster.seat import seat
 from raylog.storage.config import BrokerConfig
@@ -160,6 +161,7 @@ class Broker:
         self._handles: dict[TopicPartition, Any] = {}
         self._topics: dict[str, TopicDescription] = {}
         self._questions: dict[TopicPartition, Any] = {}
+        self._answers: dict[str, Callable[[], TopicDescription | None]] = {}
 
     def __reduce__(self) -> Any:
         return (Broker, (self.namespace,))
@@ -282,6 +284,17 @@ class Broker:
         """As ``describe_topic``, from what this process knows already. Call :meth:`forget` when it proves wrong."""
         return self._topics.get(topic) or self.describe_topic(topic)
 
+    def topic_if_known(self, topic: str) -> TopicDescription | None:
+        """As ``topic``, without waiting: None until the Controller has answered, which a later call may see."""
+        if topic not in self._topics:
+            try:
+                answer = self._answers.pop(topic, None) or self.describe_later(topic)
+                if answer() is None:
+                    self._answers[topic] = answer
+            except RaylogError:
+                return None  # the Controller is away: asked again by the next call
+        return self._topics.get(topic)
+
     # -- partitions ----------------------------------------------------------------------------------------
 
     def partition(self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
@@ -331,6 +344,7 @@ class Broker:
         """Look a partition up afresh next time: its actor did not answer."""
         self._handles.pop(TopicPartition(topic, partition), None)
         self._topics.pop(topic, None)
+        self._answers.pop(topic, None)
 
     def list_offsets(self, wanted: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int | None]:
         """The offset at a time, for many partitions at once.
@@ -449,14 +463,24 @@ class Broker:
     def stop(self) -> bool:
         """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers written.
 
-        Returns whether all of it was clean. Also ends Ray, if ``start`` started it.
+        Returns whether all of it was clean. Also ends Ray, if ``start`` started it. Where the Controller cannot be
+        reached for 30 s, its node being away, the other nodes are stopped without it.
         """
-        controller = find(CONTROLLER, self.namespace)
-        clean = True
-        if controller is not None:
-            clean = bool(wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S))
-            kill(CONTROLLER, self.namespace)
+        clean = self._shut_down()
+        kill(CONTROLLER, self.namespace)
         if self._owns_ray:
             self._owns_ray = False
             ray.shutdown()
         return clean
+
+    def _shut_down(self) -> bool:
+        deadline = time.monotonic() + LOOKUP_TIMEOUT_S
+        while (controller := find(CONTROLLER, self.namespace)) is not None:
+            try:
+                return bool(wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S))
+            except NotLeader as error:
+                if time.monotonic() > deadline:
+                    logger.warning("the Controller cannot be reached; stopping without it: %s", error)
+                    break
+                time.sleep(RETRY_INTERVAL_S)
+        return stop_nodes(self.namespace)

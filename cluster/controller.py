@@ -24,7 +24,6 @@ from raylog.actors.runtime import (
     Node,
     alive_nodes,
     create,
-    is_ours,
     is_restarted,
     kill,
     log_manager_name,
@@ -33,7 +32,7 @@ from raylog.actors.runtime import (
     running,
     wait_for,
 )
-from raylog.cluster.controller_state import answer_of
+from raylog.cluster.controller_state import answer_of, stop_nodes
 from raylog.cluster.metadata import producer_ids_record
 from raylog.cluster.metadata_log import MetadataLog
 from raylog.cluster.placement import Wanted, members
@@ -66,8 +65,7 @@ class ControllerImpl(Topics):
             set_up_logs()
         if is_restarted():
             own_node().check_alone()
-            self._open_metadata()
-            self._begin_watch()  # which joins the nodes, and tries again where that fails
+            self._begin_watch()  # which opens the metadata, joins the nodes, and tries again where that fails
 
     # -- nodes ---------------------------------------------------------------------------------------------
 
@@ -93,6 +91,7 @@ class ControllerImpl(Topics):
         return cluster_id
 
     def _open_metadata(self) -> None:
+        """What a process at its end holds locked, or a disk that is mounted late, may take a second try."""
         metadata = MetadataLog(
             RealFileSystem(), SystemClock(), node_log_dirs(self._config)[0], must_exist=is_restarted()
         )
@@ -114,6 +113,8 @@ class ControllerImpl(Topics):
                 return
 
     def _watch_once(self) -> None:
+        if self._metadata is None and not self._stopped.is_set():
+            self._open_metadata()
         with self._lock:
             joined = dict(self._nodes)
         alive, problems = members(alive_nodes(), joined)
@@ -272,19 +273,9 @@ class ControllerImpl(Topics):
         self._stopped.set()
         with self._lock:
             metadata, self._metadata = self._metadata, None
-            managers = dict(self._managers)
-            for key in managers:
+            for key in dict(self._managers):
                 self._leave(key)
-        pending = {key: manager.shutdown.remote() for key, manager in managers.items()}
-        clean = True
-        for key, reference in pending.items():
-            answer = answer_of(reference, f"stopping node {key}")
-            if answer is not True:
-                warn(logger, "node-not-stopped-in-order", node=key, why=answer)
-                clean = False
-        # Also the actors of nodes that are away, or of a LogManager that died over it: they would live on for ever.
-        for name in filter(is_ours, running(self._namespace)):
-            kill(name, self._namespace)
+        clean = stop_nodes(self._namespace)
         if metadata is not None:
             metadata.close()
         return clean

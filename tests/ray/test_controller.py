@@ -313,6 +313,7 @@ def test_a_restarted_controller_survives_a_join_that_fails(
     monkeypatch.setattr(ControllerImpl, "_join", sometimes)
     monkeypatch.setattr(controller_module, "is_restarted", lambda: True)
     broker.controller = broker.another()
+    wait_for(lambda: broker.controller._metadata, 60, "the metadata is open")
     assert broker.controller.list_topics() == ["kept"]
     wait_for(lambda: broker.controller.explain("kept", 0) is None, 60, "its partition serves")
     assert broker.controller.nodes() == {own_node_id(): None}

@@ -71,6 +71,8 @@ class FakeBroker:
     def topic(self, _: str) -> Any:
         return SimpleNamespace(partitions=[SimpleNamespace(node_id=self.node_id)] * len(self.actors))
 
+    topic_if_known = topic
+
     def list_offsets(self, wanted: Any) -> Any:
         return dict.fromkeys(wanted, 0)
 
@@ -229,6 +231,10 @@ def test_where_a_partition_is_stays_open_until_the_controller_knows(broker: Any,
     assert broker.forgotten == [("t", 1)], "what was described is not believed for ever"
     broker.node_id = "here"
     assert reader.is_local
+    added = PartitionReader(broker, "t", 2)
+    assert not added.is_local
+    broker.actors.append(Actor())
+    assert added.is_local
 
 
 # -- partitions that are added -------------------------------------------------------------------------------
