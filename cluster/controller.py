@@ -18,8 +18,9 @@ from typing import Any
 import ray
 
 from raylog.actors.events import set_up_logs, warn
-from raylog.actors.log_manager import Found, LogManager, node_log_dirs
+from raylog.actors.log_manager import LogManager, node_log_dirs
 from raylog.actors.messages import BrokerRunning, NotLeader, PartitionStatus
+from raylog.actors.node_dirs import Found
 from raylog.actors.runtime import (
     Node,
     alive_nodes,
@@ -191,7 +192,7 @@ class ControllerImpl(Topics):
     def _set_aside(self, manager: Any, strays: Iterable[Found]) -> None:
         for entry in strays:
             try:
-                call = manager.set_aside.remote(entry.partition, entry.topic_id)
+                call = manager.set_aside.remote(*entry)
                 path = wait_for(call, f"setting {entry.partition} aside")
                 warn(logger, "stray-set-aside", partition=entry.partition, path=path)
             except RaylogError as error:

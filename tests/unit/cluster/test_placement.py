@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from raylog.actors.log_manager import Found, Placed
 from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.node_dirs import Found, Placed
 from raylog.actors.runtime import Node
 from raylog.cluster.metadata import Topic
 from raylog.cluster.placement import Placement, Wanted, members, wanted_of
