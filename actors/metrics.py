@@ -88,13 +88,13 @@ METRICS = (
     Metric("raylog_compaction_busy_seconds", "counter", "s", OF_NODE, "That compaction worked."),
     Metric("raylog_compaction_max_dirty_ratio", "gauge", "", OF_NODE, "Of the dirtiest log, 0 to 1."),
     Metric("raylog_compaction_lag_seconds", "gauge", "s", OF_NODE, "Of the log most overdue by max.compaction.lag.ms."),
-    Metric("raylog_compaction_uncleanable", "gauge", "", OF_NODE, "Logs that could not be compacted and are left alone."),
+    Metric("raylog_compaction_uncleanable", "gauge", "", OF_NODE, "Logs that failed to be compacted: left alone."),
     Metric("raylog_compaction_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end."),
     # of each node, from its RetentionActor
     Metric("raylog_retention_segments_deleted", "counter", "", OF_NODE, "Segments that retention took."),
     Metric("raylog_retention_bytes_deleted", "counter", "bytes", OF_NODE, "Of the segments that retention took."),
     Metric("raylog_retention_busy_seconds", "counter", "s", OF_NODE, "That rounds of retention took."),
-    Metric("raylog_retention_lag_seconds", "gauge", "s", OF_NODE, "Age beyond retention.ms of the oldest segment still there."),
+    Metric("raylog_retention_lag_seconds", "gauge", "s", OF_NODE, "How far beyond retention.ms the oldest segment is."),
     Metric("raylog_retention_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end."),
 )  # fmt: skip
 
