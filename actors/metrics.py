@@ -111,13 +111,17 @@ class Exporter:
         self._made: dict[str, Any] = {}
         self._totals: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
 
+    def add(self, name: str, grown: float, **tags: str) -> None:
+        """A counter, told by how much it has grown."""
+        if grown > 0:
+            self._metric(name, "counter").inc(grown, {**self._tags, **tags})
+
     def total(self, name: str, total: float, **tags: str) -> None:
         """A counter, told by what it has come to since this process began."""
         key = (name, tuple(sorted(tags.items())))
         grown = total - self._totals.get(key, 0)
-        if grown > 0:
-            self._totals[key] = total
-            self._metric(name, "counter").inc(grown, {**self._tags, **tags})
+        self._totals[key] = max(total, self._totals.get(key, 0))
+        self.add(name, grown, **tags)
 
     def gauge(self, name: str, value: float, **tags: str) -> None:
         self._metric(name, "gauge").set(value, {**self._tags, **tags})
