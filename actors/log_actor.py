@@ -14,23 +14,34 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import ray
 
 from raylog.actors.events import event, set_up_logs, warn
-from raylog.actors.messages import AppendResult, FetchRequest, FetchResult, PartitionOffsets, PartitionStatus
+from raylog.actors.messages import (
+    AppendResult,
+    FetchRequest,
+    FetchResult,
+    PartitionOffsets,
+    PartitionStatus,
+    RemovedSegments,
+)
 from raylog.actors.partition import Partition
 from raylog.actors.runtime import find, is_restarted, wait_for
+from raylog.storage.cleaner.cleanable import LogFacts
+from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
 from raylog.storage.files import Buffer, RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import open_log
+from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.kernel import KERNEL
+from raylog.storage.segment import SegmentId
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
 
 logger = logging.getLogger(__name__)
@@ -177,9 +188,34 @@ class LogActorImpl:
         _or_exit(self._partition.roll)
 
     @ray.method(concurrency_group="admin")
-    def delete_old_segments(self) -> int:
-        """Retention; returns how many segments went."""
+    def delete_old_segments(self) -> RemovedSegments:
+        """Retention; returns what went."""
         return _or_exit(self._partition.delete_old_segments)
+
+    @ray.method(concurrency_group="admin")
+    def delete_records(self, before_offset: int) -> int:
+        """Make records below an offset unreadable (-1: the high watermark); returns the log start offset."""
+        return _or_exit(lambda: self._partition.delete_records(before_offset))
+
+    @ray.method(concurrency_group="admin")
+    def cleaning_facts(self) -> LogFacts:
+        """What the CompactionActor chooses by."""
+        return _or_exit(self._partition.cleaning_facts)
+
+    @ray.method(concurrency_group="admin")
+    def cleaning_view(self) -> LogView:
+        """What the CompactionActor must know for a round, which begins."""
+        return _or_exit(self._partition.cleaning_view)
+
+    @ray.method(concurrency_group="admin")
+    def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None:
+        """Raise CleaningAborted if a round has become pointless."""
+        _or_exit(lambda: self._partition.check_unchanged(segments, round_id))
+
+    @ray.method(concurrency_group="admin")
+    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
+        """Let in what the CompactionActor has written. Raises CleaningAborted with nothing changed."""
+        _or_exit(lambda: self._partition.replace_segments(old, round_id))
 
     @ray.method(concurrency_group="admin")
     def close(self) -> PartitionOffsets:

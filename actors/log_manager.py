@@ -1,9 +1,9 @@
 """LogManager: the Ray actor that owns one node's log dirs. One a node, named, detached, pinned to its node.
 
 It locks the dirs, puts a new partition into the dir with the fewest, starts the LogActors of the partitions
-that are there, keeps the checkpoint files, calls retention, and ends it all in order. What it knows it reads
-from the dirs: after a restart it adopts the LogActors that have lived on. What topics *ought* to be is the
-Controller's to know.
+that are there, and the actors of compaction and retention, keeps the checkpoint files, and ends it all in order.
+What it knows it reads from the dirs: after a restart it adopts the LogActors that have lived on. What topics
+*ought* to be is the Controller's to know.
 
 Source: ``LogManager`` of Kafka.
 """
@@ -18,10 +18,20 @@ from typing import Any, NamedTuple
 
 import ray
 
+from raylog.actors.compaction_actor import CompactionActor
 from raylog.actors.log_actor import LogActor, LogSpec, lock_patiently
-from raylog.actors.messages import Configured, NoLogDirs, NotLeader, PartitionOffsets, PartitionStatus
+from raylog.actors.messages import (
+    Configured,
+    Hosted,
+    NoLogDirs,
+    NotLeader,
+    PartitionOffsets,
+    PartitionStatus,
+)
+from raylog.actors.retention_actor import RetentionActor
 from raylog.actors.runtime import (
     OPEN_TIMEOUT_S,
+    compaction_actor_name,
     create,
     find,
     is_restarted,
@@ -29,6 +39,7 @@ from raylog.actors.runtime import (
     log_actor_name,
     log_manager_name,
     own_node_id,
+    retention_actor_name,
     wait_for,
 )
 from raylog.storage.config import BrokerConfig, LogConfig
@@ -166,6 +177,7 @@ class LogManagerImpl:
             is_clean = log_dir.was_clean and partition not in self._opened
             self._opened[partition] = topic_id
             known = self._configs[partition] = self._newer(partition, Configured(config, version))
+            self._start_upkeep_of(known.config)
             expiration = self._config.producer_id_expiration_ms
             where = (self._namespace, log_manager_name(self._node_id))
             spec = LogSpec(
@@ -194,10 +206,13 @@ class LogManagerImpl:
             if self._opened.get(partition) != topic_id:
                 return
             known = self._configs[partition] = self._newer(partition, Configured(config, version))
+            self._start_upkeep_of(known.config)
         handle = find(log_actor_name(partition), self._namespace)
         if handle is None:
             raise NotLeader(str(partition), "its actor is being started")
         wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
+        if not known.config.is_compacted:
+            self._abandon_compaction(partition)
 
     def config_of(self, partition: TopicPartition) -> Configured | None:
         """What a partition obeys; None of one that this process has not opened yet."""
@@ -274,10 +289,9 @@ class LogManagerImpl:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        """Checkpoints and retention, each on its interval."""
+        """Checkpoints, on their interval."""
         due: dict[Callable[[], Any], float] = {
             self.checkpoint: self._config.log_flush_offset_checkpoint_interval_ms / 1000,
-            self.delete_old_segments: self._config.log_retention_check_interval_ms / 1000,
         }
         last = dict.fromkeys(due, time.monotonic())
         while not self._stopped.wait(TICK_S):
@@ -309,10 +323,6 @@ class LogManagerImpl:
         here = set(log_dir.partitions())
         log_dir.write_offsets({key: value for key, value in self._last_offsets.items() if key in here})
 
-    def delete_old_segments(self) -> int:
-        """One round of retention over all logs; returns how many segments went."""
-        return sum(self._ask_all(lambda handle: handle.delete_old_segments.remote()).values())
-
     def status(self) -> list[PartitionStatus]:
         """What every LogActor that answers says of itself."""
         return list(self._ask_all(lambda handle: handle.status.remote()).values())
@@ -330,6 +340,49 @@ class LogManagerImpl:
                 logger.warning("%s does not answer: %s", partition, error)
         return answers
 
+    # -- compaction and retention, which are other actors' work ------------------------------------------------
+
+    def _start_upkeep_of(self, config: LogConfig) -> None:
+        """Start the actor that looks after a log of this config, or find it running."""
+        if not config.is_compacted:
+            actor, name = RetentionActor, retention_actor_name(self._node_id)
+        elif self._config.log_cleaner_enable and self._config.log_cleaner_threads:
+            actor, name = CompactionActor, compaction_actor_name(self._node_id)
+        else:
+            return
+        create(actor, name, self._namespace, self._node_id, self._namespace, self._config)
+
+    def _abandon_compaction(self, partition: TopicPartition) -> None:
+        """Have a round given up whose swaps would be refused: it saves work, and is not waited for."""
+        compaction = find(compaction_actor_name(self._node_id), self._namespace)
+        if compaction is not None:
+            compaction.abandon.remote(partition)
+
+    def hosted(self) -> list[Hosted]:
+        """The partitions that this node serves, with their configs of now."""
+        with self._lock:
+            return [
+                Hosted(partition, self._opened[partition], log_dir.folder(partition), known.config)
+                for partition, known in self._configs.items()
+                for log_dir in self._dirs
+                if partition in self._opened and self._fs.is_dir(log_dir.folder(partition))
+            ]
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """Where the compaction of each partition goes on."""
+        with self._lock:
+            return {
+                partition: offset
+                for log_dir in self._dirs
+                for partition, offset in log_dir.cleaner_offsets().items()
+            }
+
+    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
+        """Write down where the compaction of a partition goes on; fine if it is gone, or another topic's."""
+        with self._lock:
+            if not self._stopped.is_set() and self._opened.get(partition) == topic_id:
+                self._dir_of(partition).write_cleaner_offset(partition, offset)
+
     # -- the end -------------------------------------------------------------------------------------------
 
     def shutdown(self) -> bool:
@@ -339,6 +392,8 @@ class LogManagerImpl:
         could not be written, gets no marker.
         """
         self._stopped.set()
+        for name in (compaction_actor_name(self._node_id), retention_actor_name(self._node_id)):
+            kill(name, self._namespace)
         closed = self._ask_all(lambda handle: handle.close.remote())
         with self._lock:
             for partition in self._opened:  # before anything can fail: a closed actor must not be found again

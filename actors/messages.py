@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
 
 
@@ -90,6 +91,66 @@ class PartitionStatus(NamedTuple):
     size_bytes: int
     segments: int
     is_offline: bool
+
+
+class Hosted(NamedTuple):
+    """A partition that a node serves, as its LogManager tells it."""
+
+    partition: TopicPartition
+    topic_id: str
+    folder: str
+    config: LogConfig
+
+
+class RemovedSegments(NamedTuple):
+    """What a round of retention took out of a log."""
+
+    segments: int
+    size_bytes: int
+    seconds: float
+
+
+class RetentionStatus(NamedTuple):
+    """Retention of one partition: the last round, and all since its actor was started."""
+
+    partition: str
+    node_id: str
+    segments: int
+    size_bytes: int
+    seconds: float
+    when_ms: int
+    total_segments: int
+    total_bytes: int
+    problem: str | None  # why the last round failed
+
+
+class CompactionRound(NamedTuple):
+    """A round of compaction that ended well."""
+
+    when_ms: int  # its end
+    seconds: float
+    end_offset: int  # the next first dirty offset
+    bytes_before: int
+    bytes_after: int
+    records_read: int
+    records_dropped: int
+    map_utilization: float  # 0 to 1
+
+
+class CompactionStatus(NamedTuple):
+    """Compaction of one partition, as of the last look."""
+
+    partition: str
+    node_id: str
+    dirty_ratio: float  # of what could be compacted now
+    first_dirty_offset: int
+    bound: int  # a round ends before it
+    overdue_ms: int  # beyond max.compaction.lag.ms
+    is_running: bool
+    done_bytes: int  # that the running round has read and written
+    uncleanable: str | None  # why it is not compacted until the broker is started again
+    problem: str | None  # why the last look or round failed
+    last_round: CompactionRound | None
 
 
 class Configured(NamedTuple):

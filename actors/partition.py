@@ -19,21 +19,31 @@ offline, and every call answers StorageError until its disk is repaired and the 
 import heapq
 import itertools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from raylog.actors.messages import AppendResult, FetchResult, InvalidRequest, PartitionOffsets
+from raylog.actors.messages import (
+    AppendResult,
+    FetchResult,
+    InvalidRequest,
+    PartitionOffsets,
+    RemovedSegments,
+)
+from raylog.storage.cleaner.cleanable import LogFacts, facts_of
+from raylog.storage.cleaner.remote import LogView, view_of
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import InvalidRecord, RaylogError, StorageError, UndoFailed
+from raylog.storage.errors import CleaningAborted, InvalidRecord, RaylogError, StorageError, UndoFailed
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.log import Log
+from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
 from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
 from raylog.storage.records.batch import TRANSACTIONAL
+from raylog.storage.segment import SegmentId
 from raylog.storage.validation import check_append
 
 # Half of what an int32 position can address: no reader needs more in one answer.
@@ -185,11 +195,49 @@ class Partition:
                 self.log.purge_deleted()
                 self.log.expire_producers(producer_expiration_ms)
 
-    def delete_old_segments(self) -> int:
-        """Retention; returns how many segments went."""
+    def delete_old_segments(self) -> RemovedSegments:
+        """Retention."""
+        begin_s = time.monotonic()
         with self._append_lock:
             self.check_online()
-            return self._or_offline(self.log.delete_old_segments, UndoFailed)
+            before = self.log.segments
+            count = self._or_offline(self.log.delete_old_segments, UndoFailed)
+        size_bytes = sum(segment.size for segment in before[:count])
+        return RemovedSegments(count, size_bytes, time.monotonic() - begin_s)
+
+    def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
+        """Make records below an offset unreadable; returns the log start offset. See ``Log.delete_records``."""
+        _check_integers(before_offset=before_offset)
+        with self._flush_lock, self._append_lock:
+            self.check_online()
+            return self._or_offline(partial(self.log.delete_records, before_offset))
+
+    # -- compaction, which is another process's work ---------------------------------------------------------
+
+    def cleaning_facts(self) -> LogFacts:
+        """What the choice of a log to compact rests on."""
+        self.check_online()
+        return facts_of(self.log)
+
+    def cleaning_view(self) -> LogView:
+        """A round of compaction begins: what it must know. None that began before can swap any more."""
+        with self._append_lock:
+            self.check_online()
+            round_id = self.log.begin_round()
+        return view_of(self.log, round_id)
+
+    def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None:
+        """See ``Log.check_unchanged``."""
+        self.check_online()
+        self.log.check_unchanged(segments, round_id)
+
+    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
+        """Let the segment in that a round has written. Raises CleaningAborted with nothing changed."""
+        with self._append_lock:
+            self.check_online()
+            if not self.log.config.is_compacted:
+                raise CleaningAborted(str(self.log.partition), "cleanup.policy has no compact any more")
+            self._or_offline(partial(self.log.replace_segments, old, round_id), UndoFailed)
 
     def reconfigure(self, config: LogConfig, version: int) -> None:
         """Obey another config from the next append on, unless a newer ``version`` has come before it."""

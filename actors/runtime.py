@@ -4,6 +4,8 @@ Every actor is named and detached, in the broker's namespace, and pinned to the 
 
     Controller                  one a broker
     LogManager:<Ray node id>    one a node
+    Compaction:<Ray node id>    one a node that has compacted partitions
+    Retention:<Ray node id>     one a node that has others
     Log:<topic>-<partition>     one a partition
 """
 
@@ -21,6 +23,8 @@ from raylog.storage.names import TopicPartition
 
 NAMESPACE = "raylog"
 CONTROLLER = "Controller"
+# With a Ray node's id behind it.
+COMPACTION, RETENTION = "Compaction:", "Retention:"
 # A call that neither waits for records nor moves data: an actor that is well answers in milliseconds.
 CALL_TIMEOUT_S = 30.0
 # Opening after a crash reads every unflushed byte back.
@@ -33,6 +37,14 @@ def log_actor_name(partition: TopicPartition) -> str:
 
 def log_manager_name(node_id: str) -> str:
     return f"LogManager:{node_id}"
+
+
+def compaction_actor_name(node_id: str) -> str:
+    return COMPACTION + node_id
+
+
+def retention_actor_name(node_id: str) -> str:
+    return RETENTION + node_id
 
 
 def find(name: str, namespace: str) -> Any | None:

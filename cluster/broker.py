@@ -17,21 +17,26 @@ import ray
 from raylog.actors.messages import (
     BrokerNotFound,
     BrokerRunning,
+    CompactionStatus,
     ConfigEntry,
     InvalidRequest,
     NotLeader,
     PartitionStatus,
     RequestTimedOut,
+    RetentionStatus,
 )
 from raylog.actors.runtime import (
+    COMPACTION,
     CONTROLLER,
     NAMESPACE,
     OPEN_TIMEOUT_S,
+    RETENTION,
     create,
     find,
     kill,
     log_actor_name,
     own_node_id,
+    running,
     wait_for,
 )
 from raylog.cluster.config_file import read_config_file
@@ -351,6 +356,16 @@ class Broker:
             if time.monotonic() > deadline:
                 raise
 
+    def delete_records(self, topic: str, partition: int, before_offset: int = -1) -> int:
+        """Make the records of a partition below an offset unreadable; returns its log start offset.
+
+        -1: all that there are. Segments that hold nothing else are removed by the next round of retention. Raises
+        OffsetOutOfRange, PolicyViolation where ``cleanup.policy`` has no delete, UnknownTopicOrPartition.
+        """
+        key = (topic, partition)
+        found: int = self.ask([key], lambda _, handle: handle.delete_records.remote(before_offset))[key]
+        return found
+
     # -- clients -------------------------------------------------------------------------------------------
 
     def producer(self, **config: Any) -> "Producer":
@@ -392,6 +407,27 @@ class Broker:
         from raylog.cluster.health import findings
 
         return findings(gather(self.namespace))
+
+    def compaction(self) -> list[CompactionStatus]:
+        """Compaction of every compacted partition: what is to do, what runs, what the last round did."""
+        return self._ask_upkeep(COMPACTION, "status")
+
+    def retention(self) -> list[RetentionStatus]:
+        """Retention of every partition that it has come to: what the last round removed, and all of them."""
+        return [*self._ask_upkeep(RETENTION, "status"), *self._ask_upkeep(COMPACTION, "retention")]
+
+    def _ask_upkeep(self, prefix: str, method: str) -> list[Any]:
+        """The answers of one kind of actor on all nodes together. Those that are being started again say nothing."""
+        names = [name for name in running(self.namespace) if name.startswith(prefix)]
+        handles = {name: find(name, self.namespace) for name in sorted(names)}
+        pending = {name: getattr(handle, method).remote() for name, handle in handles.items() if handle}
+        found: list[Any] = []
+        for name, reference in pending.items():
+            try:
+                found += wait_for(reference, name)
+            except (NotLeader, RequestTimedOut) as error:
+                logger.warning("%s does not answer: %s", name, error)
+        return sorted(found, key=lambda one: str(one.partition))
 
     def stop(self) -> bool:
         """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers written.

@@ -27,7 +27,7 @@ from raylog.cluster.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.placement import TopicDescription, Wanted, wanted_of
 from raylog.cluster.settings import altered, broker_entries, topic_entries
 from raylog.storage.config import LogConfig, topic_overrides
-from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
 from raylog.storage.state.properties import random_id
 
@@ -150,10 +150,7 @@ class Topics(ControllerState):
 
     def _checked(self, config: dict[str, Any]) -> dict[str, Any]:
         """``config``, if a topic can have it."""
-        policy = LogConfig.parse(config, self._config.topic_defaults)
-        if policy.is_compacted:
-            why = "no actor compacts yet, and the log would only grow: use delete"
-            raise InvalidConfig("cleanup.policy", policy.cleanup_policy, why)
+        LogConfig.parse(config, self._config.topic_defaults)
         return config
 
     def alter_topic_config(

@@ -358,10 +358,11 @@ class Log(ReadableLog):
         crash leaves here; an error of the disk after that is UndoFailed. Source: ``UnifiedLog.replaceSegments``.
         """
         self.check_unchanged(old, round_id)
-        first = [segment.id for segment in self._segments].index(old[0])
-        replaced = self._segments[first : first + len(old)]
-        assert [segment.id for segment in replaced] == [*old], "neighbours, in order"
-        base_offset = old[0].base_offset
+        ids = [segment.id for segment in self._segments]
+        first = ids.index(old[0])
+        if ids[first : first + len(old)] != [*old]:
+            raise CleaningAborted(str(self.partition), "what it would replace are no neighbours")
+        base_offset, replaced = old[0].base_offset, self._segments[first : first + len(old)]
         fresh = Segment(
             self._fs, self.folder, base_offset, self.config, self._clock.now_ms(), suffix=CLEANED_SUFFIX
         )

@@ -153,6 +153,10 @@ class LogDir:
         """Rename a partition's folder: to be deleted by :meth:`purge`, or as stray set aside and kept."""
         suffix = STRAY_DIR_SUFFIX if stray else DELETE_DIR_SUFFIX
         target = os.path.join(self.path, doomed_folder(partition, uuid.uuid4(), suffix))
+        if (
+            partition in self.cleaner_offsets()
+        ):  # first: a log of the same name must not begin where this one ended
+            self.write_cleaner_offset(partition, None)
         self._fs.rename(self.folder(partition), target)
         self._fs.sync_dir(self.path)
         return target

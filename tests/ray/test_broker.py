@@ -82,7 +82,6 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(broker: Broker) -> None:
         (("good", 1, {"segment.bytes": "much"}), InvalidConfig, "segment.bytes='much'"),
         (("good", 1, {"segment.bytes": 10}), InvalidConfig, "from 1048576"),
         (("good", 1, {"cleanup.policy": "keep"}), InvalidConfig, "must be delete, compact, or both"),
-        (("good", 1, {"cleanup.policy": "compact"}), InvalidConfig, "no actor compacts yet"),
         (("good", 1, "config"), InvalidRequest, "must be a map"),
     ],
 )

@@ -1,0 +1,51 @@
+"""RetentionActor: the Ray actor that has old segments removed from the logs of one node. A shell over
+:class:`~raylog.actors.retention.Retention`.
+
+One a node, named, detached, pinned; its LogManager starts it with the first partition that is not compacted.
+"""
+
+import logging
+import threading
+import time
+
+import ray
+
+from raylog.actors.events import set_up_logs, warn
+from raylog.actors.messages import RetentionStatus
+from raylog.actors.node_logs import NodeLogs
+from raylog.actors.retention import Retention
+from raylog.actors.runtime import own_node_id
+from raylog.storage.clock import SystemClock
+from raylog.storage.config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+
+class RetentionActorImpl:
+    """The methods that brokers call."""
+
+    def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        set_up_logs()
+        node_id = own_node_id()
+        self._interval_s = config.log_retention_check_interval_ms / 1000
+        self._retention = Retention(NodeLogs(namespace, node_id), node_id, SystemClock())
+        threading.Thread(target=self._work, name="retention", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            time.sleep(self._interval_s)
+            try:
+                self._retention.round()
+            except (
+                Exception
+            ):  # a LogManager that is away, or an error of Ray's own: the next round tries again
+                warn(logger, "retention-failed", trace=True)
+
+    def status(self) -> list[RetentionStatus]:
+        """The node's logs that are not compacted."""
+        return self._retention.status()
+
+
+RetentionActor = ray.remote(max_concurrency=4, num_cpus=0, max_restarts=-1, max_task_retries=0)(
+    RetentionActorImpl
+)

@@ -1,0 +1,82 @@
+"""Which log is compacted next, and what became of the last rounds: the decisions of a node's compaction.
+
+It is told what its logs look like, begins a round over the filthiest of those that are due, is told how the round
+ended, and knows what there is to tell of it. An error that passes by itself (the log is being opened, moved or
+deleted, its disk is full) is met again in the next look; any other makes the log uncleanable (``states.py``).
+
+Whoever shares an object of this between threads holds a lock. Source: ``LogCleanerManager`` of Kafka.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Generic, NamedTuple
+
+from raylog.storage.cleaner.cleanable import (
+    Cleanable,
+    LogFacts,
+    LogName,
+    cleanable,
+    filthiest,
+    first_dirty_offset,
+    is_due,
+)
+from raylog.storage.cleaner.cleaner import Cleaned
+from raylog.storage.cleaner.states import CleaningStates
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import RaylogError
+
+
+class Candidate(NamedTuple):
+    """A log that could be compacted."""
+
+    facts: LogFacts
+    checkpoint: int | None  # where its last round ended
+    config: LogConfig
+
+    @property
+    def wrong_checkpoint(self) -> int | None:
+        """What must be written down in the place of a checkpoint that is out of the log."""
+        right = first_dirty_offset(self.checkpoint, self.facts)
+        return right if self.checkpoint is not None and right != self.checkpoint else None
+
+
+class CompactionSchedule(Generic[LogName]):
+    """The compacted logs of one node."""
+
+    def __init__(self) -> None:
+        self.states = CleaningStates[LogName]()
+        self.found: dict[LogName, Cleanable] = {}  # at the last look
+        self.problems: dict[LogName, str] = {}  # of the last look or round, where it failed
+        self.done: dict[LogName, tuple[int, Cleaned]] = {}  # the last round: when it ended, and what it did
+
+    def begin(self, candidates: Mapping[LogName, Candidate], now_ms: int) -> LogName | None:
+        """Begin a round over the filthiest log that is due now; None if none is."""
+        for name, one in candidates.items():
+            self.found[name] = cleanable(one.facts, one.checkpoint, one.config, now_ms)
+            self.problems.pop(name, None)
+        free = self.states.free(candidates)
+        due = {name: self.found[name] for name in free if is_due(self.found[name], candidates[name].config)}
+        chosen = filthiest(due)
+        if chosen is not None:
+            self.states.begin(chosen)
+        return chosen
+
+    def ended(self, name: LogName, done: Cleaned, now_ms: int) -> bool:
+        """A round has ended well; returns whether its end may be written down."""
+        self.done[name] = (now_ms, done)
+        return self.states.end(name)
+
+    def failed(self, name: LogName, error: Exception) -> bool:
+        """A look at a log, its round or its retention failed; returns whether this is news."""
+        why = str(error) or repr(error)
+        if not (isinstance(error, RaylogError) and error.retriable):
+            self.states.mark_uncleanable(name, why)
+        is_news = self.problems.get(name) != why
+        self.problems[name] = why
+        return is_news
+
+    def keep(self, names: Collection[LogName]) -> None:
+        """Forget the logs that are no longer here."""
+        self.states.keep(names)
+        for known in (self.found, self.problems, self.done):
+            for name in known.keys() - {*names}:
+                known.pop(name, None)
