@@ -31,6 +31,7 @@ from raylog.actors.messages import (
 from raylog.actors.retention_actor import RetentionActor
 from raylog.actors.runtime import (
     OPEN_TIMEOUT_S,
+    Node,
     compaction_actor_name,
     create,
     find,
@@ -38,7 +39,7 @@ from raylog.actors.runtime import (
     kill,
     log_actor_name,
     log_manager_name,
-    own_node_id,
+    own_node,
     retention_actor_name,
     wait_for,
 )
@@ -94,7 +95,7 @@ class LogManagerImpl:
             config,
         )
         self._fs = RealFileSystem()
-        self._node_id = own_node_id()
+        self._node = own_node()
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
         self._opened: dict[TopicPartition, str] = {}  # with the id of its topic
@@ -103,6 +104,7 @@ class LogManagerImpl:
         self._life = random_id()
         self._stopped = threading.Event()
         if is_restarted():
+            self._node.check_alone()
             self.start()
             self._opened = {entry.partition: entry.topic_id for entry in self.found() if entry.topic_id}
 
@@ -160,7 +162,7 @@ class LogManagerImpl:
             except RaylogError:
                 self._fs.remove_dir(folder)
                 raise
-            return Placed(self._node_id, log_dir.directory_id, folder)
+            return Placed(self._node.node_id, log_dir.directory_id, folder)
 
     def open_partition(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int = 0
@@ -179,7 +181,7 @@ class LogManagerImpl:
             known = self._configs[partition] = self._newer(partition, Configured(config, version))
             self._start_upkeep_of(known.config)
             expiration = self._config.producer_id_expiration_ms
-            where = (self._namespace, log_manager_name(self._node_id))
+            where = (self._namespace, log_manager_name(self._node.key))
             spec = LogSpec(
                 partition, topic_id, folder, known.config, is_clean, expiration, known.version, *where
             )
@@ -193,7 +195,7 @@ class LogManagerImpl:
                 raise NotLeader(str(partition), "the actor that had its name is still ending")
         # One that has lived on may have been told of another config.
         wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
-        return Placed(self._node_id, log_dir.directory_id, folder)
+        return Placed(self._node.node_id, log_dir.directory_id, folder)
 
     def _newer(self, partition: TopicPartition, told: Configured) -> Configured:
         known = self._configs.get(partition, told)
@@ -220,7 +222,11 @@ class LogManagerImpl:
             return self._configs.get(partition)
 
     def _start_actor(self, spec: LogSpec) -> Any:
-        return create(LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec)
+        return create(LogActor, log_actor_name(spec.partition), self._namespace, self._pinned_node(), spec)
+
+    def _pinned_node(self) -> Node:
+        """This node, as new actors are pinned to it: a label may be shared by now."""
+        return own_node() if self._node.label else self._node
 
     def _serves(self, handle: Any, spec: LogSpec) -> bool:
         """False of an adopted actor that an unfinished stop or deletion left: closed, or another topic's."""
@@ -345,16 +351,16 @@ class LogManagerImpl:
     def _start_upkeep_of(self, config: LogConfig) -> None:
         """Start the actor that looks after a log of this config, or find it running."""
         if not config.is_compacted:
-            actor, name = RetentionActor, retention_actor_name(self._node_id)
+            actor, name = RetentionActor, retention_actor_name(self._node.key)
         elif self._config.log_cleaner_enable and self._config.log_cleaner_threads:
-            actor, name = CompactionActor, compaction_actor_name(self._node_id)
+            actor, name = CompactionActor, compaction_actor_name(self._node.key)
         else:
             return
-        create(actor, name, self._namespace, self._node_id, self._namespace, self._config)
+        create(actor, name, self._namespace, self._pinned_node(), self._namespace, self._config)
 
     def _abandon_compaction(self, partition: TopicPartition) -> None:
         """Have a round given up whose swaps would be refused: it saves work, and is not waited for."""
-        compaction = find(compaction_actor_name(self._node_id), self._namespace)
+        compaction = find(compaction_actor_name(self._node.key), self._namespace)
         if compaction is not None:
             compaction.abandon.remote(partition)
 
@@ -392,7 +398,7 @@ class LogManagerImpl:
         could not be written, gets no marker.
         """
         self._stopped.set()
-        for name in (compaction_actor_name(self._node_id), retention_actor_name(self._node_id)):
+        for name in (compaction_actor_name(self._node.key), retention_actor_name(self._node.key)):
             kill(name, self._namespace)
         closed = self._ask_all(lambda handle: handle.close.remote())
         with self._lock:

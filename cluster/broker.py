@@ -35,14 +35,15 @@ from raylog.actors.runtime import (
     find,
     kill,
     log_actor_name,
-    own_node_id,
     running,
     wait_for,
 )
+from raylog.cluster.client.freshness import partitions_added
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
 from raylog.cluster.controller import Controller
 from raylog.cluster.placement import TopicDescription
+from raylog.cluster.seat import seat
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
@@ -79,8 +80,10 @@ def start(
     node can have its own in the environment variable RAYLOG_LOG_DIRS. ``config``: Kafka's broker keys
     (docs/CONFIG.md), or a YAML file of them. ``namespace``: one broker a namespace.
 
-    Raises InvalidConfig, InvalidLogDir, LogLocked, InconsistentClusterId, BrokerRunning, RayNotFound; nothing is
-    left running then.
+    On a Ray cluster over disks that hold a raylog cluster already it goes on with that one, whichever node asks.
+
+    Raises InvalidConfig, InvalidLogDir, LogLocked, LogMissing, InconsistentClusterId, SeveralClusters, BrokerRunning,
+    RayNotFound; nothing is left running then.
     """
     settings = read_config_file(config) if isinstance(config, str | os.PathLike) else dict(config or {})
     if log_dirs is not None:
@@ -104,7 +107,7 @@ def start(
 
 
 def _start_controller(namespace: str, config: BrokerConfig) -> None:
-    controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, config)
+    controller = create(Controller, CONTROLLER, namespace, seat(config), namespace, config)
     try:
         wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
     except BrokerRunning:
@@ -234,12 +237,14 @@ class Broker:
         """Extend a topic to ``total`` partitions; when this returns the new ones serve.
 
         Records that are there stay where they are: from now on a key may go to another partition than before.
+        Producers and consumers of this process use them at once, others within their ``metadata.max.age.ms``.
         Raises UnknownTopicOrPartition, InvalidPartitions unless there are fewer now, TopicBusy, NoLogDirs; then
         nothing is changed.
         """
         call = self._controller().add_partitions.remote(topic, total)
         described: TopicDescription = wait_for(call, f"extending {topic}", OPEN_TIMEOUT_S)
         self._topics[topic] = described
+        partitions_added(self.namespace, topic, len(described.partitions))
         return described
 
     def delete_topic(self, topic: str) -> None:
@@ -260,6 +265,18 @@ class Broker:
         )
         self._topics[topic] = described
         return described
+
+    def describe_later(self, topic: str) -> Callable[[], TopicDescription | None]:
+        """As ``describe_topic``, without waiting: call what this returns until it gives the answer, or raises."""
+        call = self._controller().describe_topic.remote(topic)
+
+        def answer() -> TopicDescription | None:
+            if not ray.wait([call], timeout=0)[0]:
+                return None
+            self._topics[topic] = wait_for(call, f"describing {topic}")
+            return self._topics[topic]
+
+        return answer
 
     def topic(self, topic: str) -> TopicDescription:
         """As ``describe_topic``, from what this process knows already. Call :meth:`forget` when it proves wrong."""

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
-from raylog.actors.runtime import OPEN_TIMEOUT_S, wait_for
+from raylog.actors.runtime import OPEN_TIMEOUT_S, Node, wait_for
 from raylog.cluster.metadata import ClusterState, Topic
 from raylog.cluster.metadata_log import MetadataLog
 from raylog.cluster.placement import Placement, Wanted, wanted_of
@@ -24,9 +24,11 @@ class ControllerState:
         self._namespace, self._config = namespace, config
         self._lock = threading.RLock()
         self._metadata: MetadataLog | None = None
-        self._managers: dict[str, Any] = {}  # node id -> its LogManager, from its making on
+        self._nodes: dict[str, Node] = {}  # those that have joined, or are about to, by their key
+        self._managers: dict[str, Any] = {}  # the same nodes' LogManagers, from their making on
         self._placement = Placement()
-        self._node_problems: dict[str, str] = {}
+        self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
+        self._making: list[str] = []  # the nodes where partitions are being made
         self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them
 
     @property
