@@ -98,6 +98,28 @@ def add_partitions(
 
 
 @app.command()
+def delete_records(
+    topic: Name,
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    before: Annotated[
+        str,
+        typer.Option(metavar="OFFSET", help="Delete what is below this offset; 'latest': all that there is."),
+    ],
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Delete a partition's oldest records.
+
+    At once they cannot be read any more; their segments go with the next round of retention.
+    """
+    if before != "latest" and not (before.isascii() and before.isdigit()):
+        raise typer.BadParameter(f"--before {before}: give an offset, or latest")
+    offset = -1 if before == "latest" else int(before)
+    start = connected(address, namespace).delete_records(topic, partition, offset)
+    typer.echo(f"{topic}-{partition} begins at offset {start}")
+
+
+@app.command()
 def delete(topic: Name, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
     """Delete a topic and its records."""
     connected(address, namespace).delete_topic(topic)

@@ -152,6 +152,24 @@ def test_a_topics_configuration_is_shown_and_changed_and_it_gets_more_partitions
 
 
 @pytest.mark.timeout(240)
+def test_records_are_deleted_and_upkeep_is_shown(raylog: Shell) -> None:
+    raylog.lines("topic", "create", "d")
+    raylog("produce", "d", stdin="one\ntwo\nthree\n")
+    delete = ("topic", "delete-records", "d", "0", "--before")
+    assert raylog.lines(*delete, "2") == ["d-0 begins at offset 2"]
+    assert raylog.lines("consume", "d", "--from", "earliest", "--to", "latest") == ["three"]
+    assert "out of range" in raylog(*delete, "9").stderr
+    assert raylog.lines(*delete, "latest") == ["d-0 begins at offset 3"]
+    raylog.lines("topic", "create", "k", "--config", "cleanup.policy=compact")
+    for verb in ("compaction", "retention"):
+        header = raylog.lines(verb)[0].split("\t")
+        assert header[0] == "partition"
+        assert isinstance(json.loads("\n".join(raylog.lines(verb, "--format", "json")))[verb], list)
+    raylog.lines("topic", "delete", "d")
+    raylog.lines("topic", "delete", "k")
+
+
+@pytest.mark.timeout(240)
 def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylog: Shell) -> None:
     raylog.lines("topic", "create", "stuck")
     well = raylog("health")

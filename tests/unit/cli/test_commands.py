@@ -37,6 +37,8 @@ def test_it_tells_its_version() -> None:
         ("consume", "t", "--format", "xml"),
         ("status", "--format", "text"),
         ("config", "get"),
+        ("topic", "delete-records", "t", "0"),
+        ("topic", "delete-records", "t", "0", "--before", "-1"),
         ("config", "set", "t"),
         ("config", "set", "t", "retention.ms"),
     ],
