@@ -45,7 +45,7 @@ def main() -> int:
     print(f"history and logs: {folder}", flush=True)
     from soak.run import run
 
-    outcome = run(folder, seed, planned, minutes * 60, arguments.rate)
+    outcome = run(folder, seed, planned, arguments.rate)
     code = report(folder, outcome)
     if not code and not arguments.keep:
         shutil.rmtree(folder)

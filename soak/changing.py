@@ -1,6 +1,9 @@
-"""A worker that makes and deletes topics, under the same names again and again, and asks for what must be refused."""
+"""A worker that does an operator's work: it makes and deletes topics, under the same names again and again, changes
+configs, adds partitions, moves them; and it asks for what must be refused."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from raylog.actors.messages import TopicExists, UnknownTopicOrPartition
 from raylog.actors.runtime import wait_for
@@ -38,6 +41,7 @@ def change(worker: Worker, stable: list[Stable]) -> None:
                 alive[name] = described
                 _use(worker, described, f"{worker.name}.{lives}")
             _ask_for_refusals(worker, worker.rng.choice(stable), lives)
+            _operate(worker, worker.rng.choice(stable))
         except Exception as error:
             worker.surprise(error)
         time.sleep(PAUSE_S)
@@ -118,6 +122,48 @@ def _send(worker: Worker, producer: Producer, partition: Partition, name: str) -
     return Burst(
         op, [send(partition.topic, to_bytes(one, 20)[0], partition=partition.number) for one in identities]
     )
+
+
+# -- an operator's work ----------------------------------------------------------------------------------------
+
+# What a topic may be told while it serves: the records' fate does not hang on it.
+SETTINGS: dict[str, tuple[Any, ...]] = {
+    "internal.segment.bytes": (40_000, 100_000, 400_000),
+    "index.interval.bytes": (0, 4096),
+    "compression.type": ("producer", "lz4", "uncompressed"),
+    "max.message.bytes": (1_048_588, 2_000_000),
+}
+
+
+def _operate(worker: Worker, topic: Stable) -> None:
+    """One change to a topic that is in use. What the broker cannot do now it says by name."""
+    try:
+        worker.rng.choice(OPERATIONS)(worker, topic)
+    except RaylogError as error:
+        print(f"{topic.name}: {type(error).__name__}: {error}", flush=True)
+
+
+def _configure(worker: Worker, topic: Stable) -> None:
+    key = worker.rng.choice(list(SETTINGS))
+    worker.broker.alter_topic_config(topic.name, {key: worker.rng.choice(SETTINGS[key])})
+
+
+def _extend(worker: Worker, topic: Stable) -> None:
+    """Not the stable ones, whose partitions the workers know by number."""
+    name = f"churn-{worker.rng.randrange(NAMES)}"
+    described = worker.broker.describe_topic(name)
+    worker.broker.add_partitions(name, len(described.partitions) + 1)
+
+
+def _delete_records(worker: Worker, topic: Stable) -> None:
+    """Of the topic whose records are deleted anyhow."""
+    if topic.may_delete:
+        partition = worker.rng.randrange(topic.partitions)
+        (start,) = worker.broker.list_offsets({(topic.name, partition): -2}).values()
+        worker.broker.delete_records(topic.name, partition, (start or 0) + worker.rng.randrange(500))
+
+
+OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (_configure, _extend, _delete_records)
 
 
 # -- what must be refused --------------------------------------------------------------------------------------

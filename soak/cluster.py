@@ -6,6 +6,7 @@ one that hangs, or that nobody can ask, is found as well.
 """
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,10 @@ FAST_FAILURE_DETECTION = {
     "RAY_health_check_failure_threshold": "5",
     "RAY_health_check_initial_delay_ms": "500",
 }
+
+
+# ray::LogManagerImpl, ray::Log:topic-0:LogActorImpl.append: with the actor's name while a method runs.
+ACTOR_TITLE = re.compile(r"ray::(?:.*:)?(\w+)Impl\b")
 
 
 class ActorProcess(NamedTuple):
@@ -96,8 +101,9 @@ def _actors_below(raylet: int) -> Iterable[tuple[int, str]]:
             title = "".join(child.cmdline())
         except psutil.Error:
             continue
-        if title.startswith("ray::") and "Impl" in title:
-            yield child.pid, title.removeprefix("ray::").partition("Impl")[0]
+        found = ACTOR_TITLE.match(title)
+        if found:
+            yield child.pid, found[1]
 
 
 def private_bytes(pid: int) -> int:

@@ -38,8 +38,7 @@ VICTIMS = {
     "pause-log": ("LogActor",),
 }
 GAP_S = (1.0, 9.0)
-PAUSE_S = (0.5, 6.0)
-AWAY_S = (2.0, 12.0)
+LASTS_S = {"pause-log": (0.5, 6.0), "kill-node": (2.0, 12.0)}
 # A node that has come back is left alone so long.
 NODE_REST_S = 8.0
 
@@ -54,26 +53,21 @@ class Planned(NamedTuple):
 
 
 def schedule(seed: int, duration_s: float) -> list[Planned]:
-    """The faults of a run, in order; the first of each kind early, so that a short run has met them all."""
+    """The faults of a run, in order; the first of each kind early, so that a short run has met them all. One node
+    at most is away at a time."""
     rng = random.Random(seed)
-    first = rng.sample(list(WEIGHTS), len(WEIGHTS))
+    early = rng.sample(list(WEIGHTS), len(WEIGHTS))
     planned: list[Planned] = []
-    at_s, node_is_back_s = 0.0, 0.0
-    while True:
-        at_s += rng.uniform(*GAP_S)
-        if at_s >= duration_s:
-            return planned
-        kind = first.pop() if first else rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    at_s, all_are_up_s = 0.0, 0.0
+    while (at_s := at_s + rng.uniform(*GAP_S)) < duration_s:
+        kind = early.pop() if early else rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        if kind == "kill-node" and at_s < all_are_up_s:
+            kind = "kill-log"
+        for_s = rng.uniform(*LASTS_S.get(kind, (0.0, 0.0)))
         if kind == "kill-node":
-            if at_s < node_is_back_s:
-                kind = "kill-log"
-            else:
-                for_s = rng.uniform(*AWAY_S)
-                node_is_back_s = at_s + for_s + NODE_REST_S
-                planned.append(Planned(round(at_s, 3), kind, rng.random(), round(for_s, 3)))
-                continue
-        for_s = rng.uniform(*PAUSE_S) if kind == "pause-log" else 0.0
+            all_are_up_s = at_s + for_s + NODE_REST_S
         planned.append(Planned(round(at_s, 3), kind, rng.random(), round(for_s, 3)))
+    return planned
 
 
 def digest(planned: list[Planned]) -> str:

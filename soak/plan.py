@@ -33,6 +33,7 @@ class Stable(NamedTuple):
     topic_id: str
     partitions: int
     is_keyed: bool
+    may_delete: bool
     padding: int
 
 

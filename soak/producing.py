@@ -15,6 +15,7 @@ LIFE_S = (5.0, 30.0)
 MOST_A_BURST = 60
 MOST_WAITING = 400  # bursts
 TOMBSTONES = 0.1
+SETTLE_S = 0.02
 
 
 class Burst(NamedTuple):
@@ -55,6 +56,9 @@ def _live(worker: Worker, topics: list[Stable], name: str, records_a_second: flo
                 waiting.append(_burst(worker, producer, name, rng.choice(topics), count))
             _settle_all(worker, waiting)
             time.sleep(count / records_a_second)
+        while waiting:  # one by one, since each tells how long its partition was silent
+            _settle_all(worker, waiting)
+            time.sleep(SETTLE_S)
     finally:
         try:
             producer.close()

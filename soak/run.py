@@ -1,6 +1,7 @@
 """One run: a cluster, topics, workers, faults; then peace, the last reads, an orderly stop, and every byte verified."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -46,26 +47,42 @@ class Outcome(NamedTuple):
     healed_s: float
 
 
-def run(folder: Path, seed: int, planned: list[Planned], duration_s: float, rate: float) -> Outcome:
+def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome:
     """Run into ``folder``: ``*.history``, a log a worker, ``disks``."""
     temp_dir = tempfile.mkdtemp(prefix="rs-", dir="/tmp")
-    nodes = Nodes(folder / "disks", temp_dir)
-    ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
-    try:
-        return _Run(folder, nodes, seed, planned, duration_s, rate).go()
-    finally:
-        ray.shutdown()
-        nodes.shutdown()
-        _keep_logs(Path(temp_dir), folder / "ray-logs")
-        shutil.rmtree(temp_dir, ignore_errors=True)
+    with _printing_to(folder / "run.log"):
+        nodes = Nodes(folder / "disks", temp_dir)
+        try:
+            ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
+            return _Run(folder, nodes, seed, planned, rate).go()
+        finally:
+            ray.shutdown()
+            nodes.shutdown()
+            _keep_logs(Path(temp_dir), folder / "ray-logs")
+            shutil.rmtree(temp_dir, ignore_errors=True)
+
+
+@contextmanager
+def _printing_to(path: Path) -> Iterator[None]:
+    """Ray prints at length, in this process, of every raylet that ends."""
+    sys.stdout.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    with path.open("wb") as file:
+        for number, _ in kept:
+            os.dup2(file.fileno(), number)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            for number, copy in kept:
+                os.dup2(copy, number)
+                os.close(copy)
 
 
 class _Run:
-    def __init__(
-        self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], duration_s: float, rate: float
-    ) -> None:
+    def __init__(self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], rate: float) -> None:
         self._folder, self._nodes, self._seed, self._planned = folder, nodes, seed, planned
-        self._duration_s, self._rate = duration_s, rate
+        self._rate = rate
         self._problems: list[str] = []
         self._peaks: dict[str, int] = {}
 
@@ -103,8 +120,10 @@ class _Run:
             self._me.writer.write(
                 TopicChange("create", topic.name, made.topic_id, invoked, now, OK, topic.policy)
             )
-            is_keyed = "compact" in topic.policy
-            stable.append(Stable(topic.name, made.topic_id, topic.partitions, is_keyed, topic.padding))
+            is_keyed, may_delete = "compact" in topic.policy, "delete" in topic.policy
+            stable.append(
+                Stable(topic.name, made.topic_id, topic.partitions, is_keyed, may_delete, topic.padding)
+            )
         return stable
 
     def _tell_workers(self, topics: list[Stable]) -> None:

@@ -22,7 +22,7 @@ Source of the format: ``org.apache.kafka.common.record.DefaultRecord``.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AsString, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_Size
 from cpython.list cimport PyList_GetItem, PyList_Size
 from cpython.long cimport PyLong_AsLongLong, PyLong_Check
@@ -34,8 +34,9 @@ from cpython.unicode cimport PyUnicode_Check, PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+import sys as _sys
+
 from crc32c import crc32c as _crc32c
-from pyarrow import allocate_buffer as _allocate_buffer, py_buffer as _py_buffer
 
 from raylog.storage.errors import CorruptRecord, InvalidRecord
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
@@ -87,8 +88,6 @@ cdef enum:
     PREFETCH_AHEAD = 2048         # so many bytes
     FIRST_CAPACITY = 65536        # bytes of a new Vector for data of unknown size
     MAX_GROWTH = 16               # times, at once: batches may be unlike the first
-
-_NO_MEMORY = _allocate_buffer(0)
 
 cdef int64_t _MAX_PLAIN_BYTES = MAX_PLAIN_BYTES
 cdef type _RECORD = RecordTuple

@@ -139,11 +139,26 @@ cdef class View:
             PyBuffer_Release(&self.buffer)
 
 
-cdef class Vector:
-    """Output that grows, in Arrow's memory pool: it hands out memory that was used before, where malloc gives
-    back to the system what is freed, and then every page costs a fault, more than all the rest here."""
+cdef object _arrow = None         # pyarrow, in a process that has it: a LogActor has not, and saves 50 MB
 
-    cdef object memory            # a pyarrow.Buffer that nobody else sees until ``take``
+
+cdef object allocate(Py_ssize_t size):
+    """A pyarrow.Buffer, or a bytearray where there is no Arrow."""
+    global _arrow
+    if _arrow is None:
+        known = _sys.modules.get("pyarrow")
+        if hasattr(known, "allocate_buffer"):  # else another thread is just importing it
+            _arrow = known
+    if _arrow is None or not size:
+        return PyByteArray_FromStringAndSize(NULL, size)
+    return _arrow.allocate_buffer(size)
+
+
+cdef class Vector:
+    """Output that grows, where it can in Arrow's memory pool: it hands out memory that was used before, where malloc
+    gives back to the system what is freed, and then every page costs a fault, more than all the rest here."""
+
+    cdef object memory            # a pyarrow.Buffer or a bytearray that nobody else sees until ``take``
     cdef uint8_t* data
     cdef Py_ssize_t capacity
 
@@ -151,8 +166,12 @@ cdef class Vector:
         self.resize(capacity)
 
     cdef int resize(self, Py_ssize_t capacity) except -1:
-        memory = _allocate_buffer(capacity) if capacity else _NO_MEMORY
-        cdef uint8_t* data = <uint8_t*><size_t>memory.address
+        memory = allocate(capacity)
+        cdef uint8_t* data
+        if type(memory) is bytearray:
+            data = <uint8_t*>PyByteArray_AsString(memory)
+        else:
+            data = <uint8_t*><size_t>memory.address
         if self.capacity:
             memcpy(data, self.data, min(self.capacity, capacity))
         self.memory, self.data, self.capacity = memory, data, capacity
@@ -164,11 +183,14 @@ cdef class Vector:
         return 0
 
     cdef object take(self, Py_ssize_t size):
-        """A writable Buffer of the first ``size`` bytes, in memory of at most twice as many."""
+        """The first ``size`` bytes, writable, in memory of at most twice as many."""
         assert 0 <= size <= self.capacity
         if size < self.capacity // 2:
             self.resize(size)
-        return self.memory if size == self.capacity else _py_buffer(memoryview(self.memory)[:size])
+        if size == self.capacity:
+            return self.memory
+        view = memoryview(self.memory)[:size]
+        return view if type(self.memory) is bytearray else _arrow.py_buffer(view)
 
 
 cdef struct Record:

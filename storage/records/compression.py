@@ -11,7 +11,8 @@ id      name    the stream
 4       zstd    zstd frames
 ======  ======  ==============================================================================
 
-``decompress`` has a limit, so that a small batch cannot fill the memory of its reader.
+``decompress`` has a limit, so that a small batch cannot fill the memory of its reader. A codec's library is loaded
+with its first batch: a partition is a process, and most see one codec or none.
 Source: ``org.apache.kafka.common.compress``.
 """
 
@@ -19,10 +20,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
-
-import cramjam
-import lz4.frame
-import zstandard
 
 from raylog.storage.errors import CorruptRecord, UnsupportedCompressionType
 from raylog.storage.records.record import Buffer
@@ -37,9 +34,6 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _LZ4_FAST_LEVEL: Final = 9  # Kafka's default; any other level means lz4's high-compression variant
 _LZ4_LOWEST_HIGH_COMPRESSION: Final = 3  # liblz4's: below, a level means the fast variant
-
-# What the libraries raise for bytes that are no stream of theirs.
-_MALFORMED: Final = (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, EOFError)
 
 
 def codec_id(compression_type: str) -> int:
@@ -68,9 +62,19 @@ def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> 
             if size > max_bytes:
                 raise CorruptRecord("its records", f"they decompress to more than {max_bytes} bytes")
             chunks.append(chunk)
-    except _MALFORMED as error:
+    except Exception as error:
+        if not isinstance(error, _malformed()):
+            raise
         raise CorruptRecord("its records", f"malformed stream of codec {codec}: {error}") from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _malformed() -> tuple[type[Exception], ...]:
+    """What the libraries raise for bytes that are no stream of theirs."""
+    import cramjam
+    import zstandard
+
+    return zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, EOFError
 
 
 def _identity(plain: Buffer, _: int | None) -> Buffer:
@@ -96,6 +100,8 @@ def _gunzip(stream: memoryview) -> Iterator[bytes]:
 
 
 def _snappy(plain: Buffer, _: int | None) -> Buffer:
+    import cramjam
+
     view = memoryview(plain)
     parts: list[Buffer] = [_XERIAL_HEADER]
     for start in range(0, len(view), SNAPPY_BLOCK_BYTES):
@@ -105,6 +111,8 @@ def _snappy(plain: Buffer, _: int | None) -> Buffer:
 
 
 def _unsnappy(stream: memoryview) -> Iterator[Buffer]:
+    import cramjam
+
     framed = bytes(stream[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
     for block in _xerial_blocks(stream) if framed else (stream,):
         if cramjam.snappy.decompress_raw_len(block) > MAX_PLAIN_BYTES:
@@ -126,6 +134,8 @@ def _xerial_blocks(stream: memoryview) -> Iterator[memoryview]:
 
 
 def _lz4(plain: Buffer, level: int | None) -> Buffer:
+    import lz4.frame
+
     fast = level is None or level == _LZ4_FAST_LEVEL
     return lz4.frame.compress(
         plain,
@@ -137,6 +147,8 @@ def _lz4(plain: Buffer, level: int | None) -> Buffer:
 
 
 def _unlz4(stream: memoryview) -> Iterator[bytes]:
+    import lz4.frame
+
     frame = lz4.frame.LZ4FrameDecompressor()
     yield frame.decompress(stream, CHUNK_BYTES)
     while not frame.eof:
@@ -146,10 +158,14 @@ def _unlz4(stream: memoryview) -> Iterator[bytes]:
 
 
 def _zstd(plain: Buffer, level: int | None) -> Buffer:
+    import zstandard
+
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(plain)
 
 
 def _unzstd(stream: memoryview) -> Iterator[bytes]:
+    import zstandard
+
     with zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True) as reader:
         while chunk := reader.read(CHUNK_BYTES):
             yield chunk

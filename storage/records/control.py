@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.records.decode import decode_records
+from raylog.storage.records.encode import encode_records
 from raylog.storage.records.record import Buffer
 
 ABORT: Final = 0
@@ -77,8 +78,6 @@ def encode_marker(
     marker: Marker, *, producer_id: int, producer_epoch: int, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytearray:
     """The control batch that ends a producer's transaction: 78 bytes."""
-    from raylog.storage.records.encode import encode_records  # brings Arrow, which readers can do without
-
     key = _KEY.pack(0, ABORT if marker.is_abort else COMMIT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
     return encode_records(

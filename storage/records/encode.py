@@ -9,12 +9,9 @@ Source of the rules: ``org.apache.kafka.common.record.MemoryRecordsBuilder``.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raylog.storage.errors import InvalidRecord
-from raylog.storage.records import columns as arrow
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import (
     CONTROL,
@@ -28,10 +25,11 @@ from raylog.storage.records.batch import (
 )
 from raylog.storage.records.compression import codec_id, compress
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # (timestamp, key, value, headers)
 Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
-
-_NO_BATCH: Final = pa.py_buffer(b"")
 
 
 def encode_records(
@@ -82,7 +80,7 @@ class TableEncoder:
 
     def __init__(
         self,
-        columns: pa.Table | pa.RecordBatch,
+        columns: "pa.Table | pa.RecordBatch",
         *,
         default_timestamp: int,
         compression_type: str = "none",
@@ -94,6 +92,9 @@ class TableEncoder:
         transactional: bool = False,
         control: bool = False,
     ) -> None:
+        from raylog.storage.records import columns as arrow  # 50 MB of memory, which rows can do without
+
+        self._as_buffer = arrow.as_buffer
         self.num_rows = columns.num_rows
         self._encoder = arrow.encoder(columns, default_timestamp)
         self._kind = _BatchKind(
@@ -103,20 +104,20 @@ class TableEncoder:
 
     def encode(
         self, start: int = 0, *, max_bytes: int = 1_000_000, base_offset: int = 0, base_sequence: int = -1
-    ) -> tuple[pa.Buffer, int]:
+    ) -> "tuple[pa.Buffer, int]":
         """(batch, rows in it) of the rows from ``start`` on that fit in ``max_bytes`` before compression,
         but one at least; no rows, no bytes."""
         if start >= self.num_rows:
-            return _NO_BATCH, 0
+            return self._as_buffer(b""), 0
         batch, rows, base_timestamp, max_timestamp = self._encoder.encode(start, max_bytes)
         closed = self._kind.close(
             batch, rows, base_offset, rows - 1, base_timestamp, max_timestamp, base_sequence
         )
-        return arrow.as_buffer(closed), rows
+        return self._as_buffer(closed), rows
 
 
 def encode_table(
-    columns: pa.Table | pa.RecordBatch,
+    columns: "pa.Table | pa.RecordBatch",
     *,
     default_timestamp: int,
     start: int = 0,
@@ -131,7 +132,7 @@ def encode_table(
     log_append_time: int | None = None,
     transactional: bool = False,
     control: bool = False,
-) -> tuple[pa.Buffer, int]:
+) -> "tuple[pa.Buffer, int]":
     """One batch of ``columns``, as ``TableEncoder.encode``. To cut a table into many, keep a TableEncoder."""
     encoder = TableEncoder(
         columns,

@@ -4,13 +4,16 @@ A record without a key has no such partition; the producer then chooses one (``p
 says -1). Source: ``org.apache.kafka.common.utils.Utils.murmur2`` and ``BuiltInPartitioner``.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from raylog.storage.records import kernel
-from raylog.storage.records.columns import text_column
 from raylog.storage.records.record import Buffer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _POSITIVE = 0x7FFFFFFF
 
@@ -25,8 +28,10 @@ def partition_for_key(key: Buffer, partitions: int) -> int:
     return (kernel.ops.murmur2(key) & _POSITIVE) % partitions
 
 
-def partitions_for_column(array: pa.Array, partitions: int) -> npt.NDArray[np.int32]:
+def partitions_for_column(array: "pa.Array", partitions: int) -> npt.NDArray[np.int32]:
     """The partition of every key of a binary or string array; -1 for null."""
+    from raylog.storage.records.columns import text_column  # Arrow, which single keys can do without
+
     if partitions < 1:
         raise ValueError(f"{partitions} partitions: there must be at least one")
     return np.frombuffer(kernel.ops.partition_column(text_column("key", array), partitions), np.int32)
