@@ -6,6 +6,7 @@ kill-manager       SIGKILL to a LogManager
 kill-controller    SIGKILL to the Controller
 kill-helper        SIGKILL to a CompactionActor or RetentionActor
 pause-log          SIGSTOP to a LogActor, SIGCONT after a moment
+kill-client        SIGKILL to a process that sends or reads; another takes its place
 kill-node          a whole node but the head, which comes back with its dirs after a moment
 =================  ===================================================================================
 """
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 from soak.cluster import OTHERS, ActorProcess, Nodes
 from soak.history import Fault, Writer
+from soak.workers import Workers
 
 WEIGHTS = {
     "kill-log": 6,
@@ -28,6 +30,7 @@ WEIGHTS = {
     "kill-controller": 2,
     "kill-helper": 2,
     "pause-log": 3,
+    "kill-client": 1,
     "kill-node": 2,
 }
 VICTIMS = {
@@ -37,7 +40,7 @@ VICTIMS = {
     "kill-helper": ("CompactionActor", "RetentionActor"),
     "pause-log": ("LogActor",),
 }
-GAP_S = (1.0, 9.0)
+GAP_S = (1.0, 8.0)
 LASTS_S = {"pause-log": (0.5, 6.0), "kill-node": (2.0, 12.0)}
 # A node that has come back is left alone so long.
 NODE_REST_S = 8.0
@@ -78,8 +81,8 @@ def digest(planned: list[Planned]) -> str:
 class Nemesis:
     """Carries a schedule out; in the main thread, since Ray starts nodes nowhere else."""
 
-    def __init__(self, nodes: Nodes, planned: list[Planned], writer: Writer) -> None:
-        self._nodes, self._planned, self._writer = nodes, planned, writer
+    def __init__(self, nodes: Nodes, workers: Workers, planned: list[Planned], writer: Writer) -> None:
+        self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
         self.done: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         self._undo: list[tuple[float, str, str | int]] = []  # when, what, to whom
@@ -100,6 +103,9 @@ class Nemesis:
     def _strike(self, fault: Planned) -> None:
         if fault.kind == "kill-node":
             self._kill_node(fault)
+            return
+        if fault.kind == "kill-client":
+            self._tell(fault.kind, self._workers.kill_one(fault.pick))
             return
         victims = [one for one in self._nodes.processes() if _is(one, fault.kind)]
         if not victims:

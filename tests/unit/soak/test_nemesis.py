@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from soak.__main__ import SHORT_MINUTES, SHORT_SEED
 from soak.cluster import ACTOR_TITLE
 from soak.nemesis import WEIGHTS, digest, schedule
 
@@ -31,6 +32,10 @@ def test_a_longer_run_begins_as_the_shorter(seed: int) -> None:
 @settings(deadline=None)
 def test_every_kind_of_fault_comes_within_a_minute(seed: int) -> None:
     assert {fault.kind for fault in schedule(seed, 60)} == set(WEIGHTS)
+
+
+def test_every_kind_of_fault_comes_in_the_short_run() -> None:
+    assert {fault.kind for fault in schedule(SHORT_SEED, SHORT_MINUTES * 60)} == set(WEIGHTS)
 
 
 @given(SEEDS)
