@@ -18,6 +18,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from soak.cluster import OTHERS, ActorProcess, Nodes
@@ -42,6 +43,10 @@ VICTIMS = {
 }
 GAP_S = (1.0, 8.0)
 LASTS_S = {"pause-log": (0.5, 6.0), "kill-node": (2.0, 12.0)}
+# A machine that is too slow for the schedule would never serve: now and then all must heal before it goes on.
+CALM = "calm"
+CALM_EVERY_S = 30.0
+PEACE_S = 2.0
 # A node that has come back is left alone so long.
 NODE_REST_S = 8.0
 
@@ -59,10 +64,14 @@ def schedule(seed: int, duration_s: float) -> list[Planned]:
     """The faults of a run, in order; the first of each kind early, so that a short run has met them all. One node
     at most is away at a time."""
     rng = random.Random(seed)
+    calm_s = CALM_EVERY_S
     early = rng.sample(list(WEIGHTS), len(WEIGHTS))
     planned: list[Planned] = []
     at_s, all_are_up_s = 0.0, 0.0
     while (at_s := at_s + rng.uniform(*GAP_S)) < duration_s:
+        if at_s > calm_s:
+            planned.append(Planned(calm_s, CALM, 0.0, 0.0))
+            calm_s += CALM_EVERY_S
         kind = early.pop() if early else rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         if kind == "kill-node" and at_s < all_are_up_s:
             kind = "kill-log"
@@ -83,12 +92,14 @@ class Nemesis:
 
     def __init__(self, nodes: Nodes, workers: Workers, planned: list[Planned], writer: Writer) -> None:
         self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
-        self.done: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         self._undo: list[tuple[float, str, str | int]] = []  # when, what, to whom
 
-    def run(self, stop: threading.Event) -> None:
-        """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was away is back."""
+    def run(self, stop: threading.Event, heal: Callable[[], None]) -> None:
+        """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was away is back.
+
+        ``heal`` returns when all partitions serve. The schedule's clock stands still meanwhile.
+        """
         started = time.monotonic()
         for fault in self._planned:
             while (left := started + fault.at_s - time.monotonic()) > 0 and not stop.is_set():
@@ -97,7 +108,14 @@ class Nemesis:
                 self._undo_due(time.monotonic())
             if stop.is_set():
                 break
-            self._strike(fault)
+            if fault.kind == CALM:
+                self._undo_due(float("inf"))
+                calm_since = time.monotonic()
+                heal()
+                stop.wait(PEACE_S)
+                started += time.monotonic() - calm_since
+            else:
+                self._strike(fault)
         self._undo_due(float("inf"))
 
     def _strike(self, fault: Planned) -> None:
@@ -139,7 +157,6 @@ class Nemesis:
                 self._nodes.start(whom)
 
     def _tell(self, kind: str, target: str) -> None:
-        self.done[kind] += 1
         self._writer.write(Fault(kind, target, time.monotonic_ns()))
 
 
