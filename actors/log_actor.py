@@ -137,12 +137,13 @@ class LogActorImpl:
     # -- what it is ----------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
-    def topic_id(self) -> str | None:
-        """The id of the topic whose log this serves; None once it is closed. Raises why it is offline."""
+    def serving(self) -> tuple[str, str] | None:
+        """The id of the topic whose log this serves, and its folder; None once it is closed. Raises why it is
+        offline."""
         if self._partition.is_closed:
             return None
         _or_exit(self._partition.check_online)
-        return self._spec.topic_id
+        return self._spec.topic_id, self._spec.folder
 
     @ray.method(concurrency_group="admin")
     def offsets(self) -> PartitionOffsets:

@@ -1,9 +1,13 @@
 """LogManager: the Ray actor that owns one node's log dirs. One a node, named, detached, pinned to its node.
 
-It locks the dirs, puts a new partition into the dir with the fewest, starts the LogActors of the partitions
-that are there, and the actors of compaction and retention, keeps the checkpoint files, and ends it all in order.
-What it knows it reads from the dirs: after a restart it adopts the LogActors that have lived on. What topics
+It locks the dirs, makes and opens partitions, starts the actors of compaction and retention, keeps the checkpoint
+files, removes what was deleted, takes a dir offline whose disk fails, and ends it all in order. What it knows it
+reads from the dirs (``node_dirs.py``): after a restart it adopts the LogActors that have lived on. What topics
 *ought* to be is the Controller's to know.
+
+**The lock** guards what is known of the dirs, and is never held over a wait for a LogActor or over the removal of
+a folder. Of each dir only ``num.recovery.threads.per.data.dir`` partitions that were found at the start are being
+opened at once; the dirs do not wait for each other.
 
 Source: ``LogManager`` of Kafka.
 """
@@ -12,9 +16,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 
@@ -28,8 +33,10 @@ from raylog.actors.messages import (
     PartitionOffsets,
     PartitionStatus,
 )
+from raylog.actors.node_dirs import Found, NodeDirs, Placed
 from raylog.actors.retention_actor import RetentionActor
 from raylog.actors.runtime import (
+    CALL_TIMEOUT_S,
     OPEN_TIMEOUT_S,
     compaction_actor_name,
     create,
@@ -42,36 +49,23 @@ from raylog.actors.runtime import (
     retention_actor_name,
     wait_for,
 )
+from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig, LogConfig
-from raylog.storage.errors import CorruptCheckpoint, InvalidLogDir, LogMissing, RaylogError
+from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
-from raylog.storage.loader import create_log
 from raylog.storage.log_dir import LogDir
 from raylog.storage.log_dir import PartitionOffsets as Checkpointed
 from raylog.storage.names import TopicPartition
-from raylog.storage.state.properties import random_id, read_topic_id
+from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
 
 # A node of a cluster whose disks are mounted elsewhere than the others' says so in its environment.
 LOG_DIRS_VARIABLE = "RAYLOG_LOG_DIRS"
-TICK_S = 0.2
-
-
-class Found(NamedTuple):
-    """A partition that lies on a node's disks."""
-
-    partition: TopicPartition
-    topic_id: str | None
-    directory_id: str
-
-
-class Placed(NamedTuple):
-    """Where a partition is."""
-
-    node_id: str
-    directory_id: str
-    folder: str
+# How often the dirs are looked at, and the deletion queue.
+UPKEEP_INTERVAL_S = 1.0
+# Each call that opens a partition holds a thread until it serves.
+OPENED_AT_ONCE = 64
 
 
 def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
@@ -96,15 +90,13 @@ class LogManagerImpl:
         self._fs = RealFileSystem()
         self._node_id = own_node_id()
         self._lock = threading.RLock()
-        self._dirs: list[LogDir] = []
-        self._opened: dict[TopicPartition, str] = {}  # with the id of its topic
-        self._configs: dict[TopicPartition, Configured] = {}  # of those opened since this process began
-        self._last_offsets: dict[TopicPartition, Checkpointed] = {}
+        self._dirs = NodeDirs(self._fs, SystemClock(), config.topic_defaults.file_delete_delay_ms)
+        self._loading: dict[str, threading.Semaphore] = {}  # by directory id
         self._life = random_id()
         self._stopped = threading.Event()
         if is_restarted():
             self.start()
-            self._opened = {entry.partition: entry.topic_id for entry in self.found() if entry.topic_id}
+            self._dirs.adopt()
 
     def life(self) -> str:
         """Another one after each restart: what this actor was told before is gone."""
@@ -113,99 +105,108 @@ class LogManagerImpl:
     def start(self) -> dict[str, str]:
         """Lock the log dirs and begin upkeep; fine if it has begun. Returns directory id -> path.
 
-        Raises InvalidLogDir, LogLocked, InconsistentClusterId or CorruptCheckpoint, with no dir locked.
+        A dir that cannot be used is offline, and ``log_dirs()`` tells why. Raises LogLocked,
+        InconsistentClusterId, DuplicateLogDir, or why the first cannot be used where none can, with no dir locked.
         """
         with self._lock:
             self._check_running("the log dirs")
-            if not self._dirs:
-                self._dirs = self._lock_dirs()
-                threading.Thread(target=self._tick, name="upkeep", daemon=True).start()
-            return {log_dir.directory_id: log_dir.path for log_dir in self._dirs}
+            if not self._loading:
+                self._dirs.lock(node_log_dirs(self._config), self._lock_dir)
+                self._loading = {
+                    directory_id: threading.Semaphore(self._config.num_recovery_threads_per_data_dir)
+                    for directory_id in self._dirs.paths
+                }
+                self._begin_upkeep()
+            return self._dirs.paths
 
-    def _lock_dirs(self) -> list[LogDir]:
-        dirs: list[LogDir] = []
-        try:
-            for path in node_log_dirs(self._config):
-                dirs.append(
-                    lock_patiently(partial(LogDir, self._fs, path, self._cluster_id, self._node_number))
-                )
-                self._last_offsets.update(dirs[-1].offsets())
-                dirs[-1].purge()
-        except RaylogError:
-            for log_dir in dirs:
-                log_dir.close(clean=log_dir.was_clean)
-            raise
-        return dirs
+    def _lock_dir(self, path: str) -> LogDir:
+        return lock_patiently(partial(LogDir, self._fs, path, self._cluster_id, self._node_number))
 
     # -- partitions ----------------------------------------------------------------------------------------
 
     def found(self) -> list[Found]:
         """The partitions on this node's disks."""
-        return [
-            Found(partition, self._topic_id_in(log_dir.folder(partition)), log_dir.directory_id)
-            for log_dir in self._dirs
-            for partition in log_dir.partitions()
-        ]
+        with self._lock:
+            return self._dirs.found()
 
     def create_partition(self, partition: TopicPartition, topic_id: str) -> Placed:
         """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that fails."""
         with self._lock:
             self._check_running(str(partition))
-            log_dir = min(self._dirs, key=lambda candidate: len(candidate.partitions()))
-            folder = log_dir.folder(partition)
-            if self._fs.exists(folder):
-                raise InvalidLogDir(folder, "a partition's folder is there already: move it away")
-            try:
-                create_log(self._fs, folder, topic_id)
-            except RaylogError:
-                self._fs.remove_dir(folder)
-                raise
-            return Placed(self._node_id, log_dir.directory_id, folder)
+            dir = self._dirs.create(partition, topic_id)
+            return Placed(self._node_id, dir.directory_id, dir.folder(partition))
 
+    @ray.method(concurrency_group="open")
     def open_partition(
-        self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int = 0
+        self,
+        partition: TopicPartition,
+        topic_id: str,
+        config: LogConfig,
+        version: int = 0,
+        directory_id: str | None = None,
     ) -> Placed:
         """Start the partition's LogActor, or find it running; returns when it serves, with this config.
 
-        Raises why it cannot.
+        ``directory_id``: the log dir that it must be in; without it, whichever has it. Raises why it cannot.
         """
         with self._lock:
             self._check_running(str(partition))
-            log_dir = self._dir_of(partition)
-            folder = log_dir.folder(partition)
-            # A log that has been opened since the start is no longer as the orderly stop left it.
-            is_clean = log_dir.was_clean and partition not in self._opened
-            self._opened[partition] = topic_id
-            known = self._configs[partition] = self._newer(partition, Configured(config, version))
-            self._start_upkeep_of(known.config)
-            expiration = self._config.producer_id_expiration_ms
-            where = (self._namespace, log_manager_name(self._node_id))
-            spec = LogSpec(
-                partition, topic_id, folder, known.config, is_clean, expiration, known.version, *where
-            )
-            handle = self._start_actor(spec)  # under the lock: a shutdown or deletion that follows ends it
+            dir = self._dirs.dir_of(partition, directory_id)
+            place = Placed(self._node_id, dir.directory_id, dir.folder(partition))
+            is_first = partition in dir.to_load
+        turn: AbstractContextManager[Any] = self._loading[place.directory_id] if is_first else nullcontext()
+        with turn:
+            begin = time.monotonic()
+            try:
+                self._open(partition, topic_id, place, Configured(config, version))
+            except StorageError as error:
+                self.failed(partition, topic_id, error)
+                raise
+            finally:
+                self._opened(partition, place, time.monotonic() - begin)
+        return place
+
+    def _open(self, partition: TopicPartition, topic_id: str, place: Placed, told: Configured) -> None:
+        expiration_ms, manager = self._config.producer_id_expiration_ms, log_manager_name(self._node_id)
+        spec = LogSpec(
+            partition,
+            topic_id,
+            place.folder,
+            told.config,
+            False,
+            expiration_ms,
+            told.version,
+            self._namespace,
+            manager,
+        )
+        handle, known = self._start_actor(spec, place)
         if not self._serves(handle, spec):
             kill(log_actor_name(partition), self._namespace)
-            with self._lock:
-                self._check_running(str(partition))
-                handle = self._start_actor(spec._replace(is_clean=False))
+            handle, known = self._start_actor(spec, place)
             if not self._serves(handle, spec):
                 raise NotLeader(str(partition), "the actor that had its name is still ending")
         # One that has lived on may have been told of another config.
         wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
-        return Placed(self._node_id, log_dir.directory_id, folder)
 
-    def _newer(self, partition: TopicPartition, told: Configured) -> Configured:
-        known = self._configs.get(partition, told)
-        return told if told.version >= known.version else known
+    def _start_actor(self, spec: LogSpec, place: Placed) -> tuple[Any, Configured]:
+        """The LogActor, and what it is to obey: a newer config may have been told meanwhile."""
+        with self._lock:  # over the start: a shutdown or deletion that follows ends it
+            self._check_running(str(spec.partition))
+            told = Configured(spec.config, spec.config_version)
+            known, is_clean = self._dirs.open(spec.partition, spec.topic_id, place.directory_id, told)
+            self._start_upkeep_of(known.config)
+            spec = spec._replace(is_clean=is_clean, config=known.config, config_version=known.version)
+            return create(
+                LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec
+            ), known
 
     def reconfigure(self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int) -> None:
         """Have a partition obey another config from now on; returns when it does. Fine if it is another topic's."""
         with self._lock:
             self._check_running(str(partition))
-            if self._opened.get(partition) != topic_id:
+            known = self._dirs.configure(partition, topic_id, Configured(config, version))
+            if known is None:
                 return
-            known = self._configs[partition] = self._newer(partition, Configured(config, version))
             self._start_upkeep_of(known.config)
         handle = find(log_actor_name(partition), self._namespace)
         if handle is None:
@@ -217,69 +218,62 @@ class LogManagerImpl:
     def config_of(self, partition: TopicPartition) -> Configured | None:
         """What a partition obeys; None of one that this process has not opened yet."""
         with self._lock:
-            return self._configs.get(partition)
-
-    def _start_actor(self, spec: LogSpec) -> Any:
-        return create(LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec)
+            opened = self._dirs.opened.get(partition)
+            return None if opened is None else opened.configured
 
     def _serves(self, handle: Any, spec: LogSpec) -> bool:
-        """False of an adopted actor that an unfinished stop or deletion left: closed, or another topic's."""
-        return (
-            wait_for(handle.topic_id.remote(), f"opening {spec.partition}", OPEN_TIMEOUT_S) == spec.topic_id
-        )
+        """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of another folder."""
+        serving = wait_for(handle.serving.remote(), f"opening {spec.partition}", OPEN_TIMEOUT_S)
+        return serving == (spec.topic_id, spec.folder)
+
+    def _opened(self, partition: TopicPartition, place: Placed, seconds: float) -> None:
+        """Progress of the start; a partition whose opening failed counts, too, and its error was told."""
+        with self._lock:
+            if place.directory_id in self._dirs.paths:
+                dir = self._dirs.online(place.directory_id)
+                if dir.opened(partition):
+                    total = dir.loaded + len(dir.to_load)
+                    logger.info("%s: %d of %d loaded, %.1f s", place.folder, dir.loaded, total, seconds)
 
     def delete_partition(self, partition: TopicPartition, topic_id: str) -> None:
-        """End the partition's LogActor and remove its folder; fine if it is gone, or another topic's."""
-        self._end_actor(partition, topic_id)
-        with self._lock:
-            self._check_running(str(partition))
-            for log_dir in self._dirs:
-                folder = log_dir.folder(partition)
-                if self._fs.is_dir(folder) and self._topic_id_in(folder) == topic_id:
-                    self._fs.remove_dir(log_dir.doom(partition))
-            if self._opened.get(partition) == topic_id:
-                del self._opened[partition]
-                self._configs.pop(partition, None)
-                kill(log_actor_name(partition), self._namespace)  # one that was opened in the meantime
-            self._last_offsets.pop(partition, None)
-            # A topic of the same name may come: it must not begin where this one's checkpoints left off.
-            self._write_offsets()
+        """End the partition's LogActor and rename its folder, to be removed after ``file.delete.delay.ms``.
 
-    def set_aside(self, partition: TopicPartition, topic_id: str | None) -> str:
-        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
-        # Its actor may have outlived a Controller that was killed in the middle of a deletion.
+        Fine if it is gone, or another topic's.
+        """
         self._end_actor(partition, topic_id)
         with self._lock:
             self._check_running(str(partition))
-            return self._dir_of(partition).doom(partition, stray=True)
+            was_opened = partition in self._dirs.opened
+            self._dirs.delete(partition, topic_id)
+            if was_opened and partition not in self._dirs.opened:
+                kill(log_actor_name(partition), self._namespace)  # one that was opened in the meantime
+
+    def set_aside(
+        self, partition: TopicPartition, topic_id: str | None, directory_id: str | None = None
+    ) -> str:
+        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
+        with self._lock:
+            self._check_running(str(partition))
+            folder = self._dirs.dir_of(partition, directory_id).folder(partition)
+        # Its actor may have outlived a Controller that was killed in the middle of a deletion.
+        self._end_actor(partition, topic_id, folder)
+        with self._lock:
+            self._check_running(str(partition))
+            return self._dirs.set_aside(partition, directory_id)
 
     def _check_running(self, what: str) -> None:
         if self._stopped.is_set():
             raise NotLeader(what, "the LogManager of its node is stopping")
 
-    def _topic_id_in(self, folder: str) -> str | None:
-        """Whose folder it is; None, which is no topic's, if that cannot be read."""
-        try:
-            return read_topic_id(self._fs, folder)
-        except CorruptCheckpoint as error:
-            logger.warning("%s", error)
-            return None
-
-    def _dir_of(self, partition: TopicPartition) -> LogDir:
-        for log_dir in self._dirs:
-            if self._fs.is_dir(log_dir.folder(partition)):
-                return log_dir
-        raise LogMissing(
-            self._dirs[0].folder(partition), "the partition's folder is in none of this node's log dirs"
-        )
-
-    def _end_actor(self, partition: TopicPartition, topic_id: str | None) -> None:
-        """End the LogActor in order, unless it is a newer topic's of the same name, which may be on another node."""
+    def _end_actor(self, partition: TopicPartition, topic_id: str | None, folder: str | None = None) -> None:
+        """End the LogActor in order, if it serves this topic (and folder): a newer topic's of the same name may run
+        here or on another node."""
         handle = find(log_actor_name(partition), self._namespace)
         if handle is None:
             return
         try:
-            if wait_for(handle.topic_id.remote(), f"closing {partition}") not in (topic_id, None):
+            serving = wait_for(handle.serving.remote(), f"closing {partition}")
+            if serving is not None and (serving[0] != topic_id or folder not in (None, serving[1])):
                 return
             wait_for(handle.close.remote(), f"closing {partition}")
         except RaylogError as error:
@@ -288,54 +282,97 @@ class LogManagerImpl:
 
     # -- upkeep --------------------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        """Checkpoints, on their interval."""
-        due: dict[Callable[[], Any], float] = {
-            self.checkpoint: self._config.log_flush_offset_checkpoint_interval_ms / 1000,
-        }
-        last = dict.fromkeys(due, time.monotonic())
-        while not self._stopped.wait(TICK_S):
-            for task, interval_s in due.items():
-                if time.monotonic() - last[task] >= interval_s:
-                    last[task] = time.monotonic()
-                    try:
-                        task()
-                    except Exception:  # Ray may fail in its own ways; the next round tries again
-                        logger.exception("%s failed", task.__name__)
+    def _begin_upkeep(self) -> None:
+        """Each task in a thread of its own: a LogActor that does not answer must not hold up the look at the disks."""
+        config = self._config
+        for task, interval_s in (
+            (self.checkpoint, config.log_flush_offset_checkpoint_interval_ms / 1000),
+            (self.checkpoint_starts, config.log_flush_start_offset_checkpoint_interval_ms / 1000),
+            (self.look_at_dirs, UPKEEP_INTERVAL_S),
+            (self.remove_deleted, UPKEEP_INTERVAL_S),
+        ):
+            threading.Thread(
+                target=self._repeat, args=(task, interval_s), name=task.__name__, daemon=True
+            ).start()
+
+    def _repeat(self, task: Callable[[], Any], interval_s: float) -> None:
+        due = time.monotonic() + interval_s
+        while not self._stopped.wait(max(0.0, min(due - time.monotonic(), threading.TIMEOUT_MAX))):
+            due = max(due + interval_s, time.monotonic())
+            try:
+                task()
+            except Exception:  # Ray may fail in its own ways; the next round tries again
+                logger.exception("%s failed", task.__name__)
 
     def checkpoint(self) -> None:
-        """Write what the LogActors say of their offsets to the checkpoint files; the last word of the silent ones."""
+        """Write recovery points and high watermarks, as the LogActors tell them; the last word of the silent ones."""
+        self._note_offsets()
         with self._lock:
-            asked = dict(self._opened)
+            self._dirs.write_recovery_points()
+        self._kill_orphans()
+
+    def checkpoint_starts(self) -> None:
+        """Write the log start offsets, in the same way."""
+        self._note_offsets()
+        with self._lock:
+            self._dirs.write_log_start_offsets()
+        self._kill_orphans()
+
+    def _note_offsets(self) -> None:
+        with self._lock:
+            asked = dict(self._dirs.opened)
         answers = self._ask_all(lambda handle: handle.offsets.remote())
         with self._lock:
             for partition, offsets in answers.items():
-                # Meanwhile it may have been deleted, and another topic's made under its name.
-                if partition in asked and self._opened.get(partition) == asked[partition]:
-                    self._last_offsets[partition] = _checkpointed(offsets)
-            self._write_offsets()
+                if partition in asked:
+                    self._dirs.note(partition, asked[partition], _checkpointed(offsets))
 
-    def _write_offsets(self) -> None:
-        for log_dir in self._dirs:
-            self._write_offsets_of(log_dir)
+    def look_at_dirs(self) -> None:
+        """Take the dirs offline that have vanished."""
+        with self._lock:
+            self._dirs.check()
+        self._kill_orphans()
 
-    def _write_offsets_of(self, log_dir: LogDir) -> None:
-        here = set(log_dir.partitions())
-        log_dir.write_offsets({key: value for key, value in self._last_offsets.items() if key in here})
+    def failed(self, partition: TopicPartition, topic_id: str, error: StorageError) -> None:
+        """A LogActor's log has failed: if its disk is to blame, the whole dir goes offline."""
+        with self._lock:
+            opened = self._dirs.opened.get(partition)
+            if error.is_disk_failure and opened is not None and opened.topic_id == topic_id:
+                self._dirs.fail(opened.directory_id, str(error))
+        self._kill_orphans()
+
+    def _kill_orphans(self) -> None:
+        """LogActors of a dir that failed end without another word to its disk."""
+        with self._lock:
+            orphans = self._dirs.take_orphans()
+        for partition in orphans:
+            kill(log_actor_name(partition), self._namespace)
+
+    def remove_deleted(self) -> None:
+        """Remove the folders whose delay is over."""
+        with self._lock:
+            due = self._dirs.due_deletions()
+        for folder in due:
+            try:
+                self._fs.remove_dir(folder)
+            except StorageError as error:  # the next start finds it again
+                logger.warning("%s was not removed: %s", folder, error)
 
     def status(self) -> list[PartitionStatus]:
         """What every LogActor that answers says of itself."""
         return list(self._ask_all(lambda handle: handle.status.remote()).values())
 
     def _ask_all(self, call: Callable[[Any], Any]) -> Mapping[TopicPartition, Any]:
+        """The answers of those LogActors that answer within the time of one call."""
         with self._lock:
-            names = {partition: log_actor_name(partition) for partition in self._opened}
+            names = {partition: log_actor_name(partition) for partition in self._dirs.opened}
         handles = {partition: find(name, self._namespace) for partition, name in names.items()}
         pending = {partition: call(handle) for partition, handle in handles.items() if handle is not None}
+        deadline = time.monotonic() + CALL_TIMEOUT_S
         answers = {}
         for partition, reference in pending.items():
             try:
-                answers[partition] = wait_for(reference, str(partition))
+                answers[partition] = wait_for(reference, str(partition), max(0, deadline - time.monotonic()))
             except Exception as error:  # Ray may fail in its own ways; the others are asked all the same
                 logger.warning("%s does not answer: %s", partition, error)
         return answers
@@ -359,67 +396,49 @@ class LogManagerImpl:
             compaction.abandon.remote(partition)
 
     def hosted(self) -> list[Hosted]:
-        """The partitions that this node serves, with their configs of now."""
+        """The partitions that this node serves, as far as their config is known."""
         with self._lock:
-            return [
-                Hosted(partition, self._opened[partition], log_dir.folder(partition), known.config)
-                for partition, known in self._configs.items()
-                for log_dir in self._dirs
-                if partition in self._opened and self._fs.is_dir(log_dir.folder(partition))
-            ]
+            return self._dirs.hosted()
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition goes on."""
         with self._lock:
-            return {
-                partition: offset
-                for log_dir in self._dirs
-                for partition, offset in log_dir.cleaner_offsets().items()
-            }
+            return self._dirs.cleaner_offsets()
 
     def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
         """Write down where the compaction of a partition goes on; fine if it is gone, or another topic's."""
         with self._lock:
-            if not self._stopped.is_set() and self._opened.get(partition) == topic_id:
-                self._dir_of(partition).write_cleaner_offset(partition, offset)
+            if not self._stopped.is_set():
+                self._dirs.cleaned(partition, topic_id, offset)
 
     # -- the end -------------------------------------------------------------------------------------------
 
     def shutdown(self) -> bool:
         """Close every log in order, write the checkpoints and the clean-shutdown markers, unlock the dirs.
 
-        Returns whether all of it was clean; a dir with a log that could not be closed, or whose checkpoints
-        could not be written, gets no marker.
+        Returns whether all of it was clean; see ``OnlineDir.unlock``.
         """
         self._stopped.set()
         for name in (compaction_actor_name(self._node_id), retention_actor_name(self._node_id)):
             kill(name, self._namespace)
+        with self._lock:
+            asked = dict(self._dirs.opened)
         closed = self._ask_all(lambda handle: handle.close.remote())
         with self._lock:
-            for partition in self._opened:  # before anything can fail: a closed actor must not be found again
+            for partition in asked:  # before anything can fail: a closed actor must not be found again
                 kill(log_actor_name(partition), self._namespace)
-            self._opened.clear()
-            self._last_offsets.update(
-                (partition, _checkpointed(offsets)) for partition, offsets in closed.items()
-            )
-            dirs, self._dirs = self._dirs, []
-            were_clean = [self._close_dir(log_dir, set(closed)) for log_dir in dirs]
-            return all(were_clean)
-
-    def _close_dir(self, log_dir: LogDir, closed: Set[TopicPartition]) -> bool:
-        """Write the dir's checkpoints and marker, and unlock it whatever fails; returns whether it is clean."""
-        try:
-            self._write_offsets_of(log_dir)
-            is_clean = closed >= set(log_dir.partitions())
-            log_dir.close(clean=is_clean)
-            return is_clean
-        except RaylogError as error:
-            logger.warning("%s was not closed in order: %s", log_dir.path, error)
-            log_dir.close(clean=False)
-            return False
+            for partition, offsets in closed.items():
+                self._dirs.note(partition, asked[partition], _checkpointed(offsets))
+            return self._dirs.unlock(set(closed))
 
 
-LogManager = ray.remote(max_concurrency=16, num_cpus=0, max_restarts=-1, max_task_retries=0)(LogManagerImpl)
+LogManager = ray.remote(
+    concurrency_groups={"open": OPENED_AT_ONCE},
+    max_concurrency=16,
+    num_cpus=0,
+    max_restarts=-1,
+    max_task_retries=0,
+)(LogManagerImpl)
 
 
 def _checkpointed(offsets: PartitionOffsets) -> Checkpointed:

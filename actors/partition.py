@@ -37,7 +37,14 @@ from raylog.storage.cleaner.cleanable import LogFacts, facts_of
 from raylog.storage.cleaner.remote import LogView, view_of
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CleaningAborted, InvalidRecord, RaylogError, StorageError, UndoFailed
+from raylog.storage.errors import (
+    CleaningAborted,
+    InvalidRecord,
+    LogClosed,
+    RaylogError,
+    StorageError,
+    UndoFailed,
+)
 from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
@@ -259,7 +266,7 @@ class Partition:
             self.check_online()
             self._or_offline(self.log.close)
             self.is_closed = True
-            self._go_offline(StorageError(self.log.folder, "the partition is closed"))
+            self._go_offline(LogClosed(self.log.folder))
 
     # -- offline -------------------------------------------------------------------------------------------
 

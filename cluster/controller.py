@@ -166,7 +166,7 @@ class ControllerImpl(Topics):
         self._open(to_open)
         for entry in strays:
             try:
-                call = manager.set_aside.remote(entry.partition, entry.topic_id)
+                call = manager.set_aside.remote(*entry)
                 path = wait_for(call, f"setting {entry.partition} aside")
                 logger.warning("%s belongs to no topic and was set aside as %s", entry.partition, path)
             except RaylogError as error:

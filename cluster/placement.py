@@ -10,8 +10,8 @@ What is opened, closed, set aside and where new partitions go is the Controller'
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
-from raylog.actors.log_manager import Found, Placed
 from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.node_dirs import Found, Placed
 from raylog.actors.runtime import log_actor_name
 from raylog.cluster.metadata import Topic
 from raylog.storage.errors import LogMissing, RaylogError

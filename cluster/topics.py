@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from raylog.actors.log_manager import Placed
 from raylog.actors.messages import (
     ConfigEntry,
     InvalidPartitions,
@@ -21,6 +20,7 @@ from raylog.actors.messages import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from raylog.actors.node_dirs import Placed
 from raylog.actors.runtime import CALL_TIMEOUT_S
 from raylog.cluster.controller_state import ControllerState, all_answers, answer_of
 from raylog.cluster.metadata import Topic, topic_record, topic_removed_record

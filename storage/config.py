@@ -396,13 +396,27 @@ BROKER_KEYS: dict[str, Key] = {
             "where partitions live; RAYLOG_LOG_DIRS overrides it on a node",
         ),
         _number("num.partitions", 1, 1, 10_000, "partitions of a topic that does not say"),
+        _number(
+            "num.recovery.threads.per.data.dir",
+            2,
+            1,
+            MAX_INT,
+            "how many logs of one log dir are opened at once at the start",
+        ),
         _number("log.retention.check.interval.ms", 300_000, 1, MAX_LONG, "how often retention looks"),
         _number(
             "log.flush.offset.checkpoint.interval.ms",
             60_000,
             1,
             MAX_LONG,
-            "how often checkpoints are written",
+            "how often recovery points and high watermarks are written down",
+        ),
+        _number(
+            "log.flush.start.offset.checkpoint.interval.ms",
+            60_000,
+            1,
+            MAX_LONG,
+            "how often log start offsets are written down",
         ),
         _number("producer.id.expiration.ms", 86_400_000, 1, MAX_LONG, "when a silent producer is forgotten"),
         Key("log.cleaner.enable", True, _as_bool, "true or false", "whether topics are compacted at all"),
@@ -444,8 +458,10 @@ class BrokerConfig:
 
     log_dirs: tuple[str, ...] = ()
     num_partitions: int = 1
+    num_recovery_threads_per_data_dir: int = 2
     log_retention_check_interval_ms: int = 300_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     producer_id_expiration_ms: int = 86_400_000
     log_cleaner_enable: bool = True
     log_cleaner_threads: int = 1

@@ -186,9 +186,13 @@ class InvalidConfig(RaylogError):
 
 
 class StorageError(RaylogError):
-    """The disk failed. After a failed write nothing of the append is in the log."""
+    """The disk failed. After a failed write nothing of the append is in the log.
+
+    ``is_disk_failure``: whether the disk itself is to blame, so that its log dir cannot be trusted any more.
+    """
 
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    is_disk_failure: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
     template = "{path}: {why}; free or repair the disk, then retry"
 
@@ -205,9 +209,42 @@ class UndoFailed(StorageError):
 class DiskFull(StorageError):
     """No space is left. Nothing of the append is in the log; it takes appends again when there is space."""
 
+    is_disk_failure = False
     fields = ("path",)
     template = (
         "{path}: no space left on the device: free some (lower retention.bytes, delete topics), then retry"
+    )
+
+
+class LogClosed(StorageError):
+    """The log was closed in order, or given up: it is being stopped, deleted or moved."""
+
+    is_disk_failure = False
+    fields = ("path",)
+    template = "{path}: the partition is closed; it is looked up again until it serves"
+
+
+class SegmentDeleted(StorageError):
+    """Retention or compaction took the segment between the look and the read."""
+
+    is_disk_failure = False
+    fields = ("path",)
+    template = "{path}: the segment was deleted before it was read; fetch again"
+
+
+class UnfinishedCompaction(StorageError):
+    """What a compaction left on its way in is damaged: the bytes, not the disk."""
+
+    is_disk_failure = False
+    template = "{path}: an unfinished compaction whose segment is damaged: {why}; restore it from a copy"
+
+
+class LogDirOffline(StorageError):
+    """A log dir failed. Its partitions are offline until the broker's next start; those of other dirs serve on."""
+
+    is_disk_failure = False
+    template = (
+        "log dir {path} is offline: {why}; repair or replace its disk, then start the broker (its node) again"
     )
 
 
@@ -265,6 +302,14 @@ class InvalidLogDir(RaylogError):
     code, error_name = 57, "LOG_DIR_NOT_FOUND"
     fields = ("path", "why")
     template = "log dir {path}: {why}"
+
+
+class DuplicateLogDir(RaylogError):
+    """Two log dirs that are the same, or copies of each other."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path", "other", "why")
+    template = "log dirs {other} and {path} {why}: give each once, and no copy of another"
 
 
 class InconsistentClusterId(RaylogError):

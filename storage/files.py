@@ -85,6 +85,9 @@ class FileSystem(Protocol):
     def sync_dir(self, path: str) -> None:
         """Return when the folder's names will survive a loss of power."""
 
+    def real_path(self, path: str) -> str:
+        """The one path of what ``path`` leads to, links followed."""
+
     def mtime_ms(self, path: str) -> int: ...
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None: ...
     def can_write(self, folder: str) -> bool:
@@ -211,8 +214,11 @@ class RealLock:
     def release(self) -> None:
         if self._descriptor < 0:
             return
-        if self._is_file:
-            os.unlink(self._path)
+        try:
+            if self._is_file and os.stat(self._path).st_ino == os.fstat(self._descriptor).st_ino:
+                os.unlink(self._path)
+        except OSError:
+            pass  # its disk is gone; the lock ends with the descriptor
         os.close(self._descriptor)
         self._descriptor = -1
 
@@ -277,6 +283,9 @@ class RealFileSystem:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+    def real_path(self, path: str) -> str:
+        return os.path.realpath(path)
 
     def mtime_ms(self, path: str) -> int:
         with _named_errors(path):

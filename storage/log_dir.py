@@ -12,6 +12,8 @@
       cleaner-offset-checkpoint          by compacted partition: where its compaction goes on
       <topic>-<partition>/               a partition
       <topic>-<partition>.<id>-delete/   one that waits to be deleted
+      <topic>-<partition>.<id>-stray/    one that belongs to no topic; it is kept
+      <topic>-<partition>.<id>-future/   a copy that is being made of one in another dir
 
 The clean-shutdown marker is read and removed when the dir is opened: a crash afterwards counts as a crash.
 Source: ``LogManager`` of Kafka, without its threads.
@@ -22,13 +24,21 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from raylog.storage.errors import CorruptCheckpoint, InconsistentClusterId, InvalidLogDir, RaylogError
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    InconsistentClusterId,
+    InvalidLogDir,
+    RaylogError,
+    StorageError,
+)
 from raylog.storage.files import FileSystem
 from raylog.storage.names import (
     DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
     STRAY_DIR_SUFFIX,
     TopicPartition,
     doomed_folder,
+    doomed_suffix,
     parse_folder,
 )
 from raylog.storage.state.checkpoints import (
@@ -52,6 +62,15 @@ class PartitionOffsets(NamedTuple):
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+
+
+class Listing(NamedTuple):
+    """The folders of a log dir, by what they are."""
+
+    partitions: list[TopicPartition]
+    doomed: list[str]  # the paths of those that wait to be deleted
+    futures: list[str]  # the paths of copies that are being made
+    unknown: list[str]  # the names of those that are none of a broker's; nobody touches them
 
 
 class LogDir:
@@ -94,11 +113,33 @@ class LogDir:
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions whose folders are here."""
-        names = [
-            name for name in self._fs.list_dir(self.path) if self._fs.is_dir(os.path.join(self.path, name))
-        ]
-        found = [parse_folder(name) for name in names if not _is_doomed(name)]
-        return [partition for partition in found if partition is not None and partition != METADATA_PARTITION]
+        return self.listing().partitions
+
+    def listing(self) -> Listing:
+        """The folders that are here."""
+        found = Listing([], [], [], [])
+        for name in self._fs.list_dir(self.path):
+            path = os.path.join(self.path, name)
+            if not self._fs.is_dir(path) or name == str(METADATA_PARTITION):
+                continue
+            suffix, partition = doomed_suffix(name), parse_folder(name)
+            if suffix == DELETE_DIR_SUFFIX:
+                found.doomed.append(path)
+            elif suffix == FUTURE_DIR_SUFFIX:
+                found.futures.append(path)
+            elif partition is not None:
+                found.partitions.append(partition)
+            elif suffix is None:
+                found.unknown.append(name)
+        return found
+
+    def check(self) -> None:
+        """Raise StorageError unless the dir is still there, and the same."""
+        meta = read_meta(self._fs, self.path)
+        if meta is None:
+            raise StorageError(self.path, "it is gone: its disk was taken away, or somebody moved it")
+        if meta.directory_id != self.directory_id:
+            raise StorageError(self.path, f"another log dir, {meta.directory_id}, was put in its place")
 
     def offsets(self) -> dict[TopicPartition, PartitionOffsets]:
         """What the checkpoints say. One that cannot be read is set aside: data tells what it told."""
@@ -118,20 +159,25 @@ class LogDir:
             return {}
 
     def write_offsets(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
-        """Replace the three checkpoint files. A log start offset of 0 is not listed."""
+        """Replace the checkpoint files of recovery points, high watermarks and log start offsets."""
+        self.write_recovery_points(offsets)
+        self.write_log_start_offsets(offsets)
+
+    def write_recovery_points(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
+        """Replace the checkpoint files of recovery points and high watermarks."""
         recovery = {partition: known.recovery_point for partition, known in offsets.items()}
+        marks = {partition: known.high_watermark for partition, known in offsets.items()}
+        write_offsets(self._fs, os.path.join(self.path, RECOVERY_POINTS), recovery)
+        write_offsets(self._fs, os.path.join(self.path, HIGH_WATERMARKS), marks)
+
+    def write_log_start_offsets(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
+        """Replace the checkpoint file of log start offsets. One of 0 is not listed."""
         starts = {
             partition: known.log_start_offset
             for partition, known in offsets.items()
             if known.log_start_offset
         }
-        marks = {partition: known.high_watermark for partition, known in offsets.items()}
-        for name, column in (
-            (RECOVERY_POINTS, recovery),
-            (LOG_START_OFFSETS, starts),
-            (HIGH_WATERMARKS, marks),
-        ):
-            write_offsets(self._fs, os.path.join(self.path, name), column)
+        write_offsets(self._fs, os.path.join(self.path, LOG_START_OFFSETS), starts)
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition goes on."""
@@ -139,7 +185,15 @@ class LogDir:
 
     def write_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
         """Set or forget where a partition's compaction goes on. Those that are no longer here are dropped."""
-        offsets = {**self.cleaner_offsets(), partition: -1 if offset is None else offset}
+        self._write_cleaner_offsets({**self.cleaner_offsets(), partition: -1 if offset is None else offset})
+
+    def drop_cleaner_offsets(self) -> None:
+        """Forget those of partitions that are no longer here."""
+        offsets = self.cleaner_offsets()
+        if not offsets.keys() <= {*self.partitions()}:
+            self._write_cleaner_offsets(offsets)
+
+    def _write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         here = {*self.partitions()}
         kept = {name: known for name, known in offsets.items() if name in here and known >= 0}
         write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), kept)
@@ -150,22 +204,25 @@ class LogDir:
             self.write_cleaner_offset(partition, offset)
 
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
-        """Rename a partition's folder: to be deleted by :meth:`purge`, or as stray set aside and kept."""
-        suffix = STRAY_DIR_SUFFIX if stray else DELETE_DIR_SUFFIX
-        target = os.path.join(self.path, doomed_folder(partition, uuid.uuid4(), suffix))
-        if (
-            partition in self.cleaner_offsets()
-        ):  # first: a log of the same name must not begin where this one ended
-            self.write_cleaner_offset(partition, None)
-        self._fs.rename(self.folder(partition), target)
-        self._fs.sync_dir(self.path)
+        """Rename a partition's folder: it waits to be deleted, or as stray is set aside and kept."""
+        target = self._new_name(partition, STRAY_DIR_SUFFIX if stray else DELETE_DIR_SUFFIX)
+        self._rename(self.folder(partition), target)
         return target
 
-    def purge(self) -> None:
-        """Remove the folders that were doomed to be deleted."""
-        for name in self._fs.list_dir(self.path):
-            if name.endswith(DELETE_DIR_SUFFIX) and _is_doomed(name):
-                self._fs.remove_dir(os.path.join(self.path, name))
+    def future_folder(self, partition: TopicPartition) -> str:
+        """Where a copy of a partition can be made, out of everybody's sight."""
+        return self._new_name(partition, FUTURE_DIR_SUFFIX)
+
+    def adopt(self, partition: TopicPartition, future: str) -> None:
+        """A copy is whole: it becomes the partition's folder here."""
+        self._rename(future, self.folder(partition))
+
+    def _new_name(self, partition: TopicPartition, suffix: str) -> str:
+        return os.path.join(self.path, doomed_folder(partition, uuid.uuid4(), suffix))
+
+    def _rename(self, source: str, target: str) -> None:
+        self._fs.rename(source, target)
+        self._fs.sync_dir(self.path)
 
     def close(self, *, clean: bool) -> None:
         """Unlock; with ``clean``, leave the marker that says every log was closed in order."""
@@ -174,11 +231,6 @@ class LogDir:
             self._fs.write_file(marker, b'{"version":0,"brokerEpoch":-1}')
             self._fs.sync_dir(self.path)
         self._lock.release()
-
-
-def _is_doomed(name: str) -> bool:
-    stem, _, suffix = name.rpartition(".")
-    return bool(stem) and len(suffix) > 32 and suffix[32:] in (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
 
 
 def _check_usable(fs: FileSystem, path: str) -> None:

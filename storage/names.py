@@ -4,6 +4,8 @@
 
     <topic>-<partition>/                 a partition's folder
     <topic>-<partition>.<32 hex>-delete/ the same, awaiting deletion
+    <topic>-<partition>.<32 hex>-stray/  the same, set aside: it belongs to no topic
+    <topic>-<partition>.<32 hex>-future/ a copy that is being made of one in another log dir
     00000000000000000042.log             a segment's file: its base offset in 20 digits, then what it is
 
 Source: ``org.apache.kafka.common.internals.Topic``, ``LocalLog`` and ``LogFileUtils`` of Kafka.
@@ -30,6 +32,7 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETE_DIR_SUFFIX = "-delete"
 STRAY_DIR_SUFFIX = "-stray"
+FUTURE_DIR_SUFFIX = "-future"
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -73,9 +76,17 @@ def parse_folder(name: str) -> TopicPartition | None:
 
 
 def doomed_folder(partition: TopicPartition, unique: UUID, suffix: str) -> str:
-    """The name a folder takes before it is deleted or set aside; the topic is cut to fit 255 bytes."""
+    """The name of a folder that is to be deleted, set aside or still copied; the topic is cut to fit 255 bytes."""
     tail = f"-{partition.partition}.{unique.hex}{suffix}"
     return partition.topic[: MAX_FOLDER_LENGTH - len(tail)] + tail
+
+
+def doomed_suffix(name: str) -> str | None:
+    """What a name of :func:`doomed_folder` says of its folder: ``-delete``, ``-stray``, ``-future``; else None."""
+    stem, _, tail = name.rpartition(".")
+    suffix = tail[32:]
+    known = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)
+    return suffix if stem and suffix in known else None
 
 
 def segment_file(base_offset: int, suffix: str) -> str:

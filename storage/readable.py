@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from raylog.storage.errors import CorruptIndex, CorruptRecord, OffsetOutOfRange, StorageError
+from raylog.storage.errors import CorruptIndex, CorruptRecord, OffsetOutOfRange, SegmentDeleted
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import TopicPartition
@@ -180,7 +180,7 @@ class ReadableLog:
         every = [*self._segments, *(segment for _, segment in self._doomed)]
         holder = next((segment for segment in every if segment.log.inode == found.inode), None)
         if holder is None:
-            raise StorageError(found.path, "the segment was deleted before it was read")
+            raise SegmentDeleted(found.path)
         behind = [segment for segment in every if segment.base_offset >= holder.base_offset]
         entries = {entry for segment in behind for entry in segment.txn_index.entries}
         return sorted((e for e in entries if e.last_offset >= offset), key=lambda entry: entry.last_offset)
@@ -198,7 +198,7 @@ class ReadableLog:
         every = [*self._segments, *(segment for _, segment in self._doomed)]
         segment = next((segment for segment in every if segment.log.inode == found.inode), None)
         if segment is None:
-            raise StorageError(found.path, "the segment was deleted before it was read")
+            raise SegmentDeleted(found.path)
         return segment.log.read(found.size_bytes, found.position)
 
     def offset_for_timestamp(self, timestamp: int, isolation: Isolation = LOG_END) -> TimestampOffset | None:

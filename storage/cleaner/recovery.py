@@ -14,7 +14,7 @@ segments within its offsets go, and it loses the suffix. Source: ``LogLoader`` o
 
 import os
 
-from raylog.storage.errors import CorruptRecord, StorageError
+from raylog.storage.errors import CorruptRecord, UnfinishedCompaction
 from raylog.storage.files import FileSystem
 from raylog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, offset_of
 from raylog.storage.records.batch import check_crc, iter_batches
@@ -24,7 +24,7 @@ from raylog.storage.segment import SUFFIXES
 def finish_swaps(fs: FileSystem, folder: str) -> list[str]:
     """Finish or undo a compaction, and remove all that was to be deleted; returns the names removed for that.
 
-    Raises StorageError, with nothing changed, for a valid segment that is damaged.
+    Raises UnfinishedCompaction, with nothing changed, for a valid segment that is damaged.
     """
     names = [name for name in fs.list_dir(folder) if offset_of(name) is not None]
     unfinished = [_base(name) for name in names if name.endswith(CLEANED_SUFFIX)]
@@ -66,9 +66,9 @@ def _end_offset(fs: FileSystem, path: str) -> int:
             check_crc(view, at, header)
             end, position = header.next_offset, at + header.size_bytes
     except CorruptRecord as error:
-        raise StorageError(path, f"an unfinished compaction whose segment is damaged ({error})") from error
+        raise UnfinishedCompaction(path, str(error)) from error
     finally:
         file.close()
     if position != file.size:
-        raise StorageError(path, "an unfinished compaction whose segment is damaged: it ends within a batch")
+        raise UnfinishedCompaction(path, "it ends within a batch")
     return end

@@ -111,7 +111,7 @@ class MemoryFileSystem:
         self._stop_at: int | None = None
         self._faults: dict[int, Fault] = {}
         self._fault_everywhere: Fault | None = None
-        self._faulty_verb = ""
+        self._faulty_verb = self._faulty_root = ""
 
     # -- crashes and faults --------------------------------------------------------------------------------
 
@@ -129,9 +129,10 @@ class MemoryFileSystem:
         self._faults[operation] = fault
 
     @contextmanager
-    def failing(self, fault: Fault, verb: str = "") -> Iterator[None]:
-        """Let every operation fail with ``fault(path)``, or every one of a kind ("append" where a disk is full)."""
-        self._fault_everywhere, self._faulty_verb = fault, verb
+    def failing(self, fault: Fault, verb: str = "", under: str = "") -> Iterator[None]:
+        """Let every operation fail with ``fault(path)``, or every one of a kind ("append" where a disk is full), or
+        every one on paths ``under`` a folder (whose disk it is)."""
+        self._fault_everywhere, self._faulty_verb, self._faulty_root = fault, verb, under
         try:
             yield
         finally:
@@ -154,7 +155,7 @@ class MemoryFileSystem:
             raise Stopped(f"before operation {number}: {verb} {path}")
         self.log.append(f"{verb} {path}")
         fault = self._faults.pop(number, None)
-        if self._faulty_verb in ("", verb):
+        if self._faulty_verb in ("", verb) and path.startswith(self._faulty_root):
             fault = fault or self._fault_everywhere
         if fault is not None:
             raise fault(path)
@@ -226,6 +227,9 @@ class MemoryFileSystem:
         folder = self._folder(path)
         self.change("sync_dir", path)
         folder.sync()
+
+    def real_path(self, path: str) -> str:
+        return os.path.normpath(path)
 
     def mtime_ms(self, path: str) -> int:
         return self._content(path).mtime_ms
@@ -333,7 +337,10 @@ class MemoryLock:
         self._fs, self._path, self._is_file, self._is_held = fs, path, is_file, True
 
     def release(self) -> None:
-        if self._is_held and self._is_file:
-            self._fs.remove(self._path)
+        try:
+            if self._is_held and self._is_file:
+                self._fs.remove(self._path)
+        except StorageError:
+            pass  # its disk is gone; it is unlocked all the same
         self._fs.unlock(self._path)
         self._is_held = False

@@ -15,7 +15,7 @@ from raylog.actors.log_manager import LogManagerImpl
 from raylog.actors.messages import NotLeader
 from raylog.actors.runtime import create, find, kill, log_actor_name, own_node_id, running
 from raylog.storage.config import BrokerConfig, LogConfig
-from raylog.storage.errors import DiskFull, StorageError
+from raylog.storage.errors import DiskFull
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log
 from raylog.storage.log_dir import LogDir
@@ -63,7 +63,7 @@ class Node:
         create_log(RealFileSystem(), str(folder), topic_id)
         spec = LogSpec(partition, topic_id, str(folder), LogConfig(), False, 1000)
         create(LogActor, log_actor_name(partition), self.namespace, own_node_id(), spec)
-        assert self.ask("topic_id", partition=partition) == topic_id
+        assert self.ask("serving", partition=partition) == (topic_id, str(folder))
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         return read_offsets(RealFileSystem(), f"{self.log_dir}/{RECOVERY_POINTS}")
@@ -91,7 +91,7 @@ def test_a_stop_that_cannot_write_its_checkpoints_leaves_no_actor_no_lock_and_no
         raise DiskFull(node.log_dir)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LogDir, "write_offsets", full)
+        patch.setattr(LogDir, "write_recovery_points", full)
         assert not node.manager.shutdown()
     wait_for(lambda: not running(node.namespace), 30, "the LogActor has ended")
     assert not Path(node.log_dir, CLEAN_SHUTDOWN).exists()
@@ -152,17 +152,7 @@ def test_a_closed_actor_is_replaced(node: Node) -> None:
 def test_an_actor_of_another_topic_is_replaced(node: Node, tmp_path: Path) -> None:
     node.intrude(tmp_path / "orders-0")
     node.make()
-    assert node.ask("topic_id") == NEW
-
-
-def test_an_actor_that_is_offline_is_not_vouched_for_and_not_tried_again(node: Node) -> None:
-    node.make()
-    pid = node.ask("status").pid
-    fail = lambda actor: actor._partition._go_offline(StorageError("/disk", "I/O error"))  # noqa: E731
-    ray.get(node.actor().__ray_call__.remote(fail), timeout=60)
-    with pytest.raises(StorageError, match="I/O error"):
-        node.open()
-    assert node.ask("status").pid == pid
+    assert node.ask("serving")[0] == NEW
 
 
 # -- deletion ------------------------------------------------------------------------------------------------
@@ -193,14 +183,14 @@ def test_setting_an_old_topics_folder_aside_leaves_the_actor_of_the_new_one_alon
     node.intrude(tmp_path / "orders-0", topic_id=NEW)  # it runs on another node, as it were
     node.manager.create_partition(ORDERS, OLD)
     node.manager.set_aside(ORDERS, OLD)
-    assert node.ask("topic_id") == NEW
+    assert node.ask("serving")[0] == NEW
     kill(log_actor_name(ORDERS), node.namespace)
 
 
 def test_a_folder_of_another_topic_is_not_deleted(node: Node) -> None:
     node.make()
     node.manager.delete_partition(ORDERS, OLD)
-    assert node.ask("topic_id") == NEW
+    assert node.ask("serving")[0] == NEW
     assert Path(node.log_dir, "orders-0").is_dir()
 
 

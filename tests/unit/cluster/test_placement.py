@@ -1,7 +1,7 @@
 """The map of partitions: what to open, what is a stray, what is missing, what to open again."""
 
-from raylog.actors.log_manager import Found, Placed
 from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.node_dirs import Found, Placed
 from raylog.cluster.metadata import Topic
 from raylog.cluster.placement import Placement, Wanted, wanted_of
 from raylog.storage.errors import LogMissing, StorageError

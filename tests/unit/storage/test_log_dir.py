@@ -16,6 +16,7 @@ from raylog.storage.errors import (
 from raylog.storage.files import RealFileSystem
 from raylog.storage.log_dir import LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import write_meta
 from raylog.storage.testing.memory import MemoryFileSystem
 
 CLUSTER, OTHER = "uHx_mWK3Sji2MLBMLyjjfg", "7AYb80xjaRsOgecNp41_gw"
@@ -192,19 +193,16 @@ def test_a_truncation_takes_the_cleaners_offset_back_never_forward(
     assert log_dir.cleaner_offsets() == {ORDERS: expected}
 
 
-def test_a_doomed_partition_is_gone_at_once_and_purged_later(fs: MemoryFileSystem) -> None:
+def test_a_doomed_partition_is_gone_at_once_and_listed_for_deletion(fs: MemoryFileSystem) -> None:
     log_dir = opened(fs)
     fs.make_dir("/disk/logs/orders-0")
     fs.write_file("/disk/logs/orders-0/x", b"1")
     fs.sync_dir("/disk/logs")
     target = log_dir.doom(ORDERS)
-    assert log_dir.partitions() == []
     assert fs.crash(names="flushed").exists(target)
     assert fs.list_dir(target) == ["x"]
     fs.make_dir("/disk/logs/keep-delete")  # a user's folder, however it is called
-    log_dir.purge()
-    assert not fs.exists(target)
-    assert fs.exists("/disk/logs/keep-delete")
+    assert log_dir.listing() == ([], [target], [], ["keep-delete"])
 
 
 def test_a_stray_is_set_aside_and_kept(fs: MemoryFileSystem) -> None:
@@ -212,9 +210,32 @@ def test_a_stray_is_set_aside_and_kept(fs: MemoryFileSystem) -> None:
     fs.make_dir("/disk/logs/orders-0")
     target = log_dir.doom(ORDERS, stray=True)
     assert target.endswith("-stray")
-    log_dir.purge()
     assert fs.exists(target)
-    assert log_dir.partitions() == []
+    assert log_dir.listing() == ([], [], [], [])
+
+
+def test_a_copy_is_no_partition_until_it_is_adopted(fs: MemoryFileSystem) -> None:
+    log_dir = opened(fs)
+    future = log_dir.future_folder(ORDERS)
+    assert future.startswith("/disk/logs/orders-0.")
+    assert future.endswith("-future")
+    fs.make_dir(future)
+    assert log_dir.listing() == ([], [], [future], [])
+    log_dir.adopt(ORDERS, future)
+    assert fs.crash("flushed", names="flushed").is_dir("/disk/logs/orders-0")
+    assert log_dir.listing() == ([ORDERS], [], [], [])
+
+
+def test_a_dir_knows_whether_it_is_still_there_and_the_same(fs: MemoryFileSystem) -> None:
+    log_dir = opened(fs)
+    log_dir.check()
+    fs.rename("/disk/logs", "/disk/elsewhere")
+    with pytest.raises(StorageError, match="/disk/logs: it is gone"):
+        log_dir.check()
+    fs.make_dir("/disk/logs")
+    write_meta(fs, "/disk/logs", log_dir.meta._replace(directory_id=OTHER))
+    with pytest.raises(StorageError, match="was put in its place"):
+        log_dir.check()
 
 
 def test_dooming_what_is_not_there_is_a_named_error(fs: MemoryFileSystem) -> None:

@@ -1,0 +1,178 @@
+"""One log dir while it is used: what lies in it, and what is written down of it. Knows no Ray.
+
+    folders found at the start   to load -> loaded
+    partitions                   as an orderly stop left them ("clean"), or not
+    checkpoint tables            the last word of every LogActor, until it is written
+    deletion queue               folders that were renamed -delete, and when each is removed
+
+A method that the disk fails raises StorageError; what follows from it, ``node_dirs.py`` decides.
+"""
+
+import logging
+from collections.abc import Iterable, Set
+from typing import NamedTuple
+
+from raylog.storage.clock import Clock
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, InvalidLogDir, RaylogError, StorageError
+from raylog.storage.files import FileSystem
+from raylog.storage.loader import create_log
+from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import read_topic_id
+
+logger = logging.getLogger(__name__)
+
+
+class Doomed(NamedTuple):
+    """A folder that waits to be removed."""
+
+    due_ms: int
+    folder: str
+
+
+class OnlineDir:
+    """A log dir that has just been locked, looked through. Not safe for threads."""
+
+    def __init__(self, fs: FileSystem, clock: Clock, log_dir: LogDir, delete_delay_ms: int) -> None:
+        self._fs, self._clock, self._delete_delay_ms = fs, clock, delete_delay_ms
+        self.log_dir = log_dir
+        self.offsets = log_dir.offsets()
+        listing = log_dir.listing()
+        self.to_load = set(listing.partitions)
+        self.loaded = 0
+        self._clean = set(listing.partitions) if log_dir.was_clean else set()
+        self._doomed: list[Doomed] = []
+        self._have_left = False
+        self._doom(listing.doomed, delete_delay_ms)
+        self._doom(listing.futures, 0)  # nobody finishes a copy that a crash interrupted
+        for name in listing.unknown:
+            logger.warning("%s/%s is no partition's folder; it is left alone", log_dir.path, name)
+
+    @property
+    def directory_id(self) -> str:
+        return self.log_dir.directory_id
+
+    @property
+    def count(self) -> int:
+        """How many partitions are here, with those that are on their way."""
+        listing = self.log_dir.listing()
+        return len(listing.partitions) + len(listing.futures)
+
+    def check(self) -> None:
+        """Raise StorageError unless the dir is still there, and the same."""
+        try:
+            self.log_dir.check()
+        except CorruptCheckpoint as error:
+            raise StorageError(self.log_dir.path, str(error)) from error
+
+    # -- partitions ----------------------------------------------------------------------------------------
+
+    def folder(self, partition: TopicPartition) -> str:
+        return self.log_dir.folder(partition)
+
+    def has(self, partition: TopicPartition) -> bool:
+        return self._fs.is_dir(self.folder(partition))
+
+    def topic_id(self, partition: TopicPartition) -> str | None:
+        """Whose folder it is; None, which is no topic's, if that cannot be read."""
+        try:
+            return read_topic_id(self._fs, self.folder(partition))
+        except CorruptCheckpoint as error:
+            logger.warning("%s", error)
+            return None
+
+    def create(self, partition: TopicPartition, topic_id: str) -> None:
+        """Make a new partition's folder; nothing is left of it if the disk is full."""
+        folder = self.folder(partition)
+        if self._fs.exists(folder):
+            raise InvalidLogDir(folder, "a partition's folder is there already: move it away")
+        self._write_down_who_left()
+        try:
+            create_log(self._fs, folder, topic_id)
+        except DiskFull:
+            self._fs.remove_dir(folder)
+            raise
+        self._clean.add(partition)
+
+    def open(self, partition: TopicPartition) -> bool:
+        """It is about to be opened; returns whether it is as an orderly stop left it: believed once."""
+        is_clean = partition in self._clean
+        self._clean.discard(partition)
+        return is_clean
+
+    def opened(self, partition: TopicPartition) -> bool:
+        """Its opening has ended, well or not; returns whether that was of a partition found at the start."""
+        is_first = partition in self.to_load
+        self.to_load.discard(partition)
+        self.loaded += is_first
+        return is_first
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Rename a partition's folder; it is removed when ``file.delete.delay.ms`` is over."""
+        self._doom([self.log_dir.doom(partition)], self._delete_delay_ms)
+        self._forget(partition)
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
+        path = self.log_dir.doom(partition, stray=True)
+        self._forget(partition)
+        return path
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self.offsets.pop(partition, None)
+        self.to_load.discard(partition)
+        self._clean.discard(partition)
+        self._have_left = True
+        try:
+            self._write_down_who_left()
+        except DiskFull as error:
+            logger.warning("a checkpoint still speaks of %s: %s", partition, error)
+
+    def _write_down_who_left(self) -> None:
+        """A partition may come again under its name: it must not begin where the checkpoints of the old one end."""
+        if self._have_left:
+            self.write_recovery_points()
+            self.write_log_start_offsets()
+            self.log_dir.drop_cleaner_offsets()
+            self._have_left = False
+
+    # -- deletion ------------------------------------------------------------------------------------------
+
+    def _doom(self, folders: Iterable[str], delay_ms: int) -> None:
+        due_ms = self._clock.now_ms() + delay_ms
+        self._doomed += [Doomed(due_ms, folder) for folder in folders]
+
+    def due_deletions(self) -> list[str]:
+        """The folders that are to be removed now; each is told once."""
+        now_ms = self._clock.now_ms()
+        due = [folder for due_ms, folder in self._doomed if due_ms <= now_ms]
+        self._doomed = [one for one in self._doomed if one.due_ms > now_ms]
+        return due
+
+    # -- checkpoints ---------------------------------------------------------------------------------------
+
+    def write_recovery_points(self) -> None:
+        """Replace the checkpoint files of recovery points and high watermarks."""
+        self.log_dir.write_recovery_points(self._offsets_of(set(self.log_dir.partitions())))
+
+    def write_log_start_offsets(self) -> None:
+        """Replace the checkpoint file of log start offsets."""
+        self.log_dir.write_log_start_offsets(self._offsets_of(set(self.log_dir.partitions())))
+
+    def _offsets_of(self, here: Set[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
+        return {partition: known for partition, known in self.offsets.items() if partition in here}
+
+    def unlock(self, closed: Set[TopicPartition]) -> bool:
+        """Write the checkpoints and the marker, and unlock; returns whether every log here was ``closed`` in order.
+
+        A dir with a log that was not, or whose checkpoints could not be written, gets no marker.
+        """
+        try:
+            here = set(self.log_dir.partitions())
+            self.log_dir.write_offsets(self._offsets_of(here))
+            self.log_dir.close(clean=closed >= here)
+            return closed >= here
+        except RaylogError as error:
+            logger.warning("%s was not closed in order: %s", self.log_dir.path, error)
+            self.log_dir.close(clean=False)
+            return False
