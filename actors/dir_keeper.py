@@ -22,7 +22,7 @@ from raylog.actors.messages import (
     PartitionStatus,
 )
 from raylog.actors.node_dirs import NodeDirs
-from raylog.actors.runtime import CALL_TIMEOUT_S, find, kill, log_actor_name, own_node_id, wait_for
+from raylog.actors.runtime import CALL_TIMEOUT_S, find, kill, log_actor_name, own_node, wait_for
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import StorageError
@@ -52,7 +52,7 @@ class DirKeeper:
     """The part of the LogManager that knows nothing of topics."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
-        self._namespace, self._config, self._node_id = namespace, config, own_node_id()
+        self._namespace, self._config, self._node = namespace, config, own_node()
         self._fs = RealFileSystem()
         self._lock = threading.RLock()
         self._dirs = NodeDirs(self._fs, SystemClock(), config.topic_defaults.file_delete_delay_ms)
@@ -71,8 +71,8 @@ class DirKeeper:
         with self._lock:
             online, offline = self._dirs.dirs(), list(self._dirs.offline)
         return [
-            *(dir.status(self._node_id) for dir in online),
-            *(LogDirStatus.offline(self._node_id, *dir) for dir in offline),
+            *(dir.status(self._node.node_id) for dir in online),
+            *(LogDirStatus.offline(self._node.node_id, *dir) for dir in offline),
         ]
 
     def hosted(self) -> list[Hosted]:

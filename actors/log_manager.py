@@ -30,6 +30,7 @@ from raylog.actors.node_dirs import Found, Placed
 from raylog.actors.retention_actor import RetentionActor
 from raylog.actors.runtime import (
     OPEN_TIMEOUT_S,
+    Node,
     compaction_actor_name,
     create,
     find,
@@ -37,6 +38,7 @@ from raylog.actors.runtime import (
     kill,
     log_actor_name,
     log_manager_name,
+    own_node,
     retention_actor_name,
     wait_for,
 )
@@ -62,6 +64,7 @@ class LogManagerImpl(Mover):
         self._cluster_id, self._node_number = cluster_id, node_number
         self._turns: dict[str, threading.Semaphore] = {}  # by directory id: who may open what the start found
         if is_restarted():
+            self._node.check_alone()
             self.start()
             self._dirs.adopt()
 
@@ -97,7 +100,7 @@ class LogManagerImpl(Mover):
         with self._lock:
             self._check_running(str(partition))
             dir = self._dirs.create(partition, topic_id)
-            return Placed(self._node_id, dir.directory_id, dir.folder(partition))
+            return Placed(self._node.node_id, dir.directory_id, dir.folder(partition))
 
     @ray.method(concurrency_group="open")
     def open_partition(
@@ -116,7 +119,7 @@ class LogManagerImpl(Mover):
             self._check_running(str(partition))
             dir = self._dirs.dir_of(partition, directory_id)
             self._settle_move(partition, dir.directory_id)
-            place = Placed(self._node_id, dir.directory_id, dir.folder(partition))
+            place = Placed(self._node.node_id, dir.directory_id, dir.folder(partition))
             is_first = partition in dir.to_load
         turn: AbstractContextManager[Any] = self._turns[place.directory_id] if is_first else nullcontext()
         with turn:
@@ -143,7 +146,7 @@ class LogManagerImpl(Mover):
             self._config.producer_id_expiration_ms,
             told.version,
             self._namespace,
-            log_manager_name(self._node_id),
+            log_manager_name(self._node.key),
         )
         handle, known = self._start_actor(spec, place)
         if not self._serves(handle, spec):
@@ -163,7 +166,11 @@ class LogManagerImpl(Mover):
             self._start_upkeep_of(known.config)
             spec = spec._replace(is_clean=is_clean, config=known.config, config_version=known.version)
             name = log_actor_name(spec.partition)
-            return create(LogActor, name, self._namespace, self._node_id, spec), known
+            return create(LogActor, name, self._namespace, self._pinned_node(), spec), known
+
+    def _pinned_node(self) -> Node:
+        """This node, as new actors are pinned to it: a label may be shared by now."""
+        return own_node() if self._node.label else self._node
 
     def _serves(self, handle: Any, spec: LogSpec) -> bool:
         """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of another folder."""
@@ -206,12 +213,12 @@ class LogManagerImpl(Mover):
     def _start_upkeep_of(self, config: LogConfig) -> None:
         """Start the actor that looks after a log of this config, or find it running."""
         if not config.is_compacted:
-            actor, name = RetentionActor, retention_actor_name(self._node_id)
+            actor, name = RetentionActor, retention_actor_name(self._node.key)
         elif self._config.log_cleaner_enable and self._config.log_cleaner_threads:
-            actor, name = CompactionActor, compaction_actor_name(self._node_id)
+            actor, name = CompactionActor, compaction_actor_name(self._node.key)
         else:
             return
-        create(actor, name, self._namespace, self._node_id, self._namespace, self._config)
+        create(actor, name, self._namespace, self._pinned_node(), self._namespace, self._config)
 
     # -- the end of a partition ------------------------------------------------------------------------------
 
@@ -266,7 +273,7 @@ class LogManagerImpl(Mover):
         Returns whether all of it was clean; see ``OnlineDir.unlock``.
         """
         self._stopped.set()
-        for name in (compaction_actor_name(self._node_id), retention_actor_name(self._node_id)):
+        for name in (compaction_actor_name(self._node.key), retention_actor_name(self._node.key)):
             kill(name, self._namespace)
         with self._lock:
             asked = dict(self._dirs.opened)

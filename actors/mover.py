@@ -105,7 +105,7 @@ class Mover(DirKeeper):
             seconds=closing - begin,
             closed_seconds=time.monotonic() - closing,
         )
-        return Placed(self._node_id, directory_id, move.target.folder(partition))
+        return Placed(self._node.node_id, directory_id, move.target.folder(partition))
 
     def _begin_move(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Move:
         with self._lock:
@@ -190,6 +190,6 @@ class Mover(DirKeeper):
 
     def _abandon_compaction(self, partition: TopicPartition) -> None:
         """Have a round given up whose swaps would be refused: it saves work, and is not waited for."""
-        compaction = find(compaction_actor_name(self._node_id), self._namespace)
+        compaction = find(compaction_actor_name(self._node.key), self._namespace)
         if compaction is not None:
             compaction.abandon.remote(partition)

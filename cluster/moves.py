@@ -84,7 +84,7 @@ class Moves(Topics):
 
     def _commit(self, one: Wanted, place: Placed) -> Topic:
         with self._lock:
-            if self._moving.get(one.partition) != place.node_id:
+            if one.partition not in self._moving:
                 raise NotLeader(
                     str(one.partition), "its LogManager was started again in the middle of the move"
                 )

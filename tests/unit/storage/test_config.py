@@ -215,6 +215,8 @@ def test_every_broker_key_has_its_default() -> None:
         "num.partitions": 1,
         "log.retention.check.interval.ms": 300000,
         "log.flush.offset.checkpoint.interval.ms": 60000,
+        "log.flush.start.offset.checkpoint.interval.ms": 60000,
+        "num.recovery.threads.per.data.dir": 2,
         "producer.id.expiration.ms": 86400000,
         "log.cleaner.enable": True,
         "log.cleaner.threads": 1,
