@@ -217,6 +217,10 @@ class Placement:
             return self._why_away(one.directory_id)
         return self._problems.get(one.partition, BEING_OPENED)
 
+    def why_offline(self) -> list[str]:
+        """Of each log dir that cannot be used, why."""
+        return [str(LogDirOffline(path, why)) for dirs in self._offline.values() for path, _, why in dirs]
+
     def _why_away(self, directory_id: str) -> RaylogError | str:
         offline = [dir for dirs in self._offline.values() for dir in dirs]
         for path, offline_id, why in offline:

@@ -98,7 +98,8 @@ class Topics(ControllerState):
     def _homes(self, name: str, first: int, count: int) -> list[Home]:
         """Where each of the new partitions goes."""
         if not self._placement.nodes:
-            raise NoLogDirs("no node's LogManager runs: " + "; ".join(self._node_problems.values()))
+            problems = [*self._node_problems.values(), *self._placement.why_offline()]
+            raise NoLogDirs("; ".join(problems) or "no node's LogManager runs")
         nodes = self._placement.spread(count, self._wanted(), self._making)
         return [
             Home(TopicPartition(name, number), node, self._managers[node])

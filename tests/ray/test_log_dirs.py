@@ -36,12 +36,8 @@ class Cluster:
             producer.send(topic, value, partition=0)
 
     def values(self, topic: str) -> list[bytes | None]:
-        end = self.broker.list_offsets({(topic, 0): -1})[topic, 0] or 0
-        with self.broker.consumer(topic, auto_offset_reset="earliest") as consumer:
-            found: list[bytes | None] = []
-            while len(found) < end:
-                found += [record.value for record in consumer.poll(1000)]
-        return found
+        with self.broker.consumer(topic, from_="earliest", to="latest") as consumer:
+            return [record.value for record in consumer]
 
     def take_away(self, path: Path) -> Path:
         """The disk vanishes; returns where it went."""
