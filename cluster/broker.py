@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import ray
 
 from raylog.actors.messages import (
+    THROTTLED,
     BrokerNotFound,
     BrokerRunning,
     CompactionStatus,
@@ -382,6 +383,9 @@ class Broker:
         """Swallow, until the deadline, what passes by itself."""
         try:
             yield
+        except THROTTLED:
+            if time.monotonic() > deadline:
+                raise
         except (NotLeader, RequestTimedOut):
             self.forget(topic, partition)
             if time.monotonic() > deadline:

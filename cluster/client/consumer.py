@@ -5,6 +5,7 @@ once, and asks on. Nothing is committed: the position is the consumer's own, to 
 (``seek``).
 """
 
+import random
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Self
@@ -12,7 +13,13 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 import ray
 
-from raylog.actors.messages import InvalidRequest, NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from raylog.actors.messages import (
+    THROTTLED,
+    InvalidRequest,
+    NotLeader,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from raylog.actors.runtime import wait_for
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
@@ -50,12 +57,13 @@ class ConsumerRecord(NamedTuple):
 class _Assigned:
     """One partition: where we are in it, and the fetch that is on its way."""
 
-    __slots__ = ("end", "failing_since", "offset", "pending", "reader", "retry_at")
+    __slots__ = ("end", "failing_since", "is_refused", "offset", "pending", "reader", "retry_at")
 
     def __init__(self, reader: PartitionReader, offset: int, end: int | None) -> None:
         self.reader, self.offset, self.end = reader, offset, end
         self.pending: Any = None
         self.retry_at = 0.0
+        self.is_refused = False  # a fetch that waits: the next one does not
         self.failing_since: float | None = None
 
     @property
@@ -244,9 +252,10 @@ class Consumer:
         for assigned in self._assigned.values():
             if assigned.pending is None and not assigned.is_at_end and assigned.retry_at <= now:
                 try:
-                    assigned.pending = assigned.reader.request(
-                        assigned.offset, self._fetch_bytes, FETCH_MAX_WAIT_MS
-                    )
+                    wait_ms = 0 if assigned.is_refused else FETCH_MAX_WAIT_MS
+                    assigned.pending = assigned.reader.request(assigned.offset, self._fetch_bytes, wait_ms)
+                except THROTTLED:
+                    self._refused(assigned)
                 except PASSING as error:
                     self._lost(assigned, error)
         return {
@@ -258,11 +267,20 @@ class Consumer:
         try:
             answer = wait_for(reference, str(assigned.reader))
             records = assigned.reader.records(answer, assigned.offset, self._fetch_bytes)
+        except THROTTLED:
+            self._refused(assigned)
+            return None
         except PASSING as error:
             self._lost(assigned, error)
             return None
-        assigned.failing_since = None
+        assigned.failing_since, assigned.is_refused = None, False
         return records
+
+    @staticmethod
+    def _refused(assigned: _Assigned) -> None:
+        """Too many wait at the partition: ask in a moment, without waiting there."""
+        assigned.is_refused = True
+        assigned.retry_at = time.monotonic() + random.uniform(0.5, 1.5) * RETRY_BACKOFF_S
 
     @staticmethod
     def _lost(assigned: _Assigned, error: RaylogError) -> None:
