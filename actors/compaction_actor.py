@@ -18,7 +18,7 @@ from raylog.actors.messages import CompactionStatus, RetentionStatus
 from raylog.actors.metrics import Exporter
 from raylog.actors.node_logs import NodeLogs
 from raylog.actors.node_meters import RoundMeters
-from raylog.actors.runtime import own_node_id
+from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
 from raylog.storage.files import Lock, ReadOnlyFileSystem, RealFileSystem
@@ -32,11 +32,11 @@ class CompactionActorImpl:
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         set_up_logs()
-        node_id = own_node_id()
-        node, fs = NodeLogs(namespace, node_id), RealFileSystem()
+        own = own_node()
+        node, fs = NodeLogs(namespace, own.key), RealFileSystem()
         self._backoff_s = config.log_cleaner_backoff_ms / 1000
-        self._compactor = Compactor(node, node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock)
-        exporter, self._export_lock = Exporter(node=node_id), threading.Lock()
+        self._compactor = Compactor(node, own.node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock)
+        exporter, self._export_lock = Exporter(node=own.node_id), threading.Lock()
         self._rounds, self._removed = RoundMeters(exporter), RoundMeters(exporter)
         for number in range(config.log_cleaner_threads):
             threading.Thread(target=self._work, name=f"cleaner-{number}", daemon=True).start()

@@ -37,7 +37,7 @@ from raylog.actors.messages import (
 )
 from raylog.actors.metrics import Exporter
 from raylog.actors.partition import Partition
-from raylog.actors.runtime import find, is_restarted, wait_for
+from raylog.actors.runtime import find, is_restarted, own_node, wait_for
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
@@ -86,7 +86,10 @@ class LogActorImpl:
     def __init__(self, spec: LogSpec) -> None:
         set_up_logs()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._spec = spec = _up_to_date(spec) if is_restarted() else spec
+        if is_restarted():
+            own_node().check_alone()
+            spec = _up_to_date(spec)
+        self._spec = spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
         self._partition = _open(spec, is_restart=is_restarted())
         threading.Thread(target=self._keep_up, name="upkeep", daemon=True).start()

@@ -308,6 +308,28 @@ class NoLogDirs(RaylogError):
     template = "no log dir can take a partition: {why}"
 
 
+class LabelShared(RaylogError):
+    """Several nodes that are up carry one label: only one of them can be the node that it names."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("node_id", "name", "label")
+    template = (
+        "node {node_id} takes no part: another node that is up carries its label {name}={label}, too; "
+        "give each node with disks a label of its own, and start this one again"
+    )
+
+
+class SeveralClusters(RaylogError):
+    """The log dirs of this Ray cluster's nodes hold the metadata of more than one raylog cluster."""
+
+    code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
+    fields = ("found",)
+    template = (
+        "the nodes' first log dirs hold different clusters ({found}): start a broker with the log dirs of one of "
+        "them only, by log.dirs or by RAYLOG_LOG_DIRS where the other node's Ray is started"
+    )
+
+
 class ProduceFailed(RaylogError):
     """Records that were sent could not be written. They are not sent again."""
 

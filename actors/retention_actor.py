@@ -16,7 +16,7 @@ from raylog.actors.metrics import Exporter
 from raylog.actors.node_logs import NodeLogs
 from raylog.actors.node_meters import RoundMeters
 from raylog.actors.retention import Retention
-from raylog.actors.runtime import own_node_id
+from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
 
@@ -28,10 +28,10 @@ class RetentionActorImpl:
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         set_up_logs()
-        node_id = own_node_id()
+        node = own_node()
         self._interval_s = config.log_retention_check_interval_ms / 1000
-        self._retention = Retention(NodeLogs(namespace, node_id), node_id, SystemClock())
-        self._meters = RoundMeters(Exporter(node=node_id))
+        self._retention = Retention(NodeLogs(namespace, node.key), node.node_id, SystemClock())
+        self._meters = RoundMeters(Exporter(node=node.node_id))
         threading.Thread(target=self._work, name="retention", daemon=True).start()
 
     def _work(self) -> None:
