@@ -108,8 +108,11 @@ class Topics(ControllerState):
     def _make_partitions(self, topic: Topic, homes: list[Home]) -> list[tuple[Home, Placed]]:
         """All the folders, then all the actors. Raises the first failure, when every call has been answered."""
         made = [home.manager.create_partition.remote(home.partition, topic.topic_id) for home in homes]
-        all_answers(made, f"creating {topic.name}")
-        opened = [self._opening(home.manager, home.partition, topic) for home in homes]
+        places = all_answers(made, f"creating {topic.name}")
+        opened = [
+            self._opening(home.manager, home.partition, topic, place.directory_id)
+            for home, place in zip(homes, places, strict=True)
+        ]
         return list(zip(homes, all_answers(opened, f"opening {topic.name}"), strict=True))
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
