@@ -70,7 +70,7 @@ class Amount(NamedTuple):
     compacted_bytes: int
 
 
-FULL = Amount(30_000_000, 200, 3, 500_000_000)
+FULL = Amount(20_000_000, 150, 3, 500_000_000)
 QUICK = Amount(2_000_000, 30, 1, 50_000_000)
 
 

@@ -19,6 +19,7 @@ from raylog.actors.log_manager import LOG_DIRS_VARIABLE
 HEAD, OTHERS = "head", ("one", "two")
 DIRS_A_NODE = ("a", "b")
 OBJECT_STORE_BYTES = 200 << 20
+START_ATTEMPTS = 3
 # Ray's own defaults take half a minute to call a node dead.
 FAST_FAILURE_DETECTION = {
     "RAY_health_check_period_ms": "500",
@@ -73,7 +74,21 @@ class Nodes:
         }
 
     def start(self, name: str) -> None:
-        self._nodes[name] = self._cluster.add_node(**self._arguments(name))
+        """Ray gives a node 30 seconds, which a busy machine may not have: what is half started goes, and again."""
+        for attempts_left in reversed(range(START_ATTEMPTS)):
+            try:
+                self._nodes[name] = self._cluster.add_node(**self._arguments(name))
+                return
+            except Exception:
+                if not attempts_left:
+                    raise
+                self._end_half_started()
+
+    def _end_half_started(self) -> None:
+        known = {_raylet_of(node) for node in self._nodes.values()}
+        for child in psutil.Process().children():
+            if child.name() == "raylet" and child.pid not in known:
+                child.kill()
 
     def kill(self, name: str) -> None:
         """End the node's raylet, and with it its processes, without a word."""
@@ -86,9 +101,13 @@ class Nodes:
         """The actors' processes of all nodes, by node and pid."""
         found = []
         for name, node in self._nodes.items():
-            (raylet,) = node.all_processes["raylet"]
-            found += [ActorProcess(name, pid, actor) for pid, actor in _actors_below(raylet.process.pid)]
+            found += [ActorProcess(name, pid, actor) for pid, actor in _actors_below(_raylet_of(node))]
         return sorted(found)
+
+
+def _raylet_of(node: Any) -> int:
+    (raylet,) = node.all_processes["raylet"]
+    return int(raylet.process.pid)
 
 
 def _actors_below(raylet: int) -> Iterable[tuple[int, str]]:

@@ -6,6 +6,7 @@ kill-manager       SIGKILL to a LogManager
 kill-controller    SIGKILL to the Controller
 kill-helper        SIGKILL to a CompactionActor or RetentionActor
 pause-log          SIGSTOP to a LogActor, SIGCONT after a moment
+kill-client        SIGKILL to a process that sends or reads; another takes its place
 kill-node          a whole node but the head, which comes back with its dirs after a moment
 =================  ===================================================================================
 """
@@ -17,10 +18,12 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from soak.cluster import OTHERS, ActorProcess, Nodes
 from soak.history import Fault, Writer
+from soak.workers import Workers
 
 WEIGHTS = {
     "kill-log": 6,
@@ -28,6 +31,7 @@ WEIGHTS = {
     "kill-controller": 2,
     "kill-helper": 2,
     "pause-log": 3,
+    "kill-client": 1,
     "kill-node": 2,
 }
 VICTIMS = {
@@ -37,8 +41,12 @@ VICTIMS = {
     "kill-helper": ("CompactionActor", "RetentionActor"),
     "pause-log": ("LogActor",),
 }
-GAP_S = (1.0, 9.0)
+GAP_S = (1.0, 8.0)
 LASTS_S = {"pause-log": (0.5, 6.0), "kill-node": (2.0, 12.0)}
+# A machine that is too slow for the schedule would never serve: now and then all must heal before it goes on.
+CALM = "calm"
+CALM_EVERY_S = 30.0
+PEACE_S = 2.0
 # A node that has come back is left alone so long.
 NODE_REST_S = 8.0
 
@@ -56,10 +64,14 @@ def schedule(seed: int, duration_s: float) -> list[Planned]:
     """The faults of a run, in order; the first of each kind early, so that a short run has met them all. One node
     at most is away at a time."""
     rng = random.Random(seed)
+    calm_s = CALM_EVERY_S
     early = rng.sample(list(WEIGHTS), len(WEIGHTS))
     planned: list[Planned] = []
     at_s, all_are_up_s = 0.0, 0.0
     while (at_s := at_s + rng.uniform(*GAP_S)) < duration_s:
+        if at_s > calm_s:
+            planned.append(Planned(calm_s, CALM, 0.0, 0.0))
+            calm_s += CALM_EVERY_S
         kind = early.pop() if early else rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         if kind == "kill-node" and at_s < all_are_up_s:
             kind = "kill-log"
@@ -78,14 +90,16 @@ def digest(planned: list[Planned]) -> str:
 class Nemesis:
     """Carries a schedule out; in the main thread, since Ray starts nodes nowhere else."""
 
-    def __init__(self, nodes: Nodes, planned: list[Planned], writer: Writer) -> None:
-        self._nodes, self._planned, self._writer = nodes, planned, writer
-        self.done: Counter[str] = Counter()
+    def __init__(self, nodes: Nodes, workers: Workers, planned: list[Planned], writer: Writer) -> None:
+        self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
         self.missed: Counter[str] = Counter()
         self._undo: list[tuple[float, str, str | int]] = []  # when, what, to whom
 
-    def run(self, stop: threading.Event) -> None:
-        """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was away is back."""
+    def run(self, stop: threading.Event, heal: Callable[[], None]) -> None:
+        """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was away is back.
+
+        ``heal`` returns when all partitions serve. The schedule's clock stands still meanwhile.
+        """
         started = time.monotonic()
         for fault in self._planned:
             while (left := started + fault.at_s - time.monotonic()) > 0 and not stop.is_set():
@@ -94,12 +108,22 @@ class Nemesis:
                 self._undo_due(time.monotonic())
             if stop.is_set():
                 break
-            self._strike(fault)
+            if fault.kind == CALM:
+                self._undo_due(float("inf"))
+                calm_since = time.monotonic()
+                heal()
+                stop.wait(PEACE_S)
+                started += time.monotonic() - calm_since
+            else:
+                self._strike(fault)
         self._undo_due(float("inf"))
 
     def _strike(self, fault: Planned) -> None:
         if fault.kind == "kill-node":
             self._kill_node(fault)
+            return
+        if fault.kind == "kill-client":
+            self._tell(fault.kind, self._workers.kill_one(fault.pick))
             return
         victims = [one for one in self._nodes.processes() if _is(one, fault.kind)]
         if not victims:
@@ -133,7 +157,6 @@ class Nemesis:
                 self._nodes.start(whom)
 
     def _tell(self, kind: str, target: str) -> None:
-        self.done[kind] += 1
         self._writer.write(Fault(kind, target, time.monotonic_ns()))
 
 

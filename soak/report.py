@@ -31,7 +31,10 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
         console.print(line)
     if outcome:
         peaks = ", ".join(f"{kind} {size / MB:.0f} MB" for kind, size in sorted(outcome.peak_bytes.items()))
-        console.print(f"healed within {outcome.healed_s:.1f} s of the last fault; peak memory: {peaks}")
+        console.print(f"peak memory (private): {peaks}")
+        console.print(
+            f"healed {len(outcome.healed_s)} times, within {max(outcome.healed_s, default=0):.1f} s at the longest"
+        )
     for finding in findings:
         console.print(f"FOUND {finding}", markup=False)
     for surprise in history.surprises:

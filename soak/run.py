@@ -1,17 +1,15 @@
 """One run: a cluster, topics, workers, faults; then peace, the last reads, an orderly stop, and every byte verified."""
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ray
 
@@ -27,24 +25,20 @@ from soak.consuming import read_all
 from soak.history import OK, Alive, Bounds, Partition, Surprise, TopicChange
 from soak.nemesis import Nemesis, Planned
 from soak.plan import BROKER, TOPICS, Stable
+from soak.workers import READER, ROLES, Workers
 
 NAMESPACE = "soak"
-ROLES = ("produce", "produce", "consume", "consume", "change")
-# Ids of the last reads' worker; it sends nothing.
-READER = len(ROLES)
-HEAL_S = 120.0
-WORKER_END_S = 300.0
+HEAL_S = 180.0
 SAMPLE_S = 2.0
 
 
 class Outcome(NamedTuple):
     """What the history does not tell."""
 
-    struck: dict[str, int]
-    missed: dict[str, int]
+    missed: dict[str, int]  # faults that found nobody to meet
     problems: list[str]
     peak_bytes: dict[str, int]  # the largest process of a kind, and "all" at once
-    healed_s: float
+    healed_s: list[float]  # how long it took, each time, until all partitions served
 
 
 def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome:
@@ -85,6 +79,7 @@ class _Run:
         self._rate = rate
         self._problems: list[str] = []
         self._peaks: dict[str, int] = {}
+        self._healed_s: list[float] = []
 
     def go(self) -> Outcome:
         broker = raylog.start(self._nodes.log_dirs(HEAD), config=BROKER, namespace=NAMESPACE)
@@ -92,18 +87,18 @@ class _Run:
         _wait(lambda: list(broker.nodes().values()) == [None] * 3, "three LogManagers")
         self._me = Worker(broker, self._folder, READER, self._seed)
         topics = self._create_topics(broker)
-        self._tell_workers(topics)
-        nemesis = Nemesis(self._nodes, self._planned, self._me.writer)
-        with self._workers() as workers, self._watched():
-            self._torment(nemesis, workers)
-            healed_s = self._heal(broker)
-            self._end(workers, STOP_SENDING, ("produce", "change"))
-            self._end(workers, STOP_READING, ("consume",))
+        with Workers(self._folder, self._told(topics)) as workers, self._watched():
+            _wait(workers.are_ready, "workers that are connected")
+            nemesis = Nemesis(self._nodes, workers, self._planned, self._me.writer)
+            self._torment(nemesis, workers, broker)
+            self._heal(broker)
+            self._problems += workers.end(STOP_SENDING, ("produce", "change"))
+            self._problems += workers.end(STOP_READING, ("consume",))
         self._read_all(broker)
         if not broker.stop():
             self._problems.append("the broker's stop was not orderly")
         self._verify()
-        return Outcome(dict(nemesis.done), dict(nemesis.missed), self._problems, self._peaks, healed_s)
+        return Outcome(dict(nemesis.missed), self._problems, self._peaks, self._healed_s)
 
     # -- the beginning -------------------------------------------------------------------------------------
 
@@ -126,47 +121,31 @@ class _Run:
             )
         return stable
 
-    def _tell_workers(self, topics: list[Stable]) -> None:
-        told = {
+    def _told(self, topics: list[Stable]) -> dict[str, Any]:
+        """What the workers must know."""
+        return {
             "address": self._nodes.address,
             "namespace": NAMESPACE,
             "seed": self._seed,
-            "roles": ROLES,
             "topics": topics,
             "records_a_second": self._rate / ROLES.count("produce"),
         }
-        (self._folder / "run.json").write_text(json.dumps(told))
-
-    @contextmanager
-    def _workers(self) -> Iterator[list[subprocess.Popen[bytes]]]:
-        workers = []
-        for number in range(len(ROLES)):
-            with (self._folder / f"w{number}.log").open("wb") as said:
-                command = [sys.executable, "-m", "soak.worker", str(self._folder), str(number)]
-                workers.append(subprocess.Popen(command, stdout=said, stderr=said))
-        try:
-            yield workers
-        finally:
-            for worker in workers:
-                worker.kill()
-                worker.wait()
 
     # -- the middle ----------------------------------------------------------------------------------------
 
-    def _torment(self, nemesis: Nemesis, workers: list[subprocess.Popen[bytes]]) -> None:
+    def _torment(self, nemesis: Nemesis, workers: Workers, broker: Broker) -> None:
         stop, over = threading.Event(), threading.Event()
 
         def watch() -> None:
             while not over.wait(SAMPLE_S):
-                dead = [number for number, worker in enumerate(workers) if worker.poll() is not None]
-                if dead:
-                    self._problems.append(f"worker {dead[0]} ended early: see w{dead[0]}.log")
+                for name in workers.dead():
+                    self._problems.append(f"worker {name} ended early: see {name}.log")
                     stop.set()
                     return
 
         thread = threading.Thread(target=watch, name="workers")
         thread.start()
-        nemesis.run(stop)
+        nemesis.run(stop, lambda: self._heal(broker))
         over.set()
         thread.join()
 
@@ -191,8 +170,8 @@ class _Run:
 
     # -- the end -------------------------------------------------------------------------------------------
 
-    def _heal(self, broker: Broker) -> float:
-        """Seconds until every partition of every topic answers."""
+    def _heal(self, broker: Broker) -> None:
+        """Return when every partition of every topic answers."""
         started = time.monotonic()
 
         def all_answer() -> bool:
@@ -213,20 +192,7 @@ class _Run:
             _wait(all_answer, "every partition answers")
         except TimeoutError as error:
             self._problems.append(str(error))
-        return time.monotonic() - started
-
-    def _end(self, workers: list[subprocess.Popen[bytes]], what: str, roles: tuple[str, ...]) -> None:
-        (self._folder / what).touch()
-        deadline = time.monotonic() + WORKER_END_S
-        for number, worker in enumerate(workers):
-            if ROLES[number] in roles:
-                try:
-                    code = worker.wait(max(deadline - time.monotonic(), 0.1))
-                except subprocess.TimeoutExpired:
-                    self._problems.append(f"worker {number} did not end: see w{number}.log")
-                    continue
-                if code:
-                    self._problems.append(f"worker {number} ended with {code}: see w{number}.log")
+        self._healed_s.append(time.monotonic() - started)
 
     def _read_all(self, broker: Broker) -> None:
         me = self._me
@@ -258,9 +224,9 @@ class _Run:
             self._problems += [f"{folder}: {problem}" for problem in found]
 
 
-def _wait(condition: object, what: str) -> None:
+def _wait(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + HEAL_S
-    while not condition():  # type: ignore[operator]
+    while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {HEAL_S:.0f} s")
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""One worker process: ``python -m soak.worker FOLDER NUMBER``; what it is to do stands in the folder's ``run.json``."""
+"""One worker process: ``python -m soak.worker FOLDER NUMBER ROLE``; the rest stands in the folder's ``run.json``."""
 
 import json
 import sys
@@ -16,12 +16,11 @@ from soak.producing import produce
 
 
 def main() -> int:
-    folder, number = Path(sys.argv[1]), int(sys.argv[2])
+    folder, number, role = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     run = json.loads((folder / "run.json").read_text())
     ray.init(run["address"], log_to_driver=False, logging_level="ERROR")
     worker = Worker(raylog.connect(namespace=run["namespace"]), folder, number, run["seed"])
     topics = [Stable(*topic) for topic in run["topics"]]
-    role = run["roles"][number]
     try:
         if role == "produce":
             produce(worker, topics, run["records_a_second"])

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from soak.__main__ import SHORT_MINUTES, SHORT_SEED
 from soak.cluster import ACTOR_TITLE
-from soak.nemesis import WEIGHTS, digest, schedule
+from soak.nemesis import CALM, WEIGHTS, digest, schedule
 
 SEEDS = st.integers(0, 2**32)
 
@@ -30,7 +31,19 @@ def test_a_longer_run_begins_as_the_shorter(seed: int) -> None:
 @given(SEEDS)
 @settings(deadline=None)
 def test_every_kind_of_fault_comes_within_a_minute(seed: int) -> None:
-    assert {fault.kind for fault in schedule(seed, 60)} == set(WEIGHTS)
+    assert {fault.kind for fault in schedule(seed, 60)} - {CALM} == set(WEIGHTS)
+
+
+def test_every_kind_of_fault_comes_in_the_short_run() -> None:
+    assert {fault.kind for fault in schedule(SHORT_SEED, SHORT_MINUTES * 60)} - {CALM} == set(WEIGHTS)
+
+
+@given(SEEDS)
+@settings(deadline=None)
+def test_there_is_a_calm_twice_a_minute(seed: int) -> None:
+    planned = schedule(seed, 300)
+    assert [fault.at_s for fault in planned] == sorted(fault.at_s for fault in planned)
+    assert [fault.at_s for fault in planned if fault.kind == CALM][:8] == [30.0 * n for n in range(1, 9)]
 
 
 @given(SEEDS)
