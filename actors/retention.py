@@ -32,6 +32,7 @@ class RetentionTally:
     def __init__(self, node_id: str) -> None:
         self._node_id = node_id
         self._known: dict[TopicPartition, RetentionStatus] = {}
+        self._good_ms: dict[TopicPartition, int] = {}  # when a round last went well, or the first one failed
 
     def add(self, partition: TopicPartition, answer: RemovedSegments | Exception, now_ms: int) -> bool:
         """Count a round; returns whether it failed in a way that is news."""
@@ -40,6 +41,7 @@ class RetentionTally:
         is_error = isinstance(answer, Exception)
         done = RemovedSegments(0, 0, 0.0) if isinstance(answer, Exception) else answer
         problem = str(answer) if is_error else None
+        self._good_ms[partition] = self._good_ms.get(partition, now_ms) if is_error else now_ms
         self._known[partition] = RetentionStatus(
             str(partition),
             self._node_id,
@@ -54,6 +56,11 @@ class RetentionTally:
     def keep(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the logs that are no longer here."""
         self._known = {one: known for one, known in self._known.items() if one in partitions}
+        self._good_ms = {one: known for one, known in self._good_ms.items() if one in partitions}
+
+    def lag_s(self, now_ms: int) -> float:
+        """How long ago retention last went well, of the log that waits longest."""
+        return max((now_ms - known for known in self._good_ms.values()), default=0) / 1000
 
     def statuses(self) -> list[RetentionStatus]:
         return [self._known[partition] for partition in sorted(self._known)]
@@ -65,16 +72,28 @@ class Retention:
     def __init__(self, node: Node, node_id: str, clock: Clock) -> None:
         self._node, self._clock = node, clock
         self._tally = RetentionTally(node_id)
+        self._numbers = dict.fromkeys(("segments_deleted", "bytes_deleted", "busy_seconds"), 0.0)
 
     def round(self) -> None:
         """Ask every log once."""
         hosted = [one.partition for one in self._node.hosted() if not one.config.is_compacted]
         self._tally.keep(hosted)
         for partition, answer in self._node.delete_old_segments(hosted).items():
+            if isinstance(answer, RemovedSegments):
+                for name, value in zip(self._numbers, answer, strict=True):
+                    self._numbers[name] += value
             if self._tally.add(partition, answer, self._clock.now_ms()):
                 warn(logger, "retention-failed", partition=partition, why=answer)
             elif isinstance(answer, RemovedSegments) and answer.segments:
                 event(logger, "segments-removed", partition=partition, **answer._asdict())
+
+    def numbers(self) -> dict[str, float]:
+        """The metrics of a node's retention, after a round."""
+        now_ms = self._clock.now_ms()
+        known = {f"raylog_retention_{name}": value for name, value in self._numbers.items()}
+        known["raylog_retention_lag_seconds"] = self._tally.lag_s(now_ms)
+        known["raylog_retention_last_round_seconds"] = now_ms / 1000
+        return known
 
     def status(self) -> list[RetentionStatus]:
         """What was done so far."""

@@ -242,6 +242,18 @@ def test_compact_and_delete_together(broker: Broker) -> None:
     assert len(records(broker, topic)) == 10
 
 
+def test_a_policy_that_changes_takes_a_log_in_and_out_of_compaction(broker: Broker) -> None:
+    topic = made(broker, cleanup_policy="delete")
+    writer = Writer(broker, topic)
+    writer.write(1000)
+    broker.alter_topic_config(topic, {"cleanup.policy": "compact"})
+    ask(broker, topic, "roll")
+    wait_for(lambda: is_clean_up_to(broker, topic, 1000), DEADLINE_S, "it is compacted", poll_s=0.1)
+    broker.alter_topic_config(topic, {"cleanup.policy": "delete"})
+    wait_for(lambda: told(broker, topic) is None, DEADLINE_S, "compaction has let it go", poll_s=0.1)
+    assert last_values(broker, topic) == writer.last
+
+
 def test_a_compacted_log_goes_on_at_its_checkpoint_after_a_restart(broker: Broker, topic: str) -> None:
     writer = Writer(broker, topic)
     writer.write(3000)
