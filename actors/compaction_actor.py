@@ -16,7 +16,7 @@ from raylog.actors.events import set_up_logs, warn
 from raylog.actors.log_actor import lock_patiently
 from raylog.actors.messages import CompactionStatus, RetentionStatus
 from raylog.actors.node_logs import NodeLogs
-from raylog.actors.runtime import own_node_id
+from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
 from raylog.storage.files import Lock, ReadOnlyFileSystem, RealFileSystem
@@ -30,10 +30,10 @@ class CompactionActorImpl:
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         set_up_logs()
-        node_id = own_node_id()
-        node, fs = NodeLogs(namespace, node_id), RealFileSystem()
+        own = own_node()
+        node, fs = NodeLogs(namespace, own.key), RealFileSystem()
         self._backoff_s = config.log_cleaner_backoff_ms / 1000
-        self._compactor = Compactor(node, node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock)
+        self._compactor = Compactor(node, own.node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock)
         for number in range(config.log_cleaner_threads):
             threading.Thread(target=self._work, name=f"cleaner-{number}", daemon=True).start()
 

@@ -77,6 +77,7 @@ class Compactor:
         fs: FileSystem,
         reading: FileSystem,
         lock: Callable[[str], Lock],
+        now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._node, self._node_id, self._clock, self._fs, self._reading = node, node_id, clock, fs, reading
@@ -86,7 +87,7 @@ class Compactor:
         self._retention = RetentionTally(node_id)
         self._done_bytes: dict[TopicPartition, int] = {}  # of the rounds that run
         self._throttle_lock = threading.Lock()  # held over its sleep: all threads together keep the rate
-        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, time.monotonic, sleep)
+        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, now, sleep)
         self._dir_locks = SharedLocks(lock)
 
     # -- one turn of a thread --------------------------------------------------------------------------------

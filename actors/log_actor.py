@@ -19,6 +19,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import ray
 
+from raylog.actors.bounds import (
+    APPENDS_AT_ONCE,
+    CALLS_OF_A_PROCESS,
+    FETCHES_AT_ONCE,
+    PARKED_FETCHES,
+    REFUSALS_AT_ONCE,
+)
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import (
     AppendResult,
@@ -28,8 +35,9 @@ from raylog.actors.messages import (
     PartitionStatus,
     RemovedSegments,
 )
+from raylog.actors.metrics import Exporter
 from raylog.actors.partition import Partition
-from raylog.actors.runtime import find, is_restarted, wait_for
+from raylog.actors.runtime import find, is_restarted, own_node, wait_for
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
@@ -53,11 +61,9 @@ LOCK_PATIENCE_S = 5.0
 CONFIG_TIMEOUT_S = 5.0
 # With the default of 5 ms, one busy thread makes every small call take 10 ms.
 SWITCH_INTERVAL_S = 0.0005
-MAINTENANCE_INTERVAL_S = 1.0
-APPENDS_AT_ONCE = 8
-FETCHES_AT_ONCE = 8
-# Each parked fetch holds one thread; the next one waits until one of these is answered.
-PARKED_FETCHES = 64
+# Upkeep and metrics of a partition that is busy; one that is idle rests until something is due.
+UPKEEP_INTERVAL_S = 1.0
+EXPORT_INTERVAL_S = 5.0
 
 
 class LogSpec(NamedTuple):
@@ -80,10 +86,13 @@ class LogActorImpl:
     def __init__(self, spec: LogSpec) -> None:
         set_up_logs()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._spec = spec = _up_to_date(spec) if is_restarted() else spec
+        if is_restarted():
+            own_node().check_alone()
+            spec = _up_to_date(spec)
+        self._spec = spec
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
         self._partition = _open(spec, is_restart=is_restarted())
-        threading.Thread(target=self._maintain, name="maintenance", daemon=True).start()
+        threading.Thread(target=self._keep_up, name="upkeep", daemon=True).start()
 
     # -- data ----------------------------------------------------------------------------------------------
 
@@ -227,24 +236,41 @@ class LogActorImpl:
         event(logger, "log-closed", partition=self._spec.partition, log_end_offset=offsets.log_end_offset)
         return offsets
 
-    def _maintain(self) -> None:
+    def _keep_up(self) -> None:
+        """Upkeep and metrics, while something happens; nothing at all while nothing does."""
+        expiration_ms = self._spec.producer_expiration_ms
+        exporter = Exporter(topic=self._spec.partition.topic, partition=self._spec.partition.partition)
+        next_export_s, is_exported = 0.0, False
         while True:
-            time.sleep(MAINTENANCE_INTERVAL_S)
+            if is_exported:
+                self._partition.rest(expiration_ms)
+            time.sleep(UPKEEP_INTERVAL_S)
+            is_exported = False
             try:
-                _or_exit(lambda: self._partition.maintain(self._spec.producer_expiration_ms))
+                _or_exit(lambda: self._partition.maintain(expiration_ms))
             except RaylogError:
                 warn(logger, "upkeep-failed", trace=True, partition=self._spec.partition)
+            if time.monotonic() >= next_export_s:
+                self._export(exporter)
+                next_export_s, is_exported = time.monotonic() + EXPORT_INTERVAL_S, True
+
+    def _export(self, exporter: Exporter) -> None:
+        try:
+            self._partition.meters.export(self._partition, exporter)
+        except Exception:  # Ray may fail in its own ways, and metrics are not worth a partition
+            warn(logger, "metrics-failed", trace=True, partition=self._spec.partition)
 
 
 LogActor = ray.remote(
     concurrency_groups={
         "produce": APPENDS_AT_ONCE,
         "fetch": FETCHES_AT_ONCE,
-        "poll": PARKED_FETCHES,
+        "poll": PARKED_FETCHES + REFUSALS_AT_ONCE,
         "admin": 4,
     },
     num_cpus=0,
     max_restarts=-1,
+    max_pending_calls=CALLS_OF_A_PROCESS,
     max_task_retries=0,  # a retry by Ray would append twice; producers retry with their sequence
 )(LogActorImpl)
 

@@ -38,6 +38,7 @@ from raylog.actors.retention_actor import RetentionActor
 from raylog.actors.runtime import (
     CALL_TIMEOUT_S,
     OPEN_TIMEOUT_S,
+    Node,
     compaction_actor_name,
     create,
     find,
@@ -45,7 +46,7 @@ from raylog.actors.runtime import (
     kill,
     log_actor_name,
     log_manager_name,
-    own_node_id,
+    own_node,
     retention_actor_name,
     wait_for,
 )
@@ -88,13 +89,14 @@ class LogManagerImpl:
             config,
         )
         self._fs = RealFileSystem()
-        self._node_id = own_node_id()
+        self._node = own_node()
         self._lock = threading.RLock()
         self._dirs = NodeDirs(self._fs, SystemClock(), config.topic_defaults.file_delete_delay_ms)
         self._loading: dict[str, threading.Semaphore] = {}  # by directory id
         self._life = random_id()
         self._stopped = threading.Event()
         if is_restarted():
+            self._node.check_alone()
             self.start()
             self._dirs.adopt()
 
@@ -134,7 +136,7 @@ class LogManagerImpl:
         with self._lock:
             self._check_running(str(partition))
             dir = self._dirs.create(partition, topic_id)
-            return Placed(self._node_id, dir.directory_id, dir.folder(partition))
+            return Placed(self._node.node_id, dir.directory_id, dir.folder(partition))
 
     @ray.method(concurrency_group="open")
     def open_partition(
@@ -152,7 +154,7 @@ class LogManagerImpl:
         with self._lock:
             self._check_running(str(partition))
             dir = self._dirs.dir_of(partition, directory_id)
-            place = Placed(self._node_id, dir.directory_id, dir.folder(partition))
+            place = Placed(self._node.node_id, dir.directory_id, dir.folder(partition))
             is_first = partition in dir.to_load
         turn: AbstractContextManager[Any] = self._loading[place.directory_id] if is_first else nullcontext()
         with turn:
@@ -167,7 +169,7 @@ class LogManagerImpl:
         return place
 
     def _open(self, partition: TopicPartition, topic_id: str, place: Placed, told: Configured) -> None:
-        expiration_ms, manager = self._config.producer_id_expiration_ms, log_manager_name(self._node_id)
+        expiration_ms, manager = self._config.producer_id_expiration_ms, log_manager_name(self._node.key)
         spec = LogSpec(
             partition,
             topic_id,
@@ -197,7 +199,7 @@ class LogManagerImpl:
             self._start_upkeep_of(known.config)
             spec = spec._replace(is_clean=is_clean, config=known.config, config_version=known.version)
             return create(
-                LogActor, log_actor_name(spec.partition), self._namespace, self._node_id, spec
+                LogActor, log_actor_name(spec.partition), self._namespace, self._pinned_node(), spec
             ), known
 
     def reconfigure(self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int) -> None:
@@ -220,6 +222,10 @@ class LogManagerImpl:
         with self._lock:
             opened = self._dirs.opened.get(partition)
             return None if opened is None else opened.configured
+
+    def _pinned_node(self) -> Node:
+        """This node, as new actors are pinned to it: a label may be shared by now."""
+        return own_node() if self._node.label else self._node
 
     def _serves(self, handle: Any, spec: LogSpec) -> bool:
         """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of another folder."""
@@ -382,16 +388,16 @@ class LogManagerImpl:
     def _start_upkeep_of(self, config: LogConfig) -> None:
         """Start the actor that looks after a log of this config, or find it running."""
         if not config.is_compacted:
-            actor, name = RetentionActor, retention_actor_name(self._node_id)
+            actor, name = RetentionActor, retention_actor_name(self._node.key)
         elif self._config.log_cleaner_enable and self._config.log_cleaner_threads:
-            actor, name = CompactionActor, compaction_actor_name(self._node_id)
+            actor, name = CompactionActor, compaction_actor_name(self._node.key)
         else:
             return
-        create(actor, name, self._namespace, self._node_id, self._namespace, self._config)
+        create(actor, name, self._namespace, self._pinned_node(), self._namespace, self._config)
 
     def _abandon_compaction(self, partition: TopicPartition) -> None:
         """Have a round given up whose swaps would be refused: it saves work, and is not waited for."""
-        compaction = find(compaction_actor_name(self._node_id), self._namespace)
+        compaction = find(compaction_actor_name(self._node.key), self._namespace)
         if compaction is not None:
             compaction.abandon.remote(partition)
 
@@ -419,7 +425,7 @@ class LogManagerImpl:
         Returns whether all of it was clean; see ``OnlineDir.unlock``.
         """
         self._stopped.set()
-        for name in (compaction_actor_name(self._node_id), retention_actor_name(self._node_id)):
+        for name in (compaction_actor_name(self._node.key), retention_actor_name(self._node.key)):
             kill(name, self._namespace)
         with self._lock:
             asked = dict(self._dirs.opened)

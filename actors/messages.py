@@ -226,6 +226,37 @@ class NotLeader(RaylogError):
     )
 
 
+class TooManyPolls(RaylogError):
+    """As many fetches wait at the partition as may. Fetch without waiting, or ask again in a moment."""
+
+    code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
+    fields = ("partition", "most")
+    template = "{partition}: {most} fetches wait there already: fetch without waiting, or retry in a moment"
+
+
+class TooManyAppends(RaylogError):
+    """The partition has as many bytes of unanswered appends as may be. Nothing was written: retry in a moment."""
+
+    code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
+    fields = ("partition", "in_flight_bytes", "most_bytes")
+    template = (
+        "{partition}: appends of {in_flight_bytes} bytes are not answered yet, and {most_bytes} is the most: "
+        "retry in a moment, with fewer producers or a faster disk"
+    )
+
+
+class TooManyCalls(RaylogError):
+    """This process has as many unanswered calls to an actor as may be; this one was not sent."""
+
+    code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
+    fields = ("what",)
+    template = "{what}: too many calls of this process are unanswered: wait for some of them, then retry"
+
+
+# The partition is well, and has enough to do: retry later, without looking it up again.
+THROTTLED = (TooManyPolls, TooManyAppends, TooManyCalls)
+
+
 class RequestTimedOut(RaylogError):
     """No answer in time. Whether the request took effect is not known."""
 
@@ -275,6 +306,28 @@ class NoLogDirs(RaylogError):
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
     fields = ("why",)
     template = "no log dir can take a partition: {why}"
+
+
+class LabelShared(RaylogError):
+    """Several nodes that are up carry one label: only one of them can be the node that it names."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("node_id", "name", "label")
+    template = (
+        "node {node_id} takes no part: another node that is up carries its label {name}={label}, too; "
+        "give each node with disks a label of its own, and start this one again"
+    )
+
+
+class SeveralClusters(RaylogError):
+    """The log dirs of this Ray cluster's nodes hold the metadata of more than one raylog cluster."""
+
+    code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
+    fields = ("found",)
+    template = (
+        "the nodes' first log dirs hold different clusters ({found}): start a broker with the log dirs of one of "
+        "them only, by log.dirs or by RAYLOG_LOG_DIRS where the other node's Ray is started"
+    )
 
 
 class ProduceFailed(RaylogError):

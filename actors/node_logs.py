@@ -34,8 +34,9 @@ class LogDoor:
 class NodeLogs:
     """See the module's head."""
 
-    def __init__(self, namespace: str, node_id: str) -> None:
-        self._namespace, self._node_id = namespace, node_id
+    def __init__(self, namespace: str, node: str) -> None:
+        """``node``: its key."""
+        self._namespace, self._node = namespace, node
 
     # -- of the LogManager -----------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ class NodeLogs:
         self._ask_manager("cleaned", partition, topic_id, offset)
 
     def _ask_manager(self, method: str, *arguments: Any) -> Any:
-        name = log_manager_name(self._node_id)
+        name = log_manager_name(self._node)
         handle = find(name, self._namespace)
         if handle is None:
             raise NotLeader(name, "it does not run")

@@ -3,7 +3,19 @@
 A ``Partition`` puts locks around one ``Log``. Today its door is the LogActor's Ray methods; a socket will be
 the second, with this same object behind it. It knows no Ray.
 
-**Locks.** Appends take ``_append_lock``; readers take none. A batch is checked (its CRC) before the lock.
+**Locks**, in the order in which they may be taken::
+
+    _purge_lock     removes files of deleted segments
+    _old_lock       owns the old segments: retention, compaction's swap, delete_records
+    _flush_lock     fsyncs the log
+    _append_lock    owns the log's end: append, roll; nothing under it waits for a disk to sync
+    log.list_lock   two assignments
+
+Readers take none. Appends take the fourth, for the write into the page cache alone, so that whatever hangs in the
+first three holds up no append, but for its own fsync where the topic asks for one. A batch is checked (its CRC)
+before the lock.
+
+**Bounds**: bytes of appends in flight and parked fetches are limited (``bounds.py``); what is beyond is refused.
 
 **An ack** means: in the page cache; once ``flush.messages`` records are unflushed, fsynced. Appends that wait
 for an fsync share it: whoever gets ``_flush_lock`` flushes everything written so far, and those behind it
@@ -21,18 +33,22 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
+from raylog.actors.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.messages import (
     AppendResult,
     FetchResult,
     InvalidRequest,
     PartitionOffsets,
     RemovedSegments,
+    TooManyPolls,
 )
+from raylog.actors.meters import Append, Fetch, Meters, name_of
 from raylog.storage.cleaner.cleanable import LogFacts, facts_of
 from raylog.storage.cleaner.remote import LogView, view_of
 from raylog.storage.clock import Clock
@@ -51,12 +67,14 @@ from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
 from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
 from raylog.storage.records.batch import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
-from raylog.storage.validation import check_append
+from raylog.storage.validation import CheckedBatch, check_append
 
 # Half of what an int32 position can address: no reader needs more in one answer.
 MAX_FETCH_BYTES = 1 << 30
 # The longest that one fetch may hold its place among the parked.
 MAX_WAIT_MS = 300_000
+# Clocks may be set: upkeep looks again after this, even if nothing is due for longer.
+MAX_REST_S = 3600.0
 
 Answer = TypeVar("Answer")
 
@@ -64,13 +82,31 @@ Answer = TypeVar("Answer")
 class Partition:
     """One log, made safe for many callers at once."""
 
-    def __init__(self, log: Log, clock: Clock, config_version: int = 0) -> None:
+    def __init__(
+        self,
+        log: Log,
+        clock: Clock,
+        config_version: int = 0,
+        *,
+        in_flight_bytes: int = IN_FLIGHT_BYTES,
+        parked_fetches: int = PARKED_FETCHES,
+    ) -> None:
+        """The last two are limits; see ``bounds.py``."""
         self.log, self._clock, self._config_version = log, clock, config_version
         self.leader_epoch = log.epochs.next
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
+        with suppress(RaylogError):  # which the first append meets again
+            _ = log.segments[-1].max_timestamp  # looked for before an append and a reader may do so at once
+        log.list_lock = threading.Lock()
         self._append_lock = threading.Lock()
         self._flush_lock = threading.Lock()
+        self._old_lock = threading.Lock()
+        self._purge_lock = threading.Lock()
         self._waiters_lock = threading.Lock()
+        self._in_flight = InFlight(str(log.partition), in_flight_bytes)
+        self._most_waiters = parked_fetches
+        self._stirred = threading.Event()
+        self.meters = Meters()
         self._waiters: list[tuple[int, int, threading.Event]] = []
         self._ticket = itertools.count()
         self._appended_bytes = 0
@@ -80,7 +116,24 @@ class Partition:
     # -- append --------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer) -> AppendResult:
-        """Append one v2 record batch; returns when it is as durable as the topic asks."""
+        """Append one v2 record batch; returns when it is as durable as the topic asks.
+
+        Raises TooManyAppends, and the errors of ``Log.append``, with nothing written.
+        """
+        began_s, size_bytes = time.perf_counter(), _size_of(records)
+        try:
+            with self._in_flight.hold(size_bytes):
+                batch, answer = self._append(records)
+        except BaseException as error:
+            self.meters.failed_appends.append(name_of(error))
+            raise
+        finally:
+            self._stir()
+        seconds = time.perf_counter() - began_s
+        self.meters.appends.append(Append(seconds, size_bytes, batch.header.count, answer.is_duplicate))
+        return answer
+
+    def _append(self, records: Buffer) -> tuple[CheckedBatch, AppendResult]:
         self.check_online()
         now_ms = self._clock.now_ms()
         batch = check_append(records, self.log.config, now_ms)
@@ -97,14 +150,13 @@ class Partition:
         self._wake()
         if info.last_offset + 1 - self.log.recovery_point >= self.log.config.flush_messages:
             self.flush(info.last_offset + 1)
-        return AppendResult(
-            info.base_offset,
-            info.last_offset,
-            info.log_append_time,
-            info.log_start_offset,
-            self.leader_epoch,
-            info.is_duplicate,
-        )
+        first, last, append_time, log_start, is_duplicate = info
+        return batch, AppendResult(first, last, append_time, log_start, self.leader_epoch, is_duplicate)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Of appends that are not answered yet."""
+        return self._in_flight.size_bytes
 
     # -- fetch ---------------------------------------------------------------------------------------------
 
@@ -120,8 +172,21 @@ class Partition:
         """Batches from ``offset`` on, up to about ``max_bytes``; at least one batch where there is one.
 
         Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is where the
-        batches lie, for a reader on the same node. Raises OffsetOutOfRange.
+        batches lie, for a reader on the same node. Raises OffsetOutOfRange, and TooManyPolls if it would have to
+        wait where as many wait as may.
         """
+        try:
+            return self._fetch(offset, max_bytes, min_bytes, max_wait_ms, locate)
+        except BaseException as error:
+            self.meters.failed_fetches.append(name_of(error))
+            raise
+        finally:
+            self._stir()
+
+    def _fetch(
+        self, offset: int, max_bytes: int, min_bytes: int, max_wait_ms: int, locate: bool
+    ) -> FetchResult:
+        began_s = time.perf_counter()
         _check_integers(offset=offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms)
         max_bytes = max(0, min(max_bytes, MAX_FETCH_BYTES))
         min_bytes, max_wait_ms = min(min_bytes, max_bytes), min(max_wait_ms, MAX_WAIT_MS)
@@ -131,18 +196,24 @@ class Partition:
         available = 0 if found is None else found.size_bytes
         is_behind = found is not None and found.inode != self.log.segments[-1].log.inode
         if max_wait_ms > 0 and available < max(min_bytes, 1) and not is_behind:
+            parked_s = time.perf_counter()
             self._wait(seen_bytes + max(min_bytes, 1) - available, max_wait_ms)
+            began_s += time.perf_counter() - parked_s
             self.check_online()
             found = self.log.read(offset, max_bytes)
         records = None if found is None or locate else np.frombuffer(self.log.read_bytes(found), np.uint8)
+        size_bytes = 0 if found is None else found.size_bytes
+        self.meters.fetches.append(Fetch(time.perf_counter() - began_s, size_bytes))
         return FetchResult(
             records, found if locate else None, self.log.high_watermark, self.log.log_start_offset
         )
 
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
-        """Park until so many bytes were ever appended, or the time is up."""
+        """Park until so many bytes were ever appended, or the time is up. Raises TooManyPolls."""
         entry = (wanted_bytes, next(self._ticket), threading.Event())
         with self._waiters_lock:
+            if len(self._waiters) >= self._most_waiters:
+                raise TooManyPolls(str(self.log.partition), self._most_waiters)
             heapq.heappush(self._waiters, entry)
         if self._appended_bytes >= wanted_bytes:
             self._wake()
@@ -190,32 +261,54 @@ class Partition:
         with self._flush_lock:
             self.check_online()
             if self.log.recovery_point < wanted:
-                self._or_offline(self.log.flush)
+                with self.meters.fsync():
+                    self._or_offline(self.log.flush)
 
     def maintain(self, producer_expiration_ms: int) -> None:
         """What is due now: flush sealed segments, unlink deleted ones, forget silent producers."""
+        self._stirred.clear()
         if self._offline is not None:
             return
         with self._flush_lock:
             self._or_offline(self.log.flush_due)
-            with self._append_lock:
+        with self._purge_lock:
+            if not self.is_closed:
                 self.log.purge_deleted()
-                self.log.expire_producers(producer_expiration_ms)
+        with self._append_lock:
+            self.log.expire_producers(producer_expiration_ms)
+
+    def rest(self, producer_expiration_ms: int) -> None:
+        """Return when something may be due again: something was asked of the partition, or time has passed."""
+        self._stirred.wait(self.rest_s(producer_expiration_ms))
+
+    def rest_s(self, producer_expiration_ms: int) -> float:
+        """How long nothing is due if nothing is asked."""
+        if self._offline is not None:
+            return MAX_REST_S
+        due_ms = self.log.next_due_ms(producer_expiration_ms)
+        return min(max((due_ms - self._clock.now_ms()) / 1000, 0.0), MAX_REST_S)
+
+    def _stir(self) -> None:
+        """Something was asked: upkeep looks whether it made anything due."""
+        if not self._stirred.is_set():
+            self._stirred.set()
 
     def delete_old_segments(self) -> RemovedSegments:
         """Retention."""
         begin_s = time.monotonic()
-        with self._append_lock:
+        with self._old_lock:
             self.check_online()
             before = self.log.segments
-            count = self._or_offline(self.log.delete_old_segments, UndoFailed)
+            retain = partial(self.log.delete_old_segments, self._append_lock)
+            count = self._or_offline(retain, UndoFailed)
+        self._stir()
         size_bytes = sum(segment.size for segment in before[:count])
         return RemovedSegments(count, size_bytes, time.monotonic() - begin_s)
 
     def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
         """Make records below an offset unreadable; returns the log start offset. See ``Log.delete_records``."""
         _check_integers(before_offset=before_offset)
-        with self._flush_lock, self._append_lock:
+        with self._old_lock, self._flush_lock:
             self.check_online()
             return self._or_offline(partial(self.log.delete_records, before_offset))
 
@@ -228,7 +321,7 @@ class Partition:
 
     def cleaning_view(self) -> LogView:
         """A round of compaction begins: what it must know. None that began before can swap any more."""
-        with self._append_lock:
+        with self._old_lock:
             self.check_online()
             round_id = self.log.begin_round()
         return view_of(self.log, round_id)
@@ -240,29 +333,32 @@ class Partition:
 
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
         """Let the segment in that a round has written. Raises CleaningAborted with nothing changed."""
-        with self._append_lock:
+        with self._old_lock:
             self.check_online()
             if not self.log.config.is_compacted:
                 raise CleaningAborted(str(self.log.partition), "cleanup.policy has no compact any more")
             self._or_offline(partial(self.log.replace_segments, old, round_id), UndoFailed)
+        self._stir()
 
     def reconfigure(self, config: LogConfig, version: int) -> None:
         """Obey another config from the next append on, unless a newer ``version`` has come before it."""
-        with self._append_lock:
+        with self._old_lock, self._append_lock:
             self.check_online()
             if version >= self._config_version:
                 self._config_version = version
                 self.log.reconfigure(config)
+        self._stir()
 
     def roll(self) -> None:
         """Begin a new segment."""
         with self._append_lock:
             self.check_online()
             self._or_offline(self.log.roll, UndoFailed)
+        self._stir()
 
     def close(self) -> None:
         """Orderly end. Every later call answers StorageError."""
-        with self._flush_lock, self._append_lock:
+        with self._purge_lock, self._old_lock, self._flush_lock, self._append_lock:
             self.check_online()
             self._or_offline(self.log.close)
             self.is_closed = True
@@ -293,6 +389,14 @@ class Partition:
         except on as error:
             self._go_offline(error)
             raise
+
+
+def _size_of(records: Buffer) -> int:
+    """The bytes of a request; 0 for what is no buffer, which the check of the batch refuses."""
+    try:
+        return memoryview(records).nbytes
+    except (TypeError, ValueError):
+        return 0
 
 
 def _check_integers(**arguments: int) -> None:

@@ -14,7 +14,7 @@ from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import RetentionStatus
 from raylog.actors.node_logs import NodeLogs
 from raylog.actors.retention import Retention
-from raylog.actors.runtime import own_node_id
+from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
 
@@ -26,9 +26,9 @@ class RetentionActorImpl:
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         set_up_logs()
-        node_id = own_node_id()
+        node = own_node()
         self._interval_s = config.log_retention_check_interval_ms / 1000
-        self._retention = Retention(NodeLogs(namespace, node_id), node_id, SystemClock())
+        self._retention = Retention(NodeLogs(namespace, node.key), node.node_id, SystemClock())
         threading.Thread(target=self._work, name="retention", daemon=True).start()
 
     def _work(self) -> None:

@@ -3,48 +3,82 @@
 Every actor is named and detached, in the broker's namespace, and pinned to the node that has its disk::
 
     Controller                  one a broker
-    LogManager:<Ray node id>    one a node
-    Compaction:<Ray node id>    one a node that has compacted partitions
-    Retention:<Ray node id>     one a node that has others
+    LogManager:<node>           one a node
+    Compaction:<node>           one a node that has compacted partitions
+    Retention:<node>            one a node that has others
     Log:<topic>-<partition>     one a partition
+
+**Nodes.** A Ray node's id is a new one after each of its starts. A node that was started with the label
+``raylog/log-node`` is known by that: its actors wait, restarting, while it is away, and serve again where the label
+comes back. One without is known by its id: its actors die with it, and the Controller makes new ones where the
+disk comes back. Two nodes that are up with one label would get each other's actors: the second takes no part.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, PendingCallsLimitExceeded, RayError, RayTaskError
 from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raylog.actors.messages import NotLeader, RequestTimedOut
+from raylog.actors.messages import LabelShared, NotLeader, RequestTimedOut, TooManyCalls
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 
 NAMESPACE = "raylog"
 CONTROLLER = "Controller"
-# With a Ray node's id behind it.
-COMPACTION, RETENTION = "Compaction:", "Retention:"
+# With a node's key behind it.
+LOG_MANAGER, COMPACTION, RETENTION = "LogManager:", "Compaction:", "Retention:"
 # A call that neither waits for records nor moves data: an actor that is well answers in milliseconds.
 CALL_TIMEOUT_S = 30.0
 # Opening after a crash reads every unflushed byte back.
 OPEN_TIMEOUT_S = 600.0
+# The label by which a node with disks is known from one of its lives to the next.
+NODE_LABEL = "raylog/log-node"
+_OURS = (LOG_MANAGER, "Log:", COMPACTION, RETENTION)
+
+
+class Node(NamedTuple):
+    """A Ray node that is up. ``label`` is empty where it has none."""
+
+    node_id: str
+    label: str = ""
+    is_alone: bool = True  # no other node that is up carries the label
+
+    @property
+    def key(self) -> str:
+        """What it is known by, from one of its lives to the next if it has a label."""
+        return self.label or self.node_id
+
+    def __str__(self) -> str:
+        return self.label or self.node_id[:8]
+
+    def check_alone(self) -> None:
+        """Raise LabelShared: Ray may have put an actor of this label on the wrong node."""
+        if not self.is_alone:
+            raise LabelShared(self.node_id, NODE_LABEL, self.label)
 
 
 def log_actor_name(partition: TopicPartition) -> str:
     return f"Log:{partition}"
 
 
-def log_manager_name(node_id: str) -> str:
-    return f"LogManager:{node_id}"
+def log_manager_name(node: str) -> str:
+    """``node``: its key."""
+    return LOG_MANAGER + node
 
 
-def compaction_actor_name(node_id: str) -> str:
-    return COMPACTION + node_id
+def is_ours(name: str) -> bool:
+    """Whether a broker's actors other than the Controller have names like this."""
+    return name.startswith(_OURS)
 
 
-def retention_actor_name(node_id: str) -> str:
-    return RETENTION + node_id
+def compaction_actor_name(node: str) -> str:
+    return COMPACTION + node
+
+
+def retention_actor_name(node: str) -> str:
+    return RETENTION + node
 
 
 def find(name: str, namespace: str) -> Any | None:
@@ -62,17 +96,23 @@ def running(namespace: str) -> set[str]:
     }
 
 
-def create(actor: Any, name: str, namespace: str, node_id: str, *args: Any, **options: Any) -> Any:
+def create(actor: Any, name: str, namespace: str, node: Node, *args: Any, **options: Any) -> Any:
     """Start a named, detached actor on one node, and nowhere else; or get the one that has the name."""
-    pinned = NodeAffinitySchedulingStrategy(node_id, soft=False)
     return actor.options(
         name=name,
         namespace=namespace,
         lifetime="detached",
-        scheduling_strategy=pinned,
         get_if_exists=True,
+        **pinned_to(node),
         **options,
     ).remote(*args)
+
+
+def pinned_to(node: Node) -> dict[str, Any]:
+    """The options that keep an actor or a task on a node: the label's, where that leads nowhere else."""
+    if node.label and node.is_alone:
+        return {"label_selector": {NODE_LABEL: node.label}}
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node.node_id, soft=False)}
 
 
 def kill(name: str, namespace: str) -> None:
@@ -88,6 +128,14 @@ def wait_for(reference: Any, what: str, timeout_s: float = CALL_TIMEOUT_S) -> An
         return ray.get(reference, timeout=timeout_s)
     except Exception as error:
         raise named_error(error, what, timeout_s) from error
+
+
+def send(method: Any, *args: Any, what: str) -> Any:
+    """Call an actor's method. Raises TooManyCalls where Ray would queue no more of this process."""
+    try:
+        return method.remote(*args)
+    except PendingCallsLimitExceeded as error:
+        raise TooManyCalls(what) from error
 
 
 def named_error(error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT_S) -> BaseException:
@@ -124,6 +172,21 @@ def is_restarted() -> bool:
     return context.get_actor_id() is not None and bool(context.was_current_actor_reconstructed)
 
 
-def alive_nodes() -> Mapping[str, str]:
-    """Node id -> address, of the nodes that are up."""
-    return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+def alive_nodes() -> list[Node]:
+    """The nodes that are up, by their ids."""
+    alive = {
+        node["NodeID"]: (node.get("Labels") or {}).get(NODE_LABEL, "")
+        for node in ray.nodes()
+        if node["Alive"]
+    }
+    labels = list(alive.values())
+    return [
+        Node(node_id, label, labels.count(label) == 1 or not label)
+        for node_id, label in sorted(alive.items())
+    ]
+
+
+def own_node() -> Node:
+    """The node that this process runs on, as it is now."""
+    node_id = own_node_id()
+    return next((node for node in alive_nodes() if node.node_id == node_id), Node(node_id))

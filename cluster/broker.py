@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import ray
 
 from raylog.actors.messages import (
+    THROTTLED,
     BrokerNotFound,
     BrokerRunning,
     CompactionStatus,
@@ -35,14 +36,16 @@ from raylog.actors.runtime import (
     find,
     kill,
     log_actor_name,
-    own_node_id,
     running,
     wait_for,
 )
+from raylog.cluster.client.freshness import partitions_added
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
 from raylog.cluster.controller import Controller
+from raylog.cluster.controller_state import stop_nodes
 from raylog.cluster.placement import TopicDescription
+from raylog.cluster.seat import seat
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
@@ -79,8 +82,10 @@ def start(
     node can have its own in the environment variable RAYLOG_LOG_DIRS. ``config``: Kafka's broker keys
     (docs/CONFIG.md), or a YAML file of them. ``namespace``: one broker a namespace.
 
-    Raises InvalidConfig, InvalidLogDir, LogLocked, InconsistentClusterId, BrokerRunning, RayNotFound; nothing is
-    left running then.
+    On a Ray cluster over disks that hold a raylog cluster already it goes on with that one, whichever node asks.
+
+    Raises InvalidConfig, InvalidLogDir, LogLocked, LogMissing, InconsistentClusterId, SeveralClusters, BrokerRunning,
+    RayNotFound; nothing is left running then.
     """
     settings = read_config_file(config) if isinstance(config, str | os.PathLike) else dict(config or {})
     if log_dirs is not None:
@@ -104,7 +109,7 @@ def start(
 
 
 def _start_controller(namespace: str, config: BrokerConfig) -> None:
-    controller = create(Controller, CONTROLLER, namespace, own_node_id(), namespace, config)
+    controller = create(Controller, CONTROLLER, namespace, seat(config), namespace, config)
     try:
         wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
     except BrokerRunning:
@@ -157,6 +162,7 @@ class Broker:
         self._handles: dict[TopicPartition, Any] = {}
         self._topics: dict[str, TopicDescription] = {}
         self._questions: dict[TopicPartition, Any] = {}
+        self._answers: dict[str, Callable[[], TopicDescription | None]] = {}
 
     def __reduce__(self) -> Any:
         return (Broker, (self.namespace,))
@@ -234,12 +240,14 @@ class Broker:
         """Extend a topic to ``total`` partitions; when this returns the new ones serve.
 
         Records that are there stay where they are: from now on a key may go to another partition than before.
+        Producers and consumers of this process use them at once, others within their ``metadata.max.age.ms``.
         Raises UnknownTopicOrPartition, InvalidPartitions unless there are fewer now, TopicBusy, NoLogDirs; then
         nothing is changed.
         """
         call = self._controller().add_partitions.remote(topic, total)
         described: TopicDescription = wait_for(call, f"extending {topic}", OPEN_TIMEOUT_S)
         self._topics[topic] = described
+        partitions_added(self.namespace, topic, len(described.partitions))
         return described
 
     def delete_topic(self, topic: str) -> None:
@@ -261,9 +269,32 @@ class Broker:
         self._topics[topic] = described
         return described
 
+    def describe_later(self, topic: str) -> Callable[[], TopicDescription | None]:
+        """As ``describe_topic``, without waiting: call what this returns until it gives the answer, or raises."""
+        call = self._controller().describe_topic.remote(topic)
+
+        def answer() -> TopicDescription | None:
+            if not ray.wait([call], timeout=0)[0]:
+                return None
+            self._topics[topic] = wait_for(call, f"describing {topic}")
+            return self._topics[topic]
+
+        return answer
+
     def topic(self, topic: str) -> TopicDescription:
         """As ``describe_topic``, from what this process knows already. Call :meth:`forget` when it proves wrong."""
         return self._topics.get(topic) or self.describe_topic(topic)
+
+    def topic_if_known(self, topic: str) -> TopicDescription | None:
+        """As ``topic``, without waiting: None until the Controller has answered, which a later call may see."""
+        if topic not in self._topics:
+            try:
+                answer = self._answers.pop(topic, None) or self.describe_later(topic)
+                if answer() is None:
+                    self._answers[topic] = answer
+            except RaylogError:
+                return None  # the Controller is away: asked again by the next call
+        return self._topics.get(topic)
 
     # -- partitions ----------------------------------------------------------------------------------------
 
@@ -314,6 +345,7 @@ class Broker:
         """Look a partition up afresh next time: its actor did not answer."""
         self._handles.pop(TopicPartition(topic, partition), None)
         self._topics.pop(topic, None)
+        self._answers.pop(topic, None)
 
     def list_offsets(self, wanted: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int | None]:
         """The offset at a time, for many partitions at once.
@@ -351,6 +383,9 @@ class Broker:
         """Swallow, until the deadline, what passes by itself."""
         try:
             yield
+        except THROTTLED:
+            if time.monotonic() > deadline:
+                raise
         except (NotLeader, RequestTimedOut):
             self.forget(topic, partition)
             if time.monotonic() > deadline:
@@ -432,14 +467,24 @@ class Broker:
     def stop(self) -> bool:
         """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers written.
 
-        Returns whether all of it was clean. Also ends Ray, if ``start`` started it.
+        Returns whether all of it was clean. Also ends Ray, if ``start`` started it. Where the Controller cannot be
+        reached for 30 s, its node being away, the other nodes are stopped without it.
         """
-        controller = find(CONTROLLER, self.namespace)
-        clean = True
-        if controller is not None:
-            clean = bool(wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S))
-            kill(CONTROLLER, self.namespace)
+        clean = self._shut_down()
+        kill(CONTROLLER, self.namespace)
         if self._owns_ray:
             self._owns_ray = False
             ray.shutdown()
         return clean
+
+    def _shut_down(self) -> bool:
+        deadline = time.monotonic() + LOOKUP_TIMEOUT_S
+        while (controller := find(CONTROLLER, self.namespace)) is not None:
+            try:
+                return bool(wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S))
+            except NotLeader as error:
+                if time.monotonic() > deadline:
+                    logger.warning("the Controller cannot be reached; stopping without it: %s", error)
+                    break
+                time.sleep(RETRY_INTERVAL_S)
+        return stop_nodes(self.namespace)

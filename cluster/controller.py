@@ -17,26 +17,30 @@ from typing import Any
 
 import ray
 
+from raylog.actors.events import set_up_logs, warn
 from raylog.actors.log_manager import LogManager, node_log_dirs
 from raylog.actors.messages import BrokerRunning, NotLeader, PartitionStatus
+from raylog.actors.node_dirs import Found
 from raylog.actors.runtime import (
+    Node,
     alive_nodes,
     create,
     is_restarted,
     kill,
     log_manager_name,
-    own_node_id,
+    own_name,
+    own_node,
     running,
     wait_for,
 )
-from raylog.cluster.controller_state import answer_of
+from raylog.cluster.controller_state import answer_of, stop_nodes
 from raylog.cluster.metadata import producer_ids_record
 from raylog.cluster.metadata_log import MetadataLog
-from raylog.cluster.placement import Wanted
+from raylog.cluster.placement import Wanted, members
 from raylog.cluster.topics import Topics
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import InvalidLogDir, RaylogError
 from raylog.storage.files import RealFileSystem
 
 logger = logging.getLogger(__name__)
@@ -58,9 +62,11 @@ class ControllerImpl(Topics):
         self._asked: dict[str, Any] = {}  # node id -> the question after it
         self._is_starting = False
         self._stopped = threading.Event()
+        if own_name():
+            set_up_logs()
         if is_restarted():
-            self._open_metadata()
-            self._begin_watch()  # which joins the nodes, and tries again where that fails
+            own_node().check_alone()
+            self._begin_watch()  # which opens the metadata, joins the nodes, and tries again where that fails
 
     # -- nodes ---------------------------------------------------------------------------------------------
 
@@ -76,7 +82,7 @@ class ControllerImpl(Topics):
             self._is_starting = True
         try:
             self._open_metadata()
-            self._join(own_node_id())
+            self._join(own_node())
             self._watch_once()
             cluster_id = self.cluster_id()
         except BaseException:
@@ -86,7 +92,10 @@ class ControllerImpl(Topics):
         return cluster_id
 
     def _open_metadata(self) -> None:
-        metadata = MetadataLog(RealFileSystem(), SystemClock(), node_log_dirs(self._config)[0])
+        """What a process at its end holds locked, or a disk that is mounted late, may take a second try."""
+        metadata = MetadataLog(
+            RealFileSystem(), SystemClock(), node_log_dirs(self._config)[0], must_exist=is_restarted()
+        )
         with self._lock:
             self._metadata = metadata
             self._next_producer_id = metadata.state.next_producer_id
@@ -100,24 +109,27 @@ class ControllerImpl(Topics):
                 self._watch_once()
             except Exception:
                 if not self._stopped.is_set():
-                    logger.exception("watching the nodes failed; trying again")
+                    warn(logger, "watch-failed", trace=True)
             if self._stopped.wait(WATCH_INTERVAL_S):
                 return
 
     def _watch_once(self) -> None:
+        if self._metadata is None and not self._stopped.is_set():
+            self._open_metadata()
         with self._lock:
-            managers = set(self._managers)
-        alive, names = set(alive_nodes()), running(self._namespace)
-        begun_again = self._begun_again()
-        for node_id in managers:
-            if node_id not in alive or log_manager_name(node_id) not in names or node_id in begun_again:
-                self._leave(node_id)
-        problems = {}
-        for node_id in alive - set(self._managers):
-            try:
-                self._join(node_id)
-            except Exception as error:
-                problems[node_id] = str(error)
+            joined = dict(self._nodes)
+        alive, problems = members(alive_nodes(), joined)
+        names, begun_again = running(self._namespace), self._begun_again()
+        for key, node in joined.items():
+            is_there = key in alive and alive[key].node_id == node.node_id
+            if not is_there or log_manager_name(key) not in names or key in begun_again:
+                self._leave(key)
+        for key, node in alive.items():
+            if key not in self._managers:
+                try:
+                    self._join(node)
+                except Exception as error:
+                    problems[node.node_id] = str(error)
         self._node_problems = problems
         self._reopen_lost()
         self._configure()
@@ -128,57 +140,69 @@ class ControllerImpl(Topics):
         One that does not answer in time is asked no second time before it does.
         """
         with self._lock:
-            for node_id, manager in self._managers.items():
-                if node_id in self._lives and node_id not in self._asked:
-                    self._asked[node_id] = manager.life.remote()
-            asked = {reference: node_id for node_id, reference in self._asked.items()}
+            for key, manager in self._managers.items():
+                if key in self._lives and key not in self._asked:
+                    self._asked[key] = manager.life.remote()
+            asked = {reference: key for key, reference in self._asked.items()}
         answered = ray.wait(list(asked), num_returns=len(asked), timeout=ASK_TIMEOUT_S)[0] if asked else []
         begun_again = set()
         for reference in answered:
-            node_id = asked[reference]
-            life = answer_of(reference, f"the LogManager of node {node_id[:8]}")
+            key = asked[reference]
+            life = answer_of(reference, f"the LogManager of node {key}")
             with self._lock:
-                self._asked.pop(node_id, None)
-                if isinstance(life, str) and life != self._lives.get(node_id, life):
-                    begun_again.add(node_id)
+                self._asked.pop(key, None)
+                if isinstance(life, str) and life != self._lives.get(key, life):
+                    begun_again.add(key)
         return begun_again
 
-    def _join(self, node_id: str) -> None:
+    def _join(self, node: Node) -> None:
         """Start the node's LogManager and open what lies on its disks; if that fails, no LogManager is left."""
         with self._lock:
             if self._stopped.is_set():
                 raise NotLeader("the broker", "it is being stopped")
             arguments = (self._namespace, self._state.cluster_id, len(self._managers) + 1, self._config)
-            manager = create(LogManager, log_manager_name(node_id), self._namespace, node_id, *arguments)
-            self._managers[node_id] = manager  # at once: a shutdown must find it
+            manager = create(LogManager, log_manager_name(node.key), self._namespace, node, *arguments)
+            self._nodes[node.key], self._managers[node.key] = (
+                node,
+                manager,
+            )  # at once: a shutdown must find it
         try:
-            life = wait_for(manager.life.remote(), f"the LogManager of node {node_id[:8]}")
-            directories = wait_for(manager.start.remote(), f"the LogManager of node {node_id[:8]}")
-            found = wait_for(manager.found.remote(), "looking through the log dirs")
+            found = self._look_through(node, manager)
         except BaseException:
-            self._leave(node_id)
-            kill(log_manager_name(node_id), self._namespace)
+            self._leave(node.key)
+            kill(log_manager_name(node.key), self._namespace)
             raise
-        with self._lock:
-            self._lives[node_id] = life
-            to_open, strays = self._placement.joined(node_id, directories, found, self._wanted())
-            strays = [entry for entry in strays if entry.partition.topic not in self._reserved]
+        to_open, strays = found
         self._open(to_open)
+        self._set_aside(manager, strays)
+
+    def _look_through(self, node: Node, manager: Any) -> tuple[list[Wanted], list[Found]]:
+        """What to open of a node's disks, and what belongs to no topic."""
+        life = wait_for(manager.life.remote(), f"the LogManager of node {node}")
+        directories = wait_for(manager.start.remote(), f"the LogManager of node {node}")
+        found = wait_for(manager.found.remote(), "looking through the log dirs")
+        with self._lock:
+            for path in self._placement.foreign(node.key, directories):
+                why = "another node has brought a log dir with the same directory id: is this a copy of its disk?"
+                raise InvalidLogDir(path, why + " Take one of the two away")
+            self._lives[node.key] = life
+            to_open, strays = self._placement.joined(node.key, directories, found, self._wanted())
+            return to_open, [entry for entry in strays if entry.partition.topic not in self._reserved]
+
+    def _set_aside(self, manager: Any, strays: Iterable[Found]) -> None:
         for entry in strays:
             try:
                 call = manager.set_aside.remote(*entry)
                 path = wait_for(call, f"setting {entry.partition} aside")
-                logger.warning("%s belongs to no topic and was set aside as %s", entry.partition, path)
+                warn(logger, "stray-set-aside", partition=entry.partition, path=path)
             except RaylogError as error:
-                logger.warning(
-                    "%s belongs to no topic and could not be set aside: %s", entry.partition, error
-                )
+                warn(logger, "stray-left", partition=entry.partition, why=error)
 
-    def _leave(self, node_id: str) -> None:
+    def _leave(self, key: str) -> None:
         with self._lock:
-            for facts in (self._managers, self._lives, self._asked):
-                facts.pop(node_id, None)
-            self._placement.left(node_id)
+            for facts in (self._nodes, self._managers, self._lives, self._asked):
+                facts.pop(key, None)
+            self._placement.left(key)
 
     def _reopen_lost(self) -> None:
         wanted = self._wanted()  # before looking what runs: a topic that is published now has its actors
@@ -193,19 +217,17 @@ class ControllerImpl(Topics):
         Not of a topic that was deleted meanwhile (its deletion has ended the actor), or a node that has left.
         """
         with self._lock:
-            managers = dict(self._managers)
             calls = [
-                (one, node_id, self._opening(managers[node_id], one.partition, one.topic))
-                for one in wanted
-                if (node_id := self._placement.node_of.get(one.directory_id)) is not None
+                (one, manager, self._opening(manager, one.partition, one.topic))
+                for one, manager in self._with_managers(wanted)
             ]
-        for one, node_id, reference in calls:
+        for one, manager, reference in calls:
             answer = answer_of(reference, f"opening {one.partition}")
             with self._lock:
                 topic = self._state.topics.get(one.topic.name)
                 if topic is None or topic.topic_id != one.topic.topic_id:
                     continue
-                if self._managers.get(node_id) is not managers[node_id]:
+                if self._manager_of(one.directory_id) is not manager:
                     continue
                 if isinstance(answer, RaylogError):
                     self._placement.failed(one.partition, answer)
@@ -228,19 +250,20 @@ class ControllerImpl(Topics):
     def nodes(self) -> dict[str, str | None]:
         """Node id -> None where its LogManager runs, else why it does not."""
         with self._lock:
-            return {**dict.fromkeys(self._placement.nodes), **self._node_problems}
+            joined = {self._nodes[key].node_id: None for key in self._placement.nodes}
+            return {**joined, **self._node_problems}
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers says of itself."""
         with self._lock:
             managers = dict(self._managers)
-        pending = {node_id: manager.status.remote() for node_id, manager in managers.items()}
+        pending = {key: manager.status.remote() for key, manager in managers.items()}
         found: list[PartitionStatus] = []
-        for node_id, reference in pending.items():
+        for key, reference in pending.items():
             try:
                 found += wait_for(reference, "status")
             except RaylogError as error:
-                logger.warning("node %s does not answer: %s", node_id[:8], error)
+                warn(logger, "node-silent", node=key, why=error)
         return found
 
     def shutdown(self) -> bool:
@@ -251,17 +274,9 @@ class ControllerImpl(Topics):
         self._stopped.set()
         with self._lock:
             metadata, self._metadata = self._metadata, None
-            managers = dict(self._managers)
-            for node_id in managers:
-                self._leave(node_id)
-        pending = {node_id: manager.shutdown.remote() for node_id, manager in managers.items()}
-        clean = True
-        for node_id, reference in pending.items():
-            answer = answer_of(reference, f"stopping node {node_id[:8]}")
-            if answer is not True:
-                logger.warning("node %s did not stop in order: %s", node_id[:8], answer)
-                clean = False
-            kill(log_manager_name(node_id), self._namespace)
+            for key in dict(self._managers):
+                self._leave(key)
+        clean = stop_nodes(self._namespace)
         if metadata is not None:
             metadata.close()
         return clean

@@ -4,17 +4,30 @@
 actor is waited for.
 """
 
+import logging
 import threading
 from typing import Any
 
+from raylog.actors.events import warn
 from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
-from raylog.actors.runtime import OPEN_TIMEOUT_S, wait_for
+from raylog.actors.runtime import (
+    LOG_MANAGER,
+    OPEN_TIMEOUT_S,
+    Node,
+    find,
+    is_ours,
+    kill,
+    running,
+    wait_for,
+)
 from raylog.cluster.metadata import ClusterState, Topic
 from raylog.cluster.metadata_log import MetadataLog
 from raylog.cluster.placement import Placement, Wanted, wanted_of
 from raylog.storage.config import BrokerConfig, LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 class ControllerState:
@@ -24,9 +37,11 @@ class ControllerState:
         self._namespace, self._config = namespace, config
         self._lock = threading.RLock()
         self._metadata: MetadataLog | None = None
-        self._managers: dict[str, Any] = {}  # node id -> its LogManager, from its making on
+        self._nodes: dict[str, Node] = {}  # those that have joined, or are about to, by their key
+        self._managers: dict[str, Any] = {}  # the same nodes' LogManagers, from their making on
         self._placement = Placement()
-        self._node_problems: dict[str, str] = {}
+        self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
+        self._making: list[str] = []  # the nodes where partitions are being made
         self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them
 
     @property
@@ -77,3 +92,20 @@ def all_answers(references: list[Any], what: str) -> list[Any]:
         if isinstance(answer, RaylogError):
             raise answer
     return answers
+
+
+def stop_nodes(namespace: str) -> bool:
+    """Stop every LogManager in order, then end what is left: actors of nodes that are away, or that a LogManager left
+    which died over it. Returns whether all of it was in order."""
+    names = sorted(name for name in running(namespace) if name.startswith(LOG_MANAGER))
+    handles = {name: find(name, namespace) for name in names}
+    pending = {name: handle.shutdown.remote() for name, handle in handles.items() if handle is not None}
+    clean = True
+    for name, reference in pending.items():
+        answer = answer_of(reference, f"stopping node {name.removeprefix(LOG_MANAGER)}")
+        if answer is not True:
+            warn(logger, "node-not-stopped-in-order", node=name, why=answer)
+            clean = False
+    for name in filter(is_ours, running(namespace)):
+        kill(name, namespace)
+    return clean

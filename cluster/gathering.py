@@ -4,12 +4,13 @@ Actors are found by their names and asked directly, not through the Controller o
 stuck must not hide the others.
 """
 
+import time
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
 
 import ray
 
-from raylog.actors.runtime import CONTROLLER, find, running, wait_for
+from raylog.actors.runtime import COMPACTION, CONTROLLER, RETENTION, find, running, wait_for
 from raylog.cluster.health import Facts
 from raylog.storage.errors import RaylogError
 
@@ -23,19 +24,18 @@ Key = TypeVar("Key", bound=Hashable)
 def gather(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
     """What is to be seen of a broker within about twice ``timeout_s``."""
     handles = {name: handle for name in running(namespace) if (handle := find(name, namespace)) is not None}
-    calls: dict[tuple[str, str], Any] = {}
-    for name, handle in handles.items():
-        if name == CONTROLLER:
-            for question in ("cluster_id", "nodes", "list_topics"):
-                calls[name, question] = getattr(handle, question).remote()
-        elif name.startswith(LOG):
-            calls[name, "status"] = handle.status.remote()
+    calls = {
+        (name, question): getattr(handle, question).remote()
+        for name, handle in handles.items()
+        for question in _questions(name)
+    }
     answers, silent = _answers(calls, timeout_s)
     topics: dict[str, Any] = {}
     if (CONTROLLER, "list_topics") in answers:
         describe = handles[CONTROLLER].describe_topic
         names = answers[CONTROLLER, "list_topics"]
         topics, _ = _answers({name: describe.remote(name) for name in names}, timeout_s)
+    settings = {entry.name: entry.value for entry in answers.get((CONTROLLER, "broker_config"), ())}
     return Facts(
         cluster_id=answers.get((CONTROLLER, "cluster_id"), ""),
         controller_problem=_controller_problem(handles, silent),
@@ -43,7 +43,23 @@ def gather(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         topics=list(topics.values()),
         partitions=list(_of_kind(LOG, answers).values()),
         silent_partitions=_of_kind(LOG, silent),
+        compaction=_joined(answers, COMPACTION, "status"),
+        retention=[*_joined(answers, RETENTION, "status"), *_joined(answers, COMPACTION, "retention")],
+        silent_upkeep={
+            name: why for (name, _), why in silent.items() if name.startswith((COMPACTION, RETENTION))
+        },
+        retention_interval_ms=settings.get("log.retention.check.interval.ms", 0),
+        now_ms=int(time.time() * 1000),
     )
+
+
+def _questions(name: str) -> tuple[str, ...]:
+    """What the actor of this name is asked: its methods without arguments."""
+    if name == CONTROLLER:
+        return "cluster_id", "nodes", "list_topics", "broker_config"
+    if name.startswith(COMPACTION):
+        return "status", "retention"
+    return ("status",) if name.startswith((LOG, RETENTION)) else ()
 
 
 def _controller_problem(handles: Mapping[str, Any], silent: Mapping[tuple[str, str], str]) -> str | None:
@@ -57,6 +73,16 @@ def _of_kind(prefix: str, answers: Mapping[tuple[str, str], Any]) -> dict[str, A
     return {
         name.removeprefix(prefix): answer for (name, _), answer in answers.items() if name.startswith(prefix)
     }
+
+
+def _joined(answers: Mapping[tuple[str, str], Any], prefix: str, question: str) -> list[Any]:
+    """The answers, lists, of one kind of actor on all nodes."""
+    return [
+        entry
+        for (name, asked), answer in answers.items()
+        if name.startswith(prefix) and asked == question
+        for entry in answer
+    ]
 
 
 def _answers(calls: Mapping[Key, Any], timeout_s: float) -> tuple[dict[Key, Any], dict[Key, str]]:

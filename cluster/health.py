@@ -10,12 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from raylog.actors.messages import PartitionStatus
+from raylog.actors.messages import CompactionStatus, PartitionStatus, RetentionStatus
 from raylog.cluster.placement import BEING_OPENED, PartitionDescription, TopicDescription
 
 ERROR, WARNING = "error", "warning"
 # As many partitions are named in one finding.
 NAMED_AT_MOST = 5
+# Upkeep that comes later than this, after so many rounds, is late: a round may take its time.
+LATE_MS = 600_000
+MISSED_ROUNDS = 2
 
 
 class Finding(NamedTuple):
@@ -38,6 +41,11 @@ class Facts:
     topics: Sequence[TopicDescription] = ()
     partitions: Sequence[PartitionStatus] = ()
     silent_partitions: Mapping[str, str] = field(default_factory=dict)
+    compaction: Sequence[CompactionStatus] = ()
+    retention: Sequence[RetentionStatus] = ()
+    silent_upkeep: Mapping[str, str] = field(default_factory=dict)
+    retention_interval_ms: int = 0
+    now_ms: int = 0
 
     def described(self) -> Iterator[tuple[str, PartitionDescription]]:
         """All partitions that ought to be, with their names."""
@@ -48,7 +56,7 @@ class Facts:
 
 def findings(facts: Facts) -> list[Finding]:
     """All that is wrong, errors first; empty if all is well."""
-    found = [*_controller(facts), *_nodes(facts), *_partitions(facts), *_slow_kernels(facts)]
+    found = [*_controller(facts), *_nodes(facts), *_partitions(facts), *_upkeep(facts), *_slow_kernels(facts)]
     return sorted(found, key=lambda finding: (finding.severity != ERROR, finding.subject))
 
 
@@ -134,6 +142,63 @@ def _grouped(reasons: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
         groups[reason.replace(name, "\0")].append(name)
     for reason, names in groups.items():
         yield reason.replace("\0", names[0]), names
+
+
+def _upkeep(facts: Facts) -> Iterator[Finding]:
+    for name, why in facts.silent_upkeep.items():
+        kind, _, node_id = name.partition(":")
+        yield Finding(
+            WARNING,
+            f"{kind.lower()} of node {node_id[:8]}",
+            f"its actor does not answer: {why}. Old segments stay until it works again",
+            "Ray starts it again by itself. If this stays, look into the broker's logs",
+        )
+    for one in facts.compaction:
+        if one.uncleanable is not None:
+            yield Finding(
+                WARNING,
+                one.partition,
+                f"it cannot be compacted, and only grows: {one.uncleanable}",
+                "mend the cause, then `raylog stop` and start again: it is tried then",
+            )
+        elif one.problem is not None:
+            yield Finding(
+                WARNING,
+                one.partition,
+                f"its last compaction failed: {one.problem}",
+                "it is tried again by itself; see `raylog compaction`",
+            )
+        elif one.overdue_ms > LATE_MS:
+            yield Finding(
+                WARNING,
+                one.partition,
+                f"its compaction is {one.overdue_ms // 60_000} minutes over max.compaction.lag.ms",
+                "give compaction more: log.cleaner.threads, log.cleaner.io.max.bytes.per.second; "
+                "see `raylog compaction`",
+            )
+    for failed in facts.retention:
+        if failed.problem is not None:
+            yield Finding(
+                WARNING,
+                failed.partition,
+                f"its last round of retention failed: {failed.problem}",
+                "mend the cause; it is tried again by itself",
+            )
+    yield from _late_retention(facts)
+
+
+def _late_retention(facts: Facts) -> Iterator[Finding]:
+    allowed_ms = MISSED_ROUNDS * facts.retention_interval_ms + LATE_MS
+    late = [one for one in facts.retention if 0 < one.when_ms < facts.now_ms - allowed_ms]
+    if late and facts.retention_interval_ms:
+        minutes = (facts.now_ms - min(one.when_ms for one in late)) // 60_000
+        yield Finding(
+            WARNING,
+            _named(one.partition for one in late),
+            f"retention has not come by for up to {minutes} minutes (log.retention.check.interval.ms="
+            f"{facts.retention_interval_ms}): old segments stay, and fill the disk",
+            "see whether a disk hangs (dmesg on that machine), and look into the broker's logs",
+        )
 
 
 def _slow_kernels(facts: Facts) -> Iterator[Finding]:

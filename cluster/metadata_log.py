@@ -11,7 +11,7 @@ from raylog.actors.log_actor import lock_patiently
 from raylog.cluster.metadata import ClusterState, cluster_record, decode, encode
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import InvalidLogDir, StorageError
+from raylog.storage.errors import InvalidLogDir, LogMissing, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
@@ -27,11 +27,18 @@ REPLAY_BYTES = 1 << 20
 class MetadataLog:
     """``__cluster_metadata-0`` and the state that it holds."""
 
-    def __init__(self, fs: FileSystem, clock: Clock, log_dir: str) -> None:
-        """Open the log in ``log_dir``, or begin one there: a new cluster, or the one whose dir it is."""
+    def __init__(self, fs: FileSystem, clock: Clock, log_dir: str, *, must_exist: bool = False) -> None:
+        """Open the log in ``log_dir``, or begin a new cluster's there.
+
+        Never in a dir that belongs to a cluster already, or where it ``must_exist``: then LogMissing.
+        """
         self._fs, self._clock = fs, clock
         folder = os.path.join(log_dir, str(METADATA_PARTITION))
         if not fs.is_dir(folder):
+            meta = read_meta(fs, log_dir)
+            if must_exist or meta is not None:
+                cluster = f" of cluster {meta.cluster_id}" if meta else ""
+                raise LogMissing(folder, f"the metadata{cluster} is not there")
             if not fs.is_dir(os.path.dirname(log_dir)):
                 raise InvalidLogDir(
                     log_dir, "neither it nor its parent folder exists: make it, or mount its disk"
@@ -50,8 +57,7 @@ class MetadataLog:
         self._failed: StorageError | None = None
         self._replay()
         if not self.state.cluster_id:
-            meta = read_meta(fs, log_dir)
-            self.append(cluster_record(meta.cluster_id if meta else random_id()))
+            self.append(cluster_record(random_id()))
 
     def _replay(self) -> None:
         offset = 0

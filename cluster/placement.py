@@ -10,9 +10,9 @@ What is opened, closed, set aside and where new partitions go is the Controller'
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
-from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.messages import LabelShared, NotLeader, UnknownTopicOrPartition
 from raylog.actors.node_dirs import Found, Placed
-from raylog.actors.runtime import log_actor_name
+from raylog.actors.runtime import NODE_LABEL, Node, log_actor_name
 from raylog.cluster.metadata import Topic
 from raylog.storage.errors import LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
@@ -56,11 +56,25 @@ def wanted_of(topics: Iterable[Topic]) -> list[Wanted]:
     ]
 
 
+def members(alive: Iterable[Node], in_use: Mapping[str, Node]) -> tuple[dict[str, Node], dict[str, str]]:
+    """The nodes that take part, by their key, and why others do not, by their id.
+
+    Of several with one label it is the one that is ``in_use``, or else the first by its id.
+    """
+    chosen: dict[str, Node] = {}
+    for node in alive:
+        used = in_use.get(node.key)
+        if node.key not in chosen or (used is not None and used.node_id == node.node_id):
+            chosen[node.key] = node
+    others = [node for node in alive if chosen[node.key] != node]
+    return chosen, {node.node_id: str(LabelShared(node.node_id, NODE_LABEL, node.label)) for node in others}
+
+
 class Placement:
-    """The map. Not safe for threads: the Controller holds its lock."""
+    """The map. Not safe for threads: the Controller holds its lock. A node is what its ``Node.key`` says."""
 
     def __init__(self) -> None:
-        self.node_of: dict[str, str] = {}  # directory id -> node id
+        self.node_of: dict[str, str] = {}  # directory id -> node
         self._places: dict[TopicPartition, Placed] = {}
         self._problems: dict[TopicPartition, RaylogError] = {}
         self._versions: dict[TopicPartition, int] = {}  # of the configs that they obey
@@ -69,7 +83,7 @@ class Placement:
 
     def joined(
         self,
-        node_id: str,
+        node: str,
         directories: Mapping[str, str],
         found: Iterable[Found],
         wanted: Iterable[Wanted],
@@ -79,7 +93,7 @@ class Placement:
         Returns which of them to open, and the strays that belong to no topic. A wanted one that is missing, or
         whose folder is another topic's, is a problem until its folder is back.
         """
-        self.node_of.update(dict.fromkeys(directories, node_id))
+        self.node_of.update(dict.fromkeys(directories, node))
         strays = {(entry.directory_id, entry.partition): entry for entry in found}
         to_open = []
         for one in wanted:
@@ -96,10 +110,16 @@ class Placement:
                 )
         return to_open, list(strays.values())
 
-    def left(self, node_id: str) -> None:
+    def foreign(self, node: str, directories: Mapping[str, str]) -> list[str]:
+        """The paths of log dirs that another node has brought already: copies of a disk, or one disk twice."""
+        return [path for key, path in directories.items() if self.node_of.get(key, node) != node]
+
+    def left(self, node: str) -> None:
         """The node is gone, and its partitions with it, until its disks come back."""
-        self.node_of = {key: value for key, value in self.node_of.items() if value != node_id}
-        self._places = {key: place for key, place in self._places.items() if place.node_id != node_id}
+        self.node_of = {key: value for key, value in self.node_of.items() if value != node}
+        self._places = {
+            key: place for key, place in self._places.items() if place.directory_id in self.node_of
+        }
 
     def opened(self, partition: TopicPartition, place: Placed, version: int = 0) -> None:
         """It serves, with this version of its topic's config."""
@@ -129,16 +149,21 @@ class Placement:
         """The nodes that have brought log dirs."""
         return set(self.node_of.values())
 
-    def spread(self, partitions: int) -> list[str]:
-        """A node for each of so many new partitions: always the one that has the fewest. There must be one."""
+    def spread(self, partitions: int, wanted: Iterable[Wanted], making: Iterable[str] = ()) -> list[str]:
+        """A node for each of so many new partitions: always the one that has the fewest. There must be one.
+
+        All count that are ``wanted`` there, whether they serve or not, and those that are being ``making``: the
+        node of each.
+        """
         counts = dict.fromkeys(sorted(self.nodes), 0)
-        for place in self._places.values():
-            counts[place.node_id] += 1
+        for node in (*(self.node_of.get(one.directory_id, "") for one in wanted), *making):
+            if node in counts:
+                counts[node] += 1
         chosen = []
         for _ in range(partitions):
-            node_id = min(counts, key=counts.__getitem__)
-            counts[node_id] += 1
-            chosen.append(node_id)
+            node = min(counts, key=counts.__getitem__)
+            counts[node] += 1
+            chosen.append(node)
         return chosen
 
     def lost(self, wanted: Iterable[Wanted], running: Set[str]) -> list[Wanted]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from raylog.actors.events import warn
 from raylog.actors.messages import (
     ConfigEntry,
     InvalidPartitions,
@@ -21,7 +22,7 @@ from raylog.actors.messages import (
     UnknownTopicOrPartition,
 )
 from raylog.actors.node_dirs import Placed
-from raylog.actors.runtime import CALL_TIMEOUT_S
+from raylog.actors.runtime import CALL_TIMEOUT_S, kill, log_actor_name
 from raylog.cluster.controller_state import ControllerState, all_answers, answer_of
 from raylog.cluster.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.placement import TopicDescription, Wanted, wanted_of
@@ -38,9 +39,10 @@ MAX_PARTITIONS = 10_000
 
 
 class Home(NamedTuple):
-    """A partition that is being made, and the LogManager of its node."""
+    """A partition that is being made, its node, and the LogManager there."""
 
     partition: TopicPartition
+    node: str
     manager: Any
 
 
@@ -55,7 +57,7 @@ class Topics(ControllerState):
         check_topic_name(name)
         _check_partitions(partitions, least=1)
         topic = Topic(name, random_id(), self._checked(topic_overrides(config)), ())
-        with self._reserve(name, "created", must_be_free=True), self._making(topic, 0, partitions) as made:
+        with self._reserve(name, "created", must_be_free=True), self._made(topic, 0, partitions) as made:
             self._publish(topic, made, topic.version)
         return self.describe_topic(name)
 
@@ -66,7 +68,7 @@ class Topics(ControllerState):
                 topic = self._topic(name)
             count = len(topic.directories)
             _check_partitions(total, least=count + 1)
-            with self._making(topic, count, total - count) as made, self._lock:
+            with self._made(topic, count, total - count) as made, self._lock:
                 self._publish(self._same(topic), made, topic.version)
         return self.describe_topic(name)
 
@@ -78,23 +80,28 @@ class Topics(ControllerState):
         return now
 
     @contextmanager
-    def _making(self, topic: Topic, first: int, count: int) -> Iterator[list[tuple[Home, Placed]]]:
+    def _made(self, topic: Topic, first: int, count: int) -> Iterator[list[tuple[Home, Placed]]]:
         """So many partitions of a topic, that serve; they are unmade if the body fails."""
         with self._lock:
             homes = self._homes(topic.name, first, count)
+            self._making += [home.node for home in homes]
         try:
             yield self._make_partitions(topic, homes)
         except BaseException:
             self._unmake_partitions(topic, homes)
             raise
+        finally:
+            with self._lock:
+                for home in homes:
+                    self._making.remove(home.node)
 
     def _homes(self, name: str, first: int, count: int) -> list[Home]:
         """Where each of the new partitions goes."""
         if not self._placement.nodes:
             raise NoLogDirs("no node's LogManager runs: " + "; ".join(self._node_problems.values()))
-        nodes = self._placement.spread(count)
+        nodes = self._placement.spread(count, self._wanted(), self._making)
         return [
-            Home(TopicPartition(name, number), self._managers[node])
+            Home(TopicPartition(name, number), node, self._managers[node])
             for number, node in enumerate(nodes, start=first)
         ]
 
@@ -110,7 +117,7 @@ class Topics(ControllerState):
         for home, reference in zip(homes, calls, strict=True):
             answer = answer_of(reference, f"removing {home.partition}")
             if isinstance(answer, RaylogError):
-                logger.warning("%s is left over: %s", home.partition, answer)
+                warn(logger, "partition-left-over", partition=home.partition, why=answer)
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
         """The commit point of new partitions. ``version``: of the config that they were opened with."""
@@ -119,7 +126,7 @@ class Topics(ControllerState):
             self._log.append(topic_record(topic._replace(directories=directories)))
             for home, place in made:
                 # Where the LogManager is another by now, it has yet to be told of the partition: the watch does it.
-                if self._managers.get(place.node_id) is home.manager:
+                if self._managers.get(home.node) is home.manager:
                     self._placement.opened(home.partition, place, version)
 
     # -- reserving -----------------------------------------------------------------------------------------
@@ -176,7 +183,7 @@ class Topics(ControllerState):
         for one, manager, reference in calls:
             answer = answer_of(reference, f"configuring {one.partition}", CALL_TIMEOUT_S)
             if isinstance(answer, RaylogError):
-                logger.warning("%s has its old config for now: %s", one.partition, answer)
+                warn(logger, "config-not-told", partition=one.partition, why=answer)
                 continue
             with self._lock:
                 if self._manager_of(one.directory_id) is manager:
@@ -212,11 +219,14 @@ class Topics(ControllerState):
                 topic = self._topic(name)
                 self._log.append(topic_removed_record(name))
                 self._placement.forget(topic)
-                # Those of a node that is away are set aside as strays when it returns.
-                homes = [
-                    Home(one.partition, manager) for one, manager in self._with_managers(wanted_of([topic]))
-                ]
-            calls = [home.manager.delete_partition.remote(home.partition, topic.topic_id) for home in homes]
+                all_of_it = wanted_of([topic])
+                here = self._with_managers(all_of_it)
+            calls = [manager.delete_partition.remote(one.partition, topic.topic_id) for one, manager in here]
+            # Those of a node that is away are set aside as strays when it returns; actors that wait for it end now.
+            asked = {one.partition for one, _ in here}
+            for one in all_of_it:
+                if one.partition not in asked:
+                    kill(log_actor_name(one.partition), self._namespace)
             all_answers(calls, f"deleting {name}")
 
     def list_topics(self) -> list[str]:

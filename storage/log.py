@@ -12,10 +12,17 @@
 open transaction begins: a read of committed records stops there, and is told which transactions below it were
 aborted, for the reader to skip. The *high watermark* is the log's end while a log has one replica.
 
-**Who may call what.** One writer at a time calls ``append``, ``roll``, ``delete_old_segments``,
-``delete_records``, ``truncate_to``, ``replace_segments``, ``reconfigure``, ``close``; the caller holds the lock
-(``actors/partition.py``). What readers may call, any number of threads, is in ``readable.py``. ``flush`` may run
-beside both.
+**Who may call what.** Two things have one owner each at a time; the caller holds their locks
+(``actors/partition.py``), so that slow work on old segments never holds up an append:
+
+- *the end*: ``append``, ``roll``, ``expire_producers``;
+- *the old segments*: ``delete_old_segments``, ``delete_records``, ``replace_segments``, ``begin_round``. What they do
+  to the disk touches no file of the active segment. Where both owners change the list of segments they hold
+  ``list_lock``, for two assignments and no file's sake.
+
+``truncate_to``, ``reconfigure`` and ``close`` need both. ``flush`` and ``purge_deleted`` may run beside all of
+these, one of each at a time. What readers may call, any number of threads, is in ``readable.py``. Who uses a log
+from one thread needs no lock at all.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides what is
 deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
@@ -23,9 +30,10 @@ deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` an
 
 import os
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
@@ -111,6 +119,9 @@ class Log(ReadableLog):
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
+        self.list_lock: AbstractContextManager[Any] = (
+            nullcontext()
+        )  # a lock, where there is more than one thread
         self.truncations = 0
         self._rounds = 0  # of compaction, since the log was opened
         self._flushed_ms = clock.now_ms()
@@ -189,7 +200,8 @@ class Log(ReadableLog):
         active.seal()
         self._producers.write_snapshot(self._fs, self.folder, flush=False)
         fresh = Segment(self._fs, self.folder, end, self.config, self._clock.now_ms(), create=True)
-        self._segments = (*self._segments, fresh)
+        with self.list_lock:
+            self._segments = (*self._segments, fresh)
         self._end = LogEnd(end, fresh.base_offset, 0)
 
     # -- flush, retention, close ---------------------------------------------------------------------------
@@ -203,32 +215,55 @@ class Log(ReadableLog):
         first = self._floor(segments, self.recovery_point)
         dirty = [segment for segment in segments[first:] if segment.base_offset < offset]
         for segment in dirty:
-            segment.flush()
+            self._flush(segment)
         if any(segment.base_offset >= self.recovery_point for segment in dirty):
             self._fs.sync_dir(self.folder)
-        self.recovery_point = max(self.recovery_point, offset)
+        self._recover_from(offset)
         self._flushed_ms = self._clock.now_ms()
+
+    def _flush(self, segment: Segment) -> None:
+        try:
+            segment.flush()
+        except StorageError:
+            if segment in self._segments:
+                raise  # else it was deleted and closed meanwhile
+
+    def _recover_from(self, offset: int) -> None:
+        """Advance the recovery point."""
+        with self.list_lock:
+            self.recovery_point = max(self.recovery_point, offset)
 
     def flush_due(self) -> None:
         """Flush the sealed segments, and the active one too once ``flush.ms`` has passed."""
         late = self._clock.now_ms() - self._flushed_ms >= self.config.flush_ms
         self.flush(None if late else self._segments[-1].base_offset)
 
-    def delete_old_segments(self) -> int:
-        """Retention: take old segments out of the log, rename them ``.deleted``; returns how many."""
-        count = segments_to_delete(
-            self._facts(), self.config, self._clock.now_ms(), self.log_start_offset, self.high_watermark
-        )
-        if count == len(self._segments):
-            self.roll()
+    def delete_old_segments(self, end_lock: AbstractContextManager[Any] | None = None) -> int:
+        """Retention: take old segments out of the log, rename them ``.deleted``; returns how many.
+
+        ``end_lock``: makes the caller the end's owner for the moment in which the active segment is found old, too.
+        """
+        segments = self._segments
+        count = self._count_old(segments)
+        if count == len(segments):
+            with end_lock or nullcontext():
+                segments = self._segments
+                count = self._count_old(segments)  # an append may have come before the lock
+                if count == len(segments):
+                    self.roll()
             # The new segment carries the log's end alone: its name must not be lost where the old ones' are.
             self._fs.sync_dir(self.folder)
-        kept = self._segments[count:]
-        if count:
-            self._doom(self._segments[:count])
-            self._segments = kept  # last: a reader finds each segment in one of the two
-            self._start_at(max(self.log_start_offset, kept[0].base_offset))
+        old = segments[:count]
+        if old:
+            self._doom(old)
+            with self.list_lock:  # last: a reader finds each segment in one of the two
+                self._segments = self._segments[count:]
+            self._start_at(max(self.log_start_offset, self._segments[0].base_offset))
         return count
+
+    def _count_old(self, segments: Sequence[Segment]) -> int:
+        facts, now_ms = self._facts(segments), self._clock.now_ms()
+        return segments_to_delete(facts, self.config, now_ms, self.log_start_offset, self.high_watermark)
 
     def _doom(self, segments: Sequence[Segment]) -> None:
         """Rename segments ``.deleted``; their files stay until ``file.delete.delay.ms`` has passed."""
@@ -238,11 +273,12 @@ class Log(ReadableLog):
         # Before anyone writes a new start or end down: what is kept must be there after a loss of power.
         self._fs.sync_dir(self.folder)
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
-        self._doomed = [*self._doomed, *((due, segment) for segment in segments)]
+        with self.list_lock:
+            self._doomed = [*self._doomed, *((due, segment) for segment in segments)]
 
     def _start_at(self, offset: int) -> None:
         self.log_start_offset = offset
-        self.recovery_point = max(self.recovery_point, offset)
+        self._recover_from(offset)
         self.epochs.truncate_from_start(offset)
 
     def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
@@ -376,8 +412,8 @@ class Log(ReadableLog):
             self._fs.sync_dir(self.folder)
         except StorageError as error:
             raise UndoFailed(fresh.path, str(error)) from error
-        # Last: a reader finds each segment in the log or among the doomed.
-        self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
+        with self.list_lock:  # last: a reader finds each segment in the log or among the doomed
+            self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
 
     def _remove_other_cleaned(self, base_offset: int) -> None:
         """Remove what rounds that were killed have left: to recovery it would say that this swap had not begun."""
@@ -389,20 +425,30 @@ class Log(ReadableLog):
         if stale:
             self._fs.sync_dir(self.folder)
 
-    def _facts(self) -> list[SegmentFacts]:
-        ends = [*(segment.base_offset for segment in self._segments[1:]), self._end.offset]
+    def _facts(self, segments: Sequence[Segment]) -> list[SegmentFacts]:
+        ends = [*(segment.base_offset for segment in segments[1:]), self._end.offset]
         return [
             SegmentFacts(end, segment.size, segment.largest_timestamp)
-            for segment, end in zip(self._segments, ends, strict=True)
+            for segment, end in zip(segments, ends, strict=True)
         ]
 
     def purge_deleted(self) -> None:
         """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
         now_ms = self._clock.now_ms()
-        due = [segment for when, segment in self._doomed if when <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        with self.list_lock:
+            due = [segment for when, segment in self._doomed if when <= now_ms]
+            self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         for segment in due:
             segment.delete()
+
+    def next_due_ms(self, expiration_ms: int) -> int:
+        """When upkeep has something to do if nothing else happens: purge, flush, or forget a producer."""
+        due = [when for when, _ in self._doomed]
+        if self.recovery_point < self._segments[-1].base_offset:
+            due.append(0)
+        if self.recovery_point < self._end.offset:
+            due.append(self._flushed_ms + self.config.flush_ms)
+        return min([*due, self._producers.oldest_ms + expiration_ms])
 
     def expire_producers(self, expiration_ms: int) -> None:
         """Forget producers that have been silent for this long."""

@@ -112,7 +112,8 @@ class Segment:
         self._has_room: bool | None = None
         self._has_times: bool | None = None  # whether the first batch has a timestamp
         self._span_end = -MAX_INT64  # a larger timestamp needs a look at the clocks
-        self._max: TimestampOffset | None = None
+        # Known from the beginning where an append and readers may come at once.
+        self._max: TimestampOffset | None = self.time_index.last if create else None
         self._timed: TimestampOffset | None = None  # the largest timestamp that the time index has seen
 
     def reconfigure(self, config: LogConfig) -> None:

@@ -1,4 +1,4 @@
-"""``raylog``: start and stop a broker, look after topics, produce lines, consume records, look into log files.
+"""``raylog``: start a broker, look after it and its topics, produce lines, consume records, look into log files.
 
 What goes wrong is one line on stderr and exit status 1; a wrong use of the command itself is exit status 2.
 """
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from raylog.cluster.cli import broker, health, log, records, status, topics
+from raylog.cluster.cli import broker, configs, health, log, records, status, topics, upkeep
 from raylog.storage.errors import RaylogError
 
 app = typer.Typer(
@@ -23,7 +23,10 @@ app.command()(broker.start)
 app.command()(broker.stop)
 app.command()(status.status)
 app.command()(health.health)
+app.command()(upkeep.compaction)
+app.command()(upkeep.retention)
 app.add_typer(topics.app, name="topic")
+app.add_typer(configs.app, name="config")
 app.command()(records.produce)
 app.command()(records.consume)
 app.add_typer(log.app, name="log")

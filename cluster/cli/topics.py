@@ -1,4 +1,4 @@
-"""``raylog topic create``, ``list``, ``describe``, ``delete``."""
+"""``raylog topic ...``: make topics, look at them, extend them, empty them, delete them."""
 
 import sys
 from typing import Annotated
@@ -19,7 +19,7 @@ from raylog.cluster.cli.common import (
     show_json,
 )
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, extend and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
@@ -80,6 +80,43 @@ def describe(
         for place in described.partitions
     ]
     show(("partition", "node", "folder", "problem"), rows)
+
+
+@app.command()
+def add_partitions(
+    topic: Name,
+    total: Annotated[int, typer.Argument(metavar="TOTAL", help="How many it is to have then.")],
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Give a topic more partitions, while it serves.
+
+    Records stay where they are; from now on a key may go to another partition than before.
+    """
+    extended = connected(address, namespace).add_partitions(topic, total)
+    typer.echo(f"{topic} has {len(extended.partitions)} partitions")
+
+
+@app.command()
+def delete_records(
+    topic: Name,
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    before: Annotated[
+        str,
+        typer.Option(metavar="OFFSET", help="Delete what is below this offset; 'latest': all that there is."),
+    ],
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Delete a partition's oldest records.
+
+    At once they cannot be read any more; their segments go with the next round of retention.
+    """
+    if before != "latest" and not (before.isascii() and before.isdigit()):
+        raise typer.BadParameter(f"--before {before}: give an offset, or latest")
+    offset = -1 if before == "latest" else int(before)
+    start = connected(address, namespace).delete_records(topic, partition, offset)
+    typer.echo(f"{topic}-{partition} begins at offset {start}")
 
 
 @app.command()

@@ -5,6 +5,7 @@ once, and asks on. Nothing is committed: the position is the consumer's own, to 
 (``seek``).
 """
 
+import random
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Self
@@ -12,11 +13,18 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 import ray
 
-from raylog.actors.messages import InvalidRequest, NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from raylog.actors.messages import (
+    THROTTLED,
+    InvalidRequest,
+    NotLeader,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from raylog.actors.runtime import wait_for
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps
+from raylog.cluster.client.freshness import METADATA_MAX_AGE_MS, TopicWatch, check_max_age
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.files import Buffer
 from raylog.storage.names import TopicPartition
@@ -49,12 +57,13 @@ class ConsumerRecord(NamedTuple):
 class _Assigned:
     """One partition: where we are in it, and the fetch that is on its way."""
 
-    __slots__ = ("end", "failing_since", "offset", "pending", "reader", "retry_at")
+    __slots__ = ("end", "failing_since", "is_refused", "offset", "pending", "reader", "retry_at")
 
     def __init__(self, reader: PartitionReader, offset: int, end: int | None) -> None:
         self.reader, self.offset, self.end = reader, offset, end
         self.pending: Any = None
         self.retry_at = 0.0
+        self.is_refused = False  # a fetch that waits: the next one does not
         self.failing_since: float | None = None
 
     @property
@@ -68,6 +77,9 @@ class Consumer:
     ``from_``: "earliest", "latest", or ms since the epoch, where each partition begins. ``to``: None to read
     for ever, "latest" to stop at what is there now, or ms since the epoch. ``partitions``: only these.
     ``fetch_max_bytes``: of one fetch of one partition. One thread at a time.
+
+    Partitions that are added to topics later are read from their beginning on, within ``metadata_max_age_ms``;
+    not with ``to`` or ``partitions``, or after :meth:`assign`.
     """
 
     def __init__(
@@ -78,9 +90,12 @@ class Consumer:
         to: str | int | None = None,
         partitions: Iterable[int] | None = None,
         fetch_max_bytes: int = FETCH_BYTES,
+        metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
     ) -> None:
         self._broker, self._maps, self._fetch_bytes = broker, SegmentMaps(), fetch_max_bytes
         self._assigned: dict[TopicPartition, _Assigned] = {}
+        self._watch: TopicWatch | None = None
+        check_max_age(metadata_max_age_ms)
         wanted = None if partitions is None else list(partitions)
         found = [
             TopicPartition(topic, number)
@@ -88,6 +103,9 @@ class Consumer:
             for number in (range(len(broker.topic(topic).partitions)) if wanted is None else wanted)
         ]
         self.assign(found, from_=from_, to=to)
+        if wanted is None and to is None:
+            self._watch = TopicWatch(broker, metadata_max_age_ms)
+            self._watch.follow(topics)
 
     def __enter__(self) -> Self:
         return self
@@ -109,6 +127,7 @@ class Consumer:
         to: str | int | None = None,
     ) -> None:
         """Read these partitions, in the place of those before."""
+        self._watch = None
         wanted = [TopicPartition(*partition) for partition in partitions]
         starts = self._offsets(wanted, from_)
         ends: dict[TopicPartition, int] = {} if to is None else self._offsets(wanted, to)
@@ -190,13 +209,14 @@ class Consumer:
 
     def close(self) -> None:
         """Forget the assignment and unmap the segments."""
-        self._assigned, self._maps = {}, SegmentMaps()
+        self._assigned, self._maps, self._watch = {}, SegmentMaps(), None
 
     def _fetched(self, timeout_ms: int) -> Iterator[tuple[_Assigned, Buffer]]:
         """(partition, batches) of every answer that is there, after waiting for the first."""
         deadline = time.monotonic() + timeout_ms / 1000
         got_one = False
         while not got_one and not self.is_at_end:
+            self._follow()
             pending = self._ask()
             left = max(deadline - time.monotonic(), 0)
             done, _ = ray.wait(list(pending), num_returns=1, timeout=left) if pending else ([], [])
@@ -213,15 +233,29 @@ class Consumer:
             if time.monotonic() >= deadline:
                 return
 
+    def _follow(self) -> None:
+        """Read partitions that were added from their beginning on."""
+        if self._watch is None:
+            return
+        self._watch.tick()
+        if not self._watch.news:
+            return
+        for topic, count in self._watch.take().items():
+            for partition in (TopicPartition(topic, number) for number in range(count)):
+                if partition not in self._assigned:
+                    reader = PartitionReader(self._broker, *partition, self._maps)
+                    self._assigned[partition] = _Assigned(reader, 0, None)
+
     def _ask(self) -> dict[Any, _Assigned]:
         """One fetch on its way for every partition that has not ended; the fetches by their reference."""
         now = time.monotonic()
         for assigned in self._assigned.values():
             if assigned.pending is None and not assigned.is_at_end and assigned.retry_at <= now:
                 try:
-                    assigned.pending = assigned.reader.request(
-                        assigned.offset, self._fetch_bytes, FETCH_MAX_WAIT_MS
-                    )
+                    wait_ms = 0 if assigned.is_refused else FETCH_MAX_WAIT_MS
+                    assigned.pending = assigned.reader.request(assigned.offset, self._fetch_bytes, wait_ms)
+                except THROTTLED:
+                    self._refused(assigned)
                 except PASSING as error:
                     self._lost(assigned, error)
         return {
@@ -233,11 +267,20 @@ class Consumer:
         try:
             answer = wait_for(reference, str(assigned.reader))
             records = assigned.reader.records(answer, assigned.offset, self._fetch_bytes)
+        except THROTTLED:
+            self._refused(assigned)
+            return None
         except PASSING as error:
             self._lost(assigned, error)
             return None
-        assigned.failing_since = None
+        assigned.failing_since, assigned.is_refused = None, False
         return records
+
+    @staticmethod
+    def _refused(assigned: _Assigned) -> None:
+        """Too many wait at the partition: ask in a moment, without waiting there."""
+        assigned.is_refused = True
+        assigned.retry_at = time.monotonic() + random.uniform(0.5, 1.5) * RETRY_BACKOFF_S
 
     @staticmethod
     def _lost(assigned: _Assigned, error: RaylogError) -> None:

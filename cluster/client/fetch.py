@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from raylog.actors.messages import FetchRequest, FetchResult
-from raylog.actors.runtime import own_node_id
+from raylog.actors.runtime import own_node_id, send
 from raylog.storage.files import Buffer
 from raylog.storage.readable import Slice
 from raylog.storage.records.batch import next_offset
@@ -22,6 +22,7 @@ from raylog.storage.records.decode import decode_table
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
+    from raylog.cluster.placement import TopicDescription
 
 # Segments that a reader keeps mapped: address space, no memory.
 MAPPED_SEGMENTS = 16
@@ -78,16 +79,24 @@ class PartitionReader:
 
     @property
     def is_local(self) -> bool:
-        """Whether the partition's disk is on this node."""
+        """Whether the partition's disk is on this node. Waits for the Controller where that is not known yet."""
         if self._is_local is None:
-            node_id = self._broker.topic(self.topic).partitions[self.partition].node_id
-            if (
-                node_id is None
-            ):  # it serves, but the Controller has not heard of that yet: ask again next time
-                self._broker.forget(self.topic, self.partition)
-                return False
+            self._learn(self._broker.topic(self.topic))
+        return bool(self._is_local)
+
+    def _is_known_local(self) -> bool:
+        """As ``is_local``; False while it is not known: the Controller may be busy, and the actor can send bytes."""
+        if self._is_local is None and (described := self._broker.topic_if_known(self.topic)) is not None:
+            self._learn(described)
+        return bool(self._is_local)
+
+    def _learn(self, described: "TopicDescription") -> None:
+        known = described.partitions[self.partition : self.partition + 1]
+        node_id = known[0].node_id if known else None
+        if node_id is None:  # it serves, but what is known here is older than that: ask again next time
+            self._broker.forget(self.topic, self.partition)
+        else:
             self._is_local = node_id == own_node_id()
-        return self._is_local
 
     def request(self, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
         """Ask for batches from ``offset`` on; the answer is for :meth:`records`. NotLeader at once if no actor is
@@ -96,8 +105,8 @@ class PartitionReader:
         return self._call(handle, offset, max_bytes, max_wait_ms)
 
     def _call(self, handle: Any, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
-        request = FetchRequest(offset, max_bytes, 1, max_wait_ms, self.is_local).encode()
-        return (handle.poll_request if max_wait_ms else handle.fetch_request).remote(request)
+        request = FetchRequest(offset, max_bytes, 1, max_wait_ms, self._is_known_local()).encode()
+        return send(handle.poll_request if max_wait_ms else handle.fetch_request, request, what=str(self))
 
     def records(self, answer: FetchResult | bytes, offset: int, max_bytes: int) -> Buffer | None:
         """The bytes of an answer; None at the log's end."""
@@ -107,13 +116,16 @@ class PartitionReader:
             if view is not None:
                 return view
             key = (self.topic, self.partition)
-            found = self._broker.ask([key], lambda _, handle: handle.fetch.remote(offset, max_bytes))[key]
+            found = self._broker.ask(
+                [key], lambda _, handle: send(handle.fetch, offset, max_bytes, what=str(self))
+            )[key]
         return None if found.records is None else memoryview(found.records)  # type: ignore[arg-type]
 
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
         """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being restarted."""
         key = (self.topic, self.partition)
-        answer = self._broker.ask([key], lambda _, handle: self._call(handle, offset, max_bytes))
+        request = FetchRequest(offset, max_bytes, 1, 0, self.is_local).encode()
+        answer = self._broker.ask([key], lambda _, handle: handle.fetch_request.remote(request))
         return self.records(answer[key], offset, max_bytes)
 
     def lost(self) -> None:

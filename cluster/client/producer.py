@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from raylog.actors.messages import RequestTimedOut, UnknownTopicOrPartition
 from raylog.cluster.client.accumulator import RECORD_OVERHEAD, Delivery, PartitionQueue, ProducerIdentity
 from raylog.cluster.client.columns import split_by_key
+from raylog.cluster.client.freshness import TopicWatch
 from raylog.cluster.client.producer_config import ProducerConfig
 from raylog.cluster.client.sender import Sender
 from raylog.cluster.client.transport import RayTransport, Transport
@@ -76,6 +77,10 @@ class _Topic:
         self.sticky = random.randrange(len(queues))
         self.sticky_bytes = 0
 
+    def lacks(self, partition: object) -> bool:
+        """Whether it could be a partition's number, but is none that is known here."""
+        return isinstance(partition, int) and partition >= len(self.queues)
+
 
 class Producer:
     """Sends records to topics. Use it as a context manager, or ``close`` it. Safe for many threads.
@@ -88,6 +93,7 @@ class Producer:
         self.config = ProducerConfig.of(settings)
         self._broker = broker
         self._topics: dict[str, _Topic] = {}
+        self._watch = TopicWatch(broker, self.config.metadata_max_age_ms)
         has_id = self.config.enable_idempotence
         self._identity = ProducerIdentity(broker.allocate_producer_id(), 0) if has_id else ProducerIdentity()
         self._sender = Sender(self.config, transport or RayTransport(broker))
@@ -132,7 +138,11 @@ class Producer:
         elif not isinstance(timestamp, int) or not 0 <= timestamp < 2**63:
             raise InvalidRecord(f"timestamp={timestamp!r}: give ms since the epoch as an int of 0 or more")
         row = (timestamp, key, value, headers)
+        if self._watch.news:
+            self._grow()
         known = self._topics.get(topic) or self._know(topic)
+        if partition is not None and known.lacks(partition):
+            self._look_again(topic)
         sender = self._sender
         with sender.lock:
             if sender.waiting_bytes >= self.config.buffer_memory or sender.is_closed:
@@ -147,6 +157,8 @@ class Producer:
                 queue.rows_since = time.monotonic()
             if index == 0 or (not was_ready and queue.rows_bytes >= self.config.batch_size):
                 sender.changed.notify_all()
+        if index == 0:
+            self._watch.tick()
         return SentRecord(sender, queue, delivery, index)
 
     def _queue_for(
@@ -176,8 +188,13 @@ class Producer:
 
         Raises InvalidRecord for a table of another shape, UnknownTopicOrPartition, RecordTooLarge.
         """
+        self._watch.tick()
+        if self._watch.news:
+            self._grow()
         known = self._topics.get(topic) or self._know(topic)
         if partition is not None:
+            if known.lacks(partition):
+                self._look_again(topic)
             self._queue_for(known, topic, None, partition, 0)
         parts = split_by_key(table, len(known.queues)) if partition is None else [(partition, table)]
         return sum(self._send_columns(known, number, part) for number, part in parts)
@@ -238,12 +255,30 @@ class Producer:
 
     def _know(self, topic: str) -> _Topic:
         count = len(self._broker.topic(topic).partitions)
+        self._watch.follow([topic])
         with self._sender.lock:
             if topic not in self._topics:
-                queues = [PartitionQueue(topic, number, self._identity) for number in range(count)]
-                self._sender.queues.extend(queues)
-                self._topics[topic] = _Topic(queues)
+                self._topics[topic] = _Topic(self._new_queues(topic, 0, count))
             return self._topics[topic]
+
+    def _new_queues(self, topic: str, first: int, count: int) -> list[PartitionQueue]:
+        """The caller holds the sender's lock."""
+        queues = [PartitionQueue(topic, number, self._identity) for number in range(first, count)]
+        self._sender.queues.extend(queues)
+        return queues
+
+    def _grow(self) -> None:
+        """Use the partitions that were added."""
+        with self._sender.lock:
+            for topic, count in self._watch.take().items():
+                queues = self._topics[topic].queues
+                queues += self._new_queues(topic, len(queues), count)
+
+    def _look_again(self, topic: str) -> None:
+        """A partition is asked for that is not known here: it may have been added."""
+        described = self._broker.describe_topic(topic)
+        self._watch.tell(self._broker.namespace, topic, len(described.partitions))
+        self._grow()
 
 
 def _size(content: bytes, name: str) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
+from raylog.cluster.client.freshness import METADATA_MAX_AGE_MS, check_max_age
 from raylog.storage.errors import InvalidConfig, UnsupportedCompressionType
 from raylog.storage.records.compression import CODECS
 
@@ -19,6 +20,7 @@ class ProducerConfig:
     delivery_timeout_ms: int = 120_000  # from send to giving up
     retry_backoff_ms: int = 50
     enable_idempotence: bool = True
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS  # how soon partitions are used that were added elsewhere
 
     def __post_init__(self) -> None:
         if self.compression_type not in CODECS:
@@ -35,6 +37,7 @@ class ProducerConfig:
                 raise InvalidConfig(name.replace("_", "."), value, "must be an integer of 1 or more")
         if not isinstance(self.linger_ms, int) or self.linger_ms < 0:
             raise InvalidConfig("linger.ms", self.linger_ms, "must be an integer of 0 or more")
+        check_max_age(self.metadata_max_age_ms)
         if self.linger_ms >= self.delivery_timeout_ms:
             raise InvalidConfig("linger.ms", self.linger_ms, "must be less than delivery.timeout.ms")
 

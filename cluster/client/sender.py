@@ -15,17 +15,21 @@ its batch was given up is dropped. Which failed batches take what with them is d
 Everything here is guarded by one lock. Nothing is sent under it, and the transport never waits.
 """
 
+import random
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from raylog.actors.messages import AppendResult, InvalidRequest, ProduceFailed, RequestTimedOut
+from raylog.actors.messages import THROTTLED, AppendResult, InvalidRequest, ProduceFailed, RequestTimedOut
 from raylog.cluster.client.accumulator import Batch, Delivery, PartitionQueue
 from raylog.cluster.client.producer_config import ProducerConfig
 from raylog.cluster.client.transport import Transport
 from raylog.storage.errors import RaylogError
 from raylog.storage.records.encode import encode_records
+
+# Kafka's retry.backoff.max.ms.
+MAX_BACKOFF_MS = 1000
 
 
 class Sender:
@@ -186,12 +190,17 @@ class Sender:
 
     def _failed(self, queue: PartitionQueue, batch: Batch, error: BaseException) -> None:
         """Send again later, or give up."""
-        self._transport.forget(queue.topic, queue.partition)
+        is_throttled = isinstance(error, THROTTLED)
+        if not is_throttled:
+            self._transport.forget(queue.topic, queue.partition)
         with self.changed:
             if queue.in_flight is not batch:
                 return
             if isinstance(error, RaylogError) and error.retriable:
-                queue.retry(time.monotonic() + self._config.retry_backoff_ms / 1000, error)
+                backoff_ms: float = self._config.retry_backoff_ms
+                if is_throttled:
+                    backoff_ms = _throttled_ms(self._config.retry_backoff_ms, batch.attempts)
+                queue.retry(time.monotonic() + backoff_ms / 1000, error)
             else:
                 # An earlier attempt whose answer was lost may have been written.
                 is_refused = isinstance(error, RaylogError) and batch.attempts == 1
@@ -211,3 +220,9 @@ class Sender:
             self.waiting_bytes -= size_bytes
             delivery.error, delivery.is_done = failure, True
         self.changed.notify_all()
+
+
+def _throttled_ms(backoff_ms: int, attempts: int) -> float:
+    """How long to leave a partition alone that refused: longer each time, and not all producers for as long."""
+    longest = min(backoff_ms << min(attempts - 1, 10), max(MAX_BACKOFF_MS, backoff_ms))
+    return longest * random.uniform(0.5, 1.0)

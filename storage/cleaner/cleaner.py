@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from raylog.storage.cleaner.cleanable import Cleanable
 from raylog.storage.cleaner.grouping import SegmentSizes, group_segments
 from raylog.storage.cleaner.offset_map import OffsetMap
-from raylog.storage.cleaner.reading import Pace, read_chunks, read_headers
+from raylog.storage.cleaner.reading import Pace, read_batches
 from raylog.storage.cleaner.retention import Rules, Tally
 from raylog.storage.cleaner.rewrite import rewrite_group
 from raylog.storage.cleaner.transactions import TransactionTracker
@@ -164,11 +164,12 @@ class _Round:
     def _rewrite(self, rules: Rules) -> None:
         """Group by group, from the log's begin to the segment in which the map ends."""
         old = {segment.base_offset: (segment, end) for segment, end in self._sealed}
-        sizes = [_sizes(*known) for base, known in old.items() if base < rules.end_offset]
+        sizes = [_sizes(*one) for base, one in old.items() if base < rules.end_offset]
         for group in group_segments(sizes, self._log.config):
-            sources = [old[part.base_offset][0] for part in group]
+            known = [old[part.base_offset] for part in group]
+            sources = [segment for segment, _ in known]
             with self._reading(sources):
-                cleaned = rewrite_group(self._fs, sources, rules, self._buffers.chunk_bytes, self._pace)
+                cleaned = rewrite_group(self._fs, known, rules, self._buffers.chunk_bytes, self._pace)
             try:
                 self._log.replace_segments([source.id for source in sources], self._id)
             except CleaningAborted:
@@ -200,27 +201,37 @@ def build_offset_map(
     """
     offsets.latest_offset = start_offset - 1
     for segment, end in segments:
-        found = _find(segment, start_offset)
-        for chunk in read_chunks(segment, found[0], chunk_bytes) if found else ():
+        for chunk, headers in _read_from(segment, start_offset, end, chunk_bytes):
             tally.bytes_read += len(chunk)
             pace(len(chunk))
-            if not _put_chunk(offsets, chunk, start_offset, transactions, tally):
+            if not _put_chunk(offsets, chunk, headers, start_offset, transactions, tally):
                 return
         offsets.latest_offset = end - 1
 
 
-def _find(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
+def _read_from(
+    segment: Segment, offset: int, end: int, chunk_bytes: int
+) -> Iterator[tuple[memoryview, list[BatchHeader]]]:
+    """The batches from the one that reaches ``offset`` on."""
     try:
-        return segment.find_batch(offset)
+        found = segment.find_batch(offset)
     except CorruptIndex:  # not made again here: that is its log's business
-        return next((found for found in segment.batches() if found[1].last_offset >= offset), None)
+        found = next((batch for batch in segment.batches() if batch[1].last_offset >= offset), None)
+    if found is None:
+        return iter(())
+    return read_batches(segment, found[0], segment.base_offset, end, chunk_bytes)
 
 
 def _put_chunk(
-    offsets: OffsetMap, chunk: memoryview, start_offset: int, transactions: TransactionTracker, tally: Tally
+    offsets: OffsetMap,
+    chunk: memoryview,
+    headers: list[BatchHeader],
+    start_offset: int,
+    transactions: TransactionTracker,
+    tally: Tally,
 ) -> bool:
     """False if the map is full."""
-    headers, number, position = read_headers(chunk), 0, 0
+    number, position = 0, 0
     while number < len(headers):
         first = number
         number, position, last, is_full = offsets.table.put_batches(

@@ -29,7 +29,25 @@ Pace = Callable[[int], None]
 _LENGTH = Struct(">i")
 
 
-def read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[memoryview]:
+def read_batches(
+    segment: Segment, position: int, next_offset: int, end_offset: int, chunk_bytes: int
+) -> Iterator[tuple[memoryview, list[BatchHeader]]]:
+    """Chunks from a batch's position on, with the headers of their batches.
+
+    Raises CorruptRecord, also where offsets are not what may follow ``next_offset`` below ``end_offset``: no CRC
+    covers the base offset, and one that lies would let an old value win over all that follow it.
+    """
+    for chunk in _read_chunks(segment, position, chunk_bytes):
+        headers = read_headers(chunk)
+        for header in headers:
+            if not next_offset <= header.base_offset <= header.last_offset < end_offset:
+                why = f"offsets {header.base_offset} to {header.last_offset} in [{next_offset}, {end_offset})"
+                raise CorruptRecord(segment.path, why)
+            next_offset = header.next_offset
+        yield chunk, headers
+
+
+def _read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[memoryview]:
     """The bytes from a batch's position to the segment's end, in pieces that hold whole batches.
 
     Messages of older versions come as batches of version 2.

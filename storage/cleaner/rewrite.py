@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from struct import Struct
 
-from raylog.storage.cleaner.reading import Pace, read_chunks, read_headers
+from raylog.storage.cleaner.reading import Pace, read_batches
 from raylog.storage.cleaner.retention import Rules, clean_chunk
 from raylog.storage.config import LogConfig
 from raylog.storage.files import Buffer, FileSystem
@@ -85,19 +85,22 @@ class CleanedSegment:
 
 
 def rewrite_group(
-    fs: FileSystem, sources: Sequence[Segment], rules: Rules, chunk_bytes: int, pace: Pace
+    fs: FileSystem, sources: Sequence[tuple[Segment, int]], rules: Rules, chunk_bytes: int, pace: Pace
 ) -> CleanedSegment:
-    """Write what the rules leave of ``sources`` as a cleaned segment with the first one's base offset."""
-    first = sources[0]
+    """Write what the rules leave of ``sources`` as a cleaned segment with the first one's base offset.
+
+    ``sources``: each with the next one's base offset.
+    """
+    first, last = sources[0][0], sources[-1][0]
     cleaned = CleanedSegment(fs, first.folder, first.base_offset, first.config)
     try:
         lost: BatchHeader | None = None
-        for source in sources:
-            lost = _rewrite(source, cleaned, lost, rules, chunk_bytes, pace)
+        for source, end in sources:
+            lost = _rewrite(source, end, cleaned, lost, rules, chunk_bytes, pace)
         if lost is not None:
             cleaned.add(placeholder(lost), lost.last_offset)
             rules.tally.bytes_written += cleaned.write()
-        cleaned.finish(rules.transactions.take_kept(), fs.mtime_ms(sources[-1].path))
+        cleaned.finish(rules.transactions.take_kept(), fs.mtime_ms(last.path))
         return cleaned
     except BaseException:
         cleaned.remove()
@@ -106,6 +109,7 @@ def rewrite_group(
 
 def _rewrite(
     source: Segment,
+    end: int,
     cleaned: CleanedSegment,
     lost: BatchHeader | None,
     rules: Rules,
@@ -113,8 +117,8 @@ def _rewrite(
     pace: Pace,
 ) -> BatchHeader | None:
     """Returns the last batch met, if nothing is left of it."""
-    for chunk in read_chunks(source, 0, chunk_bytes):
-        for header, left in clean_chunk(chunk, read_headers(chunk), rules):
+    for chunk, headers in read_batches(source, 0, source.base_offset, end, chunk_bytes):
+        for header, left in clean_chunk(chunk, headers, rules):
             lost = header
             if left is not None:
                 cleaned.add(left, header.last_offset)

@@ -44,6 +44,7 @@ from raylog.storage.records.control import Marker
 CACHED_BATCHES = 5
 MAX_SEQUENCE = 2**31 - 1
 NO_PRODUCER = -1
+NEVER_MS = 2**63 - 1
 
 _HEAD = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
@@ -224,6 +225,12 @@ class ProducerStates:
         for producer_id, known in list(self._producers.items()):
             if known.transaction_start < 0 and now_ms - known.seen_ms >= expiration_ms:
                 del self._producers[producer_id]
+
+    @property
+    def oldest_ms(self) -> int:
+        """When the producer wrote that has been silent longest; far away if there is none."""
+        silent = (known.seen_ms for known in list(self._producers.values()) if known.transaction_start < 0)
+        return min(silent, default=NEVER_MS)
 
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id, where each one stands."""

@@ -152,7 +152,48 @@ def truncating(race: Race) -> None:
             race.log.truncate_to(max(race.log.log_end_offset - 12, 0))
 
 
-@pytest.mark.parametrize("write", [appending, retaining, compacting, truncating])
+def by_two_owners(race: Race) -> None:
+    """The end's owner appends and rolls, while the old segments' owner deletes and swaps, and a third flushes."""
+    log, random, buffers = race.log, Random(0), Buffers(1 << 12, 0.9, 4096)
+    log.list_lock, append_lock = threading.Lock(), threading.Lock()
+    is_over = threading.Event()
+
+    def own_the_old() -> None:
+        while not is_over.is_set():
+            bound = log.segments[-1].base_offset
+            if random.random() < 0.5 and bound > log.log_start_offset:
+                clean(
+                    FS, CLOCK, log, Cleanable(log.log_start_offset, bound, log.log_start_offset, 1), buffers
+                )
+            else:
+                log.delete_records(max(log.log_end_offset - 60, log.log_start_offset))
+                log.delete_old_segments(append_lock)
+
+    def flush() -> None:
+        while not is_over.is_set():
+            log.flush_due()
+            log.purge_deleted()
+
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(own_the_old), pool.submit(flush)]
+        try:
+            for _ in range(600):
+                with append_lock:
+                    race.append(0)
+        finally:
+            is_over.set()
+        for other in others:
+            other.result()
+    bases = [segment.base_offset for segment in log.segments]
+    assert bases == sorted(set(bases))
+    assert log.log_end_offset == len(race.written) == 1800
+    tail = log.log_end_offset - 3
+    found = log.read(tail, 10_000)
+    assert found is not None
+    assert [record.offset for record in decode_records(log.read_bytes(found), start_offset=tail)][-1] == 1799
+
+
+@pytest.mark.parametrize("write", [appending, retaining, compacting, truncating, by_two_owners])
 def test_readers_see_what_was_written_and_nothing_beyond_the_end(
     log: Log, write: Callable[[Race], None]
 ) -> None:

@@ -1,88 +1,28 @@
 """Three Ray nodes on one machine, each with log dirs of its own: placement, a killed node, its return."""
 
-import os
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
 import raylog
-from raylog.actors.log_manager import LOG_DIRS_VARIABLE
-from raylog.actors.messages import NotLeader
+from raylog.actors.messages import NotLeader, ProduceFailed
 from raylog.cluster.broker import Broker
 from raylog.storage.testing.waiting import wait_for
 
-# Ray's own defaults take half a minute to call a node dead.
-FAST_FAILURE_DETECTION = {
-    "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "500",
-    "RAY_health_check_failure_threshold": "3",
-    "RAY_health_check_initial_delay_ms": "500",
-}
-
-
-class Nodes:
-    """A cluster whose nodes are known by the folder of their disks."""
-
-    def __init__(self, folder: Path, temp_dir: str) -> None:
-        from ray.cluster_utils import Cluster
-
-        self.folder = folder
-        self._cluster = Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 4,
-                "include_dashboard": False,
-                "temp_dir": temp_dir,
-                "env_vars": {LOG_DIRS_VARIABLE: self.log_dir("head")},
-            },
-        )
-        self._nodes: dict[str, Any] = {}
-
-    def log_dir(self, name: str) -> str:
-        (self.folder / name).mkdir(exist_ok=True)
-        return str(self.folder / name / "log")
-
-    @property
-    def address(self) -> str:
-        return str(self._cluster.address)
-
-    def add(self, name: str) -> None:
-        self._nodes[name] = self._cluster.add_node(
-            num_cpus=4, env_vars={LOG_DIRS_VARIABLE: self.log_dir(name)}
-        )
-
-    def kill(self, name: str) -> None:
-        self._cluster.remove_node(self._nodes.pop(name), allow_graceful=False)
-
-    def shutdown(self) -> None:
-        self._cluster.shutdown()
-
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    before = {key: os.environ.get(key) for key in FAST_FAILURE_DETECTION}
-    os.environ.update(FAST_FAILURE_DETECTION)
-    temp_dir = tempfile.mkdtemp(prefix="rl-", dir="/tmp")
-    started = Nodes(tmp_path_factory.mktemp("nodes"), temp_dir)
+def nodes(start_nodes: Callable[..., Any]) -> Any:
+    started = start_nodes()
     started.add("one")
     started.add("two")
-    ray.init(started.address, log_to_driver=False)
-    yield started
-    ray.shutdown()
-    started.shutdown()
-    shutil.rmtree(temp_dir, ignore_errors=True)
-    for key, value in before.items():
-        os.environ.pop(key) if value is None else os.environ.update({key: value})
+    return started
 
 
 @pytest.fixture(scope="module")
-def broker(nodes: Nodes) -> Iterator[Broker]:
+def broker(nodes: Any) -> Iterator[Broker]:
     running = raylog.start([nodes.log_dir("head")], namespace="three")
     wait_for(lambda: list(running.nodes().values()) == [None] * 3, 60, "three LogManagers")
     yield running
@@ -106,7 +46,7 @@ def test_partitions_are_spread_over_the_nodes_each_on_its_own_disk(broker: Broke
 
 
 @pytest.mark.timeout(240)
-def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: Broker, nodes: Nodes) -> None:
+def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: Broker, nodes: Any) -> None:
     created = broker.create_topic("moved", partitions=3)
     away = next(place.partition for place in created.partitions if home(place.folder) == "two")
     here = [place.partition for place in created.partitions if place.partition != away]
@@ -148,7 +88,24 @@ def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: 
 
 
 @pytest.mark.timeout(240)
-def test_a_new_topic_avoids_a_node_that_is_away(broker: Broker, nodes: Nodes) -> None:
+@pytest.mark.timeout(240)
+def test_a_config_that_was_changed_while_a_node_was_away_counts_when_it_is_back(
+    broker: Broker, nodes: Any
+) -> None:
+    created = broker.create_topic("altered", partitions=3)
+    away = next(place.partition for place in created.partitions if home(place.folder) == "two")
+    nodes.kill("two")
+    wait_for(lambda: len(broker.nodes()) == 2, 60, "the Controller has seen it go")
+    broker.alter_topic_config("altered", {"max.message.bytes": 500})
+    nodes.add("two")
+    with broker.producer(delivery_timeout_ms=120_000) as producer:
+        assert producer.send("altered", b"small", partition=away).result().offset == 0
+        with pytest.raises(ProduceFailed, match="500"):
+            producer.send("altered", b"large" * 200, partition=away).result()
+        producer._sender.take_failure()
+
+
+def test_a_new_topic_avoids_a_node_that_is_away(broker: Broker, nodes: Any) -> None:
     nodes.kill("one")
     wait_for(lambda: len(broker.nodes()) == 2, 60, "the Controller has seen it go")
     broker.create_topic("elsewhere", partitions=2)

@@ -129,6 +129,47 @@ def test_the_same_as_json(raylog: Shell) -> None:
 
 
 @pytest.mark.timeout(240)
+def test_a_topics_configuration_is_shown_and_changed_and_it_gets_more_partitions(raylog: Shell) -> None:
+    def shown(*arguments: str) -> list[list[str]]:
+        return [line.split("\t") for line in raylog.lines("config", "get", *arguments)]
+
+    raylog.lines("topic", "create", "c", "--config", "retention.ms=-1")
+    assert shown("c", "retention.ms", "preallocate") == [
+        ["key", "value", "set by"],
+        ["retention.ms", "-1", "topic"],
+        ["preallocate", "false", "default"],
+    ]
+    assert raylog.lines("config", "set", "c", "segment.bytes=2000000", "--delete", "retention.ms") == [
+        "c: segment.bytes=2000000"
+    ]
+    assert ["segment.bytes", "2000000", "topic"] in shown("c")
+    assert ["retention.ms", "604800000", "default"] in shown("c")
+    assert ["num.partitions", "1", "default"] in shown("--broker")
+    document = json.loads("\n".join(raylog.lines("config", "get", "c", "segment.bytes", "--format", "json")))
+    assert document["config"] == [{"name": "segment.bytes", "value": 2000000, "source": "topic"}]
+    assert raylog.lines("topic", "add-partitions", "c", "3") == ["c has 3 partitions"]
+    raylog.lines("topic", "delete", "c")
+
+
+@pytest.mark.timeout(240)
+def test_records_are_deleted_and_upkeep_is_shown(raylog: Shell) -> None:
+    raylog.lines("topic", "create", "d")
+    raylog("produce", "d", stdin="one\ntwo\nthree\n")
+    delete = ("topic", "delete-records", "d", "0", "--before")
+    assert raylog.lines(*delete, "2") == ["d-0 begins at offset 2"]
+    assert raylog.lines("consume", "d", "--from", "earliest", "--to", "latest") == ["three"]
+    assert "out of range" in raylog(*delete, "9").stderr
+    assert raylog.lines(*delete, "latest") == ["d-0 begins at offset 3"]
+    raylog.lines("topic", "create", "k", "--config", "cleanup.policy=compact")
+    for verb in ("compaction", "retention"):
+        header = raylog.lines(verb)[0].split("\t")
+        assert header[0] == "partition"
+        assert isinstance(json.loads("\n".join(raylog.lines(verb, "--format", "json")))[verb], list)
+    raylog.lines("topic", "delete", "d")
+    raylog.lines("topic", "delete", "k")
+
+
+@pytest.mark.timeout(240)
 def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylog: Shell) -> None:
     raylog.lines("topic", "create", "stuck")
     well = raylog("health")
@@ -158,6 +199,10 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
         (("topic", "describe", "nowhere"), "no such topic"),
         (("topic", "create", "a/b"), "topic name 'a/b'"),
         (("topic", "create", "t", "--config", "segment.byte=1"), "like it are segment.bytes"),
+        (("config", "get", "nowhere"), "no such topic"),
+        (("config", "get", "--broker", "retention.ms"), "no such key"),
+        (("config", "set", "nowhere", "retention.ms=1"), "no such topic"),
+        (("topic", "add-partitions", "nowhere", "3"), "no such topic"),
         (("produce", "nowhere"), "no such topic"),
         (("consume", "nowhere"), "no such topic"),
         (("status", "--namespace", "other"), "no raylog broker in namespace 'other'"),

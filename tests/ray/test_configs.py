@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import ray
 
-from raylog.actors.messages import UnknownTopicOrPartition
+import raylog
+from raylog.actors.messages import InvalidPartitions, UnknownTopicOrPartition
 from raylog.actors.runtime import CONTROLLER, find, log_actor_name, log_manager_name, own_node_id
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import InvalidConfig, RaylogError, RecordTooLarge
@@ -128,3 +129,34 @@ def test_of_many_changes_at_once_all_partitions_obey_the_last(broker: Broker, to
     for partition in range(2):
         wait_for(lambda n=partition: refuses(broker, topic, n, last + 1), 60, "the last counts")  # type: ignore[misc]
         assert not refuses(broker, topic, partition, last)
+
+
+# -- partitions that are added -------------------------------------------------------------------------------
+
+
+def test_partitions_are_added_and_clients_that_run_use_them(broker: Broker, topic: str) -> None:
+    broker.alter_topic_config(topic, {"max.message.bytes": 500})
+    elsewhere = raylog.connect(namespace=broker.namespace)
+    with broker.producer() as producer, broker.consumer(topic) as consumer:
+        producer.send(topic, b"1", partition=1).result()
+        described = elsewhere.add_partitions(topic, 4)
+        assert [place.problem for place in described.partitions] == [None] * 4
+        producer.send(topic, b"2", partition=3).result()
+        seen: list[tuple[int, bytes | None]] = []
+
+        def has_come() -> bool:
+            seen.extend((record.partition, record.value) for record in consumer.poll())
+            return len(seen) > 1
+
+        wait_for(has_come, 60, "both records")
+    assert sorted(seen) == [(1, b"1"), (3, b"2")]
+    assert refuses(broker, topic, 3, 501), "they have the topic's config"
+
+
+@pytest.mark.parametrize("total", [2, 1, 0, 10_001, "3", True])
+def test_a_number_of_partitions_that_cannot_be_changes_nothing(
+    broker: Broker, topic: str, total: Any
+) -> None:
+    with pytest.raises(InvalidPartitions, match="from 3 to 10000"):
+        broker.add_partitions(topic, total)
+    assert len(broker.describe_topic(topic).partitions) == 2

@@ -4,7 +4,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -93,6 +95,80 @@ def test_a_second_writer_cannot_open_the_folder(broker: Broker, topic: str) -> N
     intruder = LogActor.remote(spec)
     with pytest.raises(ray.exceptions.RayActorError, match="LogLocked"):
         ray.get(intruder.offsets.remote(), timeout=60)
+
+
+def test_an_actor_that_stands_still_keeps_its_log_and_goes_on(broker: Broker, topic: str) -> None:
+    from raylog.actors.log_actor import LogActor, LogSpec
+    from raylog.storage.config import LogConfig
+
+    described = broker.describe_topic(topic)
+    spec = LogSpec(
+        TopicPartition(topic, 0),
+        described.topic_id,
+        described.partitions[0].folder or "",
+        LogConfig(),
+        False,
+        1000,
+    )
+    pid = pid_of(broker, topic, 0)
+    with broker.producer() as producer:
+        producer.send(topic, b"0", partition=0).result()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            waiting = [producer.send(topic, b"%d" % n, partition=0) for n in range(1, 100)]
+            with pytest.raises(ray.exceptions.RayActorError, match="LogLocked"):
+                ray.get(LogActor.remote(spec).offsets.remote(), timeout=60)
+            assert not waiting[0].is_done
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert [one.result().offset for one in waiting] == list(range(1, 100))
+    assert values(broker, topic) == list(range(100))
+    assert pid_of(broker, topic, 0) == pid
+
+
+@pytest.mark.parametrize("name", [log_manager_name, lambda _: CONTROLLER], ids=["LogManager", "Controller"])
+def test_topics_are_made_whole_or_not_at_all_while_their_maker_is_killed(
+    broker: Broker, name: Callable[[str], str], request: pytest.FixtureRequest
+) -> None:
+    prefix, made, stop = f"made-{len(request.node.name)}", list[str](), threading.Event()
+
+    def make() -> None:
+        for number in range(1000):
+            if stop.is_set():
+                return
+            try:
+                broker.create_topic(f"{prefix}-{number}", partitions=2)
+                made.append(f"{prefix}-{number}")
+            except RaylogError:
+                pass  # it is named, and the next one may go through
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        for _ in range(2):
+            reached = len(made) + 1
+            wait_for(lambda reached=reached: len(made) >= reached, 60, "another topic")  # type: ignore[misc]
+            handle: Any = find(name(ray.get_runtime_context().get_node_id()), broker.namespace)
+            os.kill(ray.get(handle.__ray_call__.remote(lambda _: os.getpid()), timeout=30), signal.SIGKILL)
+    finally:
+        stop.set()
+        thread.join(120)
+    assert not thread.is_alive()
+
+    def all_serve() -> bool:
+        try:
+            described = [broker.describe_topic(topic) for topic in broker.list_topics()]
+        except RaylogError:
+            return False
+        return not [place for topic in described for place in topic.partitions if place.problem]
+
+    wait_for(all_serve, 60, "every topic that is listed serves")
+    listed = {topic for topic in broker.list_topics() if topic.startswith(prefix)}
+    assert {*made} <= listed
+    with broker.producer() as producer:
+        for topic in listed:
+            for partition in range(2):
+                producer.send(topic, b"1", partition=partition)
 
 
 def test_an_actor_killed_for_good_is_started_again(broker: Broker, topic: str) -> None:

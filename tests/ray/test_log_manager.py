@@ -13,7 +13,7 @@ import ray
 from raylog.actors.log_actor import LogActor, LogSpec
 from raylog.actors.log_manager import LogManagerImpl
 from raylog.actors.messages import NotLeader
-from raylog.actors.runtime import create, find, kill, log_actor_name, own_node_id, running
+from raylog.actors.runtime import create, find, kill, log_actor_name, own_node, running
 from raylog.storage.config import BrokerConfig, LogConfig
 from raylog.storage.errors import DiskFull
 from raylog.storage.files import RealFileSystem
@@ -62,7 +62,7 @@ class Node:
         """Another topic's LogActor, under the name that the partition's will have."""
         create_log(RealFileSystem(), str(folder), topic_id)
         spec = LogSpec(partition, topic_id, str(folder), LogConfig(), False, 1000)
-        create(LogActor, log_actor_name(partition), self.namespace, own_node_id(), spec)
+        create(LogActor, log_actor_name(partition), self.namespace, own_node(), spec)
         assert self.ask("serving", partition=partition) == (topic_id, str(folder))
 
     def recovery_points(self) -> dict[TopicPartition, int]:

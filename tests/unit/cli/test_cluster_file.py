@@ -14,6 +14,7 @@ import ray
 import typer
 import yaml
 
+from raylog.actors.runtime import NODE_LABEL
 from raylog.cluster.cli.main import app
 
 ROOT = Path(__file__).parents[3]
@@ -79,6 +80,7 @@ def test_every_machine_has_a_volume_for_each_log_dir_and_tells_its_actors(cluste
             one for one in cluster[f"{role}_start_ray_commands"] if "ray start " in one.replace("raylog", "")
         )
         assert f"RAYLOG_LOG_DIRS={','.join(log_dirs)} ray start" in start
+        assert f"--labels={NODE_LABEL}=$(hostname -s)" in start
 
 
 def test_the_script_that_mounts_disks_is_bash() -> None:

@@ -35,6 +35,12 @@ def test_it_tells_its_version() -> None:
         ("topic", "create", "t", "--partitions", "many"),
         ("topic", "create", "t", "--config", "segment.bytes"),
         ("consume", "t", "--format", "xml"),
+        ("status", "--format", "text"),
+        ("config", "get"),
+        ("topic", "delete-records", "t", "0"),
+        ("topic", "delete-records", "t", "0", "--before", "-1"),
+        ("config", "set", "t"),
+        ("config", "set", "t", "retention.ms"),
     ],
 )
 def test_wrong_use_is_exit_status_2_and_no_traceback(arguments: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from raylog.cluster.client import consumer as module
 from raylog.cluster.client import fetch
 from raylog.cluster.client.consumer import Consumer
 from raylog.cluster.client.fetch import PartitionReader
+from raylog.cluster.client.freshness import partitions_added
 from raylog.storage.errors import CorruptRecord, LogMissing, OffsetOutOfRange, RaylogError, StorageError
 from raylog.storage.log import Log
 from raylog.storage.readable import Slice
@@ -60,6 +61,8 @@ class Actor:
 class FakeBroker:
     """Two partitions of one topic, on another node."""
 
+    namespace = "fake"
+
     def __init__(self) -> None:
         self.actors = [Actor(), Actor()]
         self.node_id: str | None = "far"
@@ -67,6 +70,8 @@ class FakeBroker:
 
     def topic(self, _: str) -> Any:
         return SimpleNamespace(partitions=[SimpleNamespace(node_id=self.node_id)] * len(self.actors))
+
+    topic_if_known = topic
 
     def list_offsets(self, wanted: Any) -> Any:
         return dict.fromkeys(wanted, 0)
@@ -226,3 +231,28 @@ def test_where_a_partition_is_stays_open_until_the_controller_knows(broker: Any,
     assert broker.forgotten == [("t", 1)], "what was described is not believed for ever"
     broker.node_id = "here"
     assert reader.is_local
+    added = PartitionReader(broker, "t", 2)
+    assert not added.is_local
+    broker.actors.append(Actor())
+    assert added.is_local
+
+
+# -- partitions that are added -------------------------------------------------------------------------------
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning(broker: FakeBroker, clock: Time) -> None:
+    consumer = Consumer(broker, "t")  # type: ignore[arg-type]
+    bounded = Consumer(broker, "t", to="latest")  # type: ignore[arg-type]
+    chosen = Consumer(broker, "t", partitions=[0])  # type: ignore[arg-type]
+    broker.actors.append(Actor())
+    broker.actors[2].partition.append(batch(2))
+    partitions_added("fake", "t", 3)
+    assert [(record.partition, record.offset) for record in consumer.poll()] == [(2, 0), (2, 1)]
+    assert consumer.position("t", 2) == 2
+    for other in (bounded, chosen):
+        other.poll(1)
+        assert len(other.assignment) < 3
+    consumer.assign([("t", 0)])
+    partitions_added("fake", "t", 3)
+    consumer.poll(1)
+    assert len(consumer.assignment) == 1

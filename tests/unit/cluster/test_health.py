@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from raylog.actors.messages import PartitionOffsets, PartitionStatus
+from raylog.actors.messages import CompactionStatus, PartitionOffsets, PartitionStatus, RetentionStatus
 from raylog.cluster.health import ERROR, WARNING, Facts, Finding, findings
 from raylog.cluster.placement import BEING_OPENED, PartitionDescription, TopicDescription
 
@@ -92,6 +92,44 @@ def test_the_slow_kernel_is_a_warning() -> None:
 def test_a_controller_that_does_not_answer_is_an_error_and_silent_partitions_are_still_told() -> None:
     found = findings(Facts(controller_problem="not within 3 s", silent_partitions={"t-0": "not within 3 s"}))
     assert [(one.severity, one.subject) for one in found] == [(ERROR, "controller"), (ERROR, "t-0")]
+
+
+def compaction(
+    uncleanable: str | None = None, problem: str | None = None, overdue_ms: int = 0
+) -> CompactionStatus:
+    return CompactionStatus("t-0", "n", 0.1, 0, 9, overdue_ms, False, 0, uncleanable, problem, None)
+
+
+def retention(when_ms: int, problem: str | None = None) -> RetentionStatus:
+    return RetentionStatus("t-0", "n", 0, 0, 0.1, when_ms, 0, 0, problem)
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (compaction(uncleanable="a bad batch"), "a bad batch"),
+        (compaction(problem="no memory"), "no memory"),
+        (compaction(overdue_ms=3_600_000), "60 minutes"),
+    ],
+)
+def test_compaction_that_fails_or_is_late_is_a_warning(status: CompactionStatus, says: str) -> None:
+    finding = only(Facts(compaction=[compaction(), status]))
+    assert (finding.severity, finding.subject) == (WARNING, "t-0")
+    assert says in finding.what
+
+
+def test_retention_that_fails_or_stays_away_is_a_warning() -> None:
+    def seen(*statuses: RetentionStatus) -> Facts:
+        return Facts(retention=statuses, retention_interval_ms=300_000, now_ms=10_000_000)
+
+    assert findings(seen(retention(9_000_000), retention(0))) == []
+    assert "no rights" in only(seen(retention(9_000_000, problem="no rights"))).what
+    assert "83 minutes" in only(seen(retention(5_000_000), retention(9_000_000))).what
+
+
+def test_upkeep_that_does_not_answer_is_a_warning() -> None:
+    finding = only(Facts(silent_upkeep={"Retention:" + "a" * 56: "not within 3 s"}))
+    assert (finding.severity, finding.subject) == (WARNING, "retention of node aaaaaaaa")
 
 
 def test_errors_come_first() -> None:

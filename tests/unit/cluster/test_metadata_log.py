@@ -4,12 +4,14 @@ import pytest
 
 from raylog.cluster.metadata import Topic, producer_ids_record, topic_record, topic_removed_record
 from raylog.cluster.metadata_log import MetadataLog
-from raylog.storage.errors import StorageError
+from raylog.storage.errors import LogMissing, StorageError
 from raylog.storage.log import Log
+from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
 
 TOPIC = Topic("t", "id", {"retention.ms": -1}, ("dir-a", "dir-b"), version=3)
+CLUSTER = random_id()
 
 
 def opened(fs: MemoryFileSystem) -> MetadataLog:
@@ -58,3 +60,19 @@ def test_after_a_failed_fsync_nothing_is_retried(
     assert log.state.topics == {}
     assert log.state.next_producer_id == 0
     log.close()
+
+
+def test_nothing_is_begun_where_a_log_must_be(fs: MemoryFileSystem) -> None:
+    with pytest.raises(LogMissing):
+        MetadataLog(fs, ManualClock(), "/disk/log", must_exist=True)
+    assert not fs.exists("/disk/log")
+    opened(fs).close()
+    MetadataLog(fs, ManualClock(), "/disk/log", must_exist=True).close()
+
+
+def test_nothing_is_begun_in_a_log_dir_of_a_cluster(fs: MemoryFileSystem) -> None:
+    fs.make_dir("/disk/log")
+    write_meta(fs, "/disk/log", MetaProperties(CLUSTER, 1, random_id()))
+    with pytest.raises(LogMissing, match=CLUSTER):
+        opened(fs)
+    assert fs.list_dir("/disk/log") == ["meta.properties"]

@@ -1,9 +1,14 @@
 """The map of partitions: what to open, what is a stray, what is missing, what to open again."""
 
+from collections import Counter
+
+import pytest
+
 from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
 from raylog.actors.node_dirs import Found, Placed
+from raylog.actors.runtime import Node
 from raylog.cluster.metadata import Topic
-from raylog.cluster.placement import Placement, Wanted, wanted_of
+from raylog.cluster.placement import Placement, Wanted, members, wanted_of
 from raylog.storage.errors import LogMissing, StorageError
 from raylog.storage.names import TopicPartition
 
@@ -101,15 +106,82 @@ def test_a_partition_is_outdated_until_it_obeys_its_topics_config_of_now() -> No
 def test_a_deleted_topic_leaves_no_trace() -> None:
     placement = both_open()
     placement.forget(TOPIC)
-    assert placement.spread(2) == ["node-1", "node-2"]
+    assert placement.outdated(wanted_of([TOPIC._replace(version=1)])) == []
     assert "being opened" in str(placement.explain(TOPIC, 0))
+
+
+# -- where new partitions go ---------------------------------------------------------------------------------
+
+
+def topic_on(*directories: str) -> list[Wanted]:
+    return wanted_of([Topic("u", "id-u", {}, directories)])
+
+
+def with_dirs(**nodes: list[str]) -> Placement:
+    placement = Placement()
+    for node, directories in nodes.items():
+        placement.joined(node, dict.fromkeys(directories, "/disk"), (), ())
+    return placement
 
 
 def test_new_partitions_go_where_the_fewest_are() -> None:
     placement = both_open()
-    assert placement.spread(4) == ["node-1", "node-2", "node-1", "node-2"]
-    placement.forget(Topic("t", "id-t", {}, ("dir-a",)))
-    assert placement.spread(3) == ["node-1", "node-1", "node-2"]
+    assert placement.spread(4, WANTED) == ["node-1", "node-2", "node-1", "node-2"]
+    assert placement.spread(3, topic_on("dir-b")) == ["node-1", "node-1", "node-2"]
+
+
+def test_a_node_that_joins_later_is_filled_up_first() -> None:
+    placement = with_dirs(a=["a-1", "a-2"], b=["b-1"])
+    wanted = topic_on(*placement_dirs(placement.spread(6, ())))
+    assert Counter(placement.node_of[one.directory_id] for one in wanted) == {"a": 3, "b": 3}
+    placement.joined("c", {"c-1": "/disk"}, (), ())
+    assert placement.spread(5, wanted) == ["c", "c", "c", "a", "b"]
+
+
+def placement_dirs(nodes: list[str]) -> list[str]:
+    return [f"{node}-1" for node in nodes]
+
+
+def test_partitions_that_do_not_serve_count_and_those_that_are_being_made() -> None:
+    placement = with_dirs(a=["a-1"], b=["b-1"])
+    assert placement.spread(2, topic_on("a-1", "a-1")) == ["b", "b"]
+    assert placement.spread(2, (), making=["a", "a", "gone"]) == ["b", "b"]
+
+
+def test_a_node_that_is_away_gets_none_and_its_partitions_do_not_count() -> None:
+    placement = with_dirs(a=["a-1"], b=["b-1"])
+    placement.left("b")
+    assert placement.spread(2, topic_on("b-1", "b-1")) == ["a", "a"]
+
+
+def test_a_log_dir_that_another_node_has_brought_is_foreign() -> None:
+    placement = with_dirs(a=["one", "two"])
+    assert placement.foreign("b", {"two": "/copy", "three": "/own"}) == ["/copy"]
+    assert placement.foreign("a", {"one": "/disk", "two": "/disk"}) == []
+
+
+# -- nodes ---------------------------------------------------------------------------------------------------
+
+PLAIN, OTHER = Node("id-1"), Node("id-2")
+FIRST, SECOND = Node("id-3", "disk", is_alone=False), Node("id-4", "disk", is_alone=False)
+
+
+def test_nodes_are_known_by_their_label_or_their_id() -> None:
+    labelled = Node("id-3", "disk")
+    assert members([PLAIN, OTHER, labelled], {}) == ({"id-1": PLAIN, "id-2": OTHER, "disk": labelled}, {})
+
+
+@pytest.mark.parametrize(
+    ("in_use", "chosen", "refused"),
+    [({}, FIRST, SECOND), ({"disk": SECOND}, SECOND, FIRST), ({"disk": FIRST}, FIRST, SECOND)],
+)
+def test_of_two_nodes_with_one_label_the_second_takes_no_part(
+    in_use: dict[str, Node], chosen: Node, refused: Node
+) -> None:
+    found, problems = members([PLAIN, FIRST, SECOND], in_use)
+    assert found == {"id-1": PLAIN, "disk": chosen}
+    assert list(problems) == [refused.node_id]
+    assert "label of its own" in problems[refused.node_id]
 
 
 def test_a_partition_that_is_not_there_is_named() -> None:

@@ -12,13 +12,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from raylog.actors.messages import AppendResult, InvalidRequest, NotLeader, ProduceFailed, RequestTimedOut
+from raylog.actors.messages import (
+    AppendResult,
+    InvalidRequest,
+    NotLeader,
+    ProduceFailed,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from raylog.actors.partition import Partition
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S
+from raylog.cluster.client.freshness import partitions_added
 from raylog.cluster.client.producer import Producer
 from raylog.cluster.client.transport import RayTransport
 from raylog.storage.errors import InvalidConfig, RecordTooLarge
 from raylog.storage.files import Buffer
+from raylog.storage.records.murmur2 import partition_for_key
 from raylog.storage.testing.logs import Disk, records_of
 from raylog.storage.testing.waiting import wait_for
 
@@ -75,10 +84,17 @@ def _partition() -> Partition:
 
 
 class FakeBroker:
-    """Knows one topic of two partitions."""
+    """Knows one topic of two partitions, or fewer."""
+
+    namespace = "fake"
+
+    def __init__(self) -> None:
+        self.partitions = 2
 
     def topic(self, _: str) -> Any:
-        return SimpleNamespace(partitions=(0, 1))
+        return SimpleNamespace(partitions=range(self.partitions))
+
+    describe_topic = topic
 
     def allocate_producer_id(self) -> int:
         return 7
@@ -316,3 +332,33 @@ def test_a_send_that_waits_for_room_hears_that_the_producer_closes(
             one.result(timeout=10)
     link.resume()
     closed.result(timeout=10)
+
+
+# -- partitions that are added -------------------------------------------------------------------------------
+
+
+def test_partitions_that_are_added_are_used_from_the_next_record_on(produce: Callable[..., Producer]) -> None:
+    link = Link()
+    producer = produce(link)
+    producer.send("t", b"1", partition=1).result()
+    link.partitions.append(_partition())
+    partitions_added("fake", "t", 3)
+    assert producer.send("t", b"2", partition=2).result().partition == 2
+    keys = [b"%d" % n for n in range(30)]
+    sent = [producer.send("t", b"v", key=key).result().partition for key in keys]
+    assert sent == [partition_for_key(key, 3) for key in keys]
+    table = pa.table({"value": [b"v"] * 30, "key": keys})
+    assert producer.send_arrow("t", table) == 30
+    producer.flush()
+    assert len(link.values(2)) == 1 + 2 * sent.count(2)
+
+
+def test_a_partition_that_is_not_known_yet_is_asked_for(produce: Callable[..., Producer]) -> None:
+    link = Link()
+    producer = produce(link)
+    producer.send("t", b"1").result()
+    with pytest.raises(UnknownTopicOrPartition):
+        producer.send("t", b"2", partition=2)
+    link.partitions.append(_partition())
+    producer._broker.partitions = 3  # type: ignore[attr-defined]
+    assert producer.send("t", b"2", partition=2).result().offset == 0

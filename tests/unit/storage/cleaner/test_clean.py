@@ -421,6 +421,17 @@ def test_a_corrupt_batch_ends_the_round_and_nothing_is_changed(disk: Disk) -> No
     assert disk.names(".cleaned") == []
 
 
+@pytest.mark.parametrize("position", [0, 7], ids=["far away", "as the one behind"])
+def test_a_base_offset_that_lies_ends_the_round(disk: Disk, position: int) -> None:
+    """No CRC covers it: the first value of a key would win over all that follow."""
+    log = disk.open()
+    put(log, ("a", "1"))
+    put(log, ("a", "2"), roll=True)
+    disk.damage("00000000000000000000.log", flip(position))
+    with pytest.raises(CorruptRecord, match="offsets"):
+        compact(disk, log)
+
+
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\0\0\0\5", b"\x7f\xff\xff\xff", b"\0\0\1\0"])
 def test_a_corrupt_size_is_no_endless_read(disk: Disk, size: bytes) -> None:
     log = disk.open()

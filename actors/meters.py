@@ -1,0 +1,93 @@
+"""What one partition counts of itself: plain numbers, and lists of measurements that an exporter empties.
+
+Several threads add at once, without a lock: a ``deque`` takes an item in one step. Whoever exports takes them off
+again, so that their sums are exact. Nobody exporting, each holds the newest of them, and no more.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from raylog.actors.metrics import Exporter
+from raylog.storage.errors import RaylogError
+
+if TYPE_CHECKING:
+    from raylog.actors.partition import Partition
+
+Item = TypeVar("Item")
+# What is kept between two exports, a second apart at the least: more than Ray can bring in a second.
+KEPT = 20_000
+
+
+class Append(NamedTuple):
+    seconds: float
+    size_bytes: int
+    records: int
+    is_duplicate: bool
+
+
+class Fetch(NamedTuple):
+    seconds: float
+    size_bytes: int
+
+
+class Meters:
+    """The measurements of one partition since they were last exported."""
+
+    def __init__(self) -> None:
+        self.appends: deque[Append] = deque(maxlen=KEPT)
+        self.fetches: deque[Fetch] = deque(maxlen=KEPT)
+        self.fsyncs: deque[float] = deque(maxlen=KEPT)
+        self.failed_appends: deque[str] = deque(maxlen=KEPT)
+        self.failed_fetches: deque[str] = deque(maxlen=KEPT)
+
+    @contextmanager
+    def fsync(self) -> Iterator[None]:
+        """Measure one."""
+        began = time.perf_counter()
+        yield
+        self.fsyncs.append(time.perf_counter() - began)
+
+    def export(self, partition: "Partition", exporter: Exporter) -> None:
+        """Hand over what has come since the last time, and how the partition stands."""
+        appends, fetches = taken(self.appends), taken(self.fetches)
+        written = [append for append in appends if not append.is_duplicate]
+        exporter.add("raylog_bytes_in", sum(append.size_bytes for append in written))
+        exporter.add("raylog_records_in", sum(append.records for append in written))
+        exporter.add("raylog_duplicates", len(appends) - len(written))
+        exporter.add("raylog_bytes_out", sum(fetch.size_bytes for fetch in fetches))
+        exporter.observe("raylog_append_seconds", (append.seconds for append in appends))
+        exporter.observe("raylog_fetch_seconds", (fetch.seconds for fetch in fetches))
+        exporter.observe("raylog_fsync_seconds", taken(self.fsyncs))
+        for name in taken(self.failed_appends):
+            exporter.add("raylog_append_errors", 1, error=name)
+        for name in taken(self.failed_fetches):
+            exporter.add("raylog_fetch_errors", 1, error=name)
+        for name, value in _standing(partition).items():
+            exporter.gauge(name, value)
+
+
+def name_of(error: BaseException) -> str:
+    """Kafka's name of an error."""
+    return error.error_name if isinstance(error, RaylogError) else type(error).__name__
+
+
+def taken(items: "deque[Item]") -> list[Item]:
+    """Empty a deque to which others add."""
+    return [items.popleft() for _ in range(len(items))]
+
+
+def _standing(partition: "Partition") -> dict[str, float]:
+    log, offsets = partition.log, partition.offsets()
+    return {
+        "raylog_in_flight_bytes": partition.in_flight_bytes,
+        "raylog_parked_polls": partition.waiting,
+        "raylog_log_size_bytes": log.size_bytes,
+        "raylog_log_segments": len(log.segments),
+        "raylog_log_start_offset": offsets.log_start_offset,
+        "raylog_log_end_offset": offsets.log_end_offset,
+        "raylog_unflushed_records": offsets.log_end_offset - offsets.recovery_point,
+        "raylog_offline": float(partition.is_offline),
+    }

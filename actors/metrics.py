@@ -1,0 +1,148 @@
+"""What raylog measures, and how it reaches Ray's metrics, which Prometheus reads.
+
+``METRICS`` is the one list: ``docs/METRICS.md`` and the dashboard are held against it. Ray puts ``ray_`` before
+each name and ``_total`` behind a counter's, and adds the tags NodeAddress, WorkerId and SessionName.
+
+On the hot path there is nothing of Ray (a call there costs 3 µs): actors keep plain numbers, and an
+:class:`Exporter` turns them into Ray's metrics every few seconds while something happens. A partition that is idle
+exports nothing; Ray goes on showing its last values.
+
+**To see them** each node of the Ray cluster needs ``ray[default]`` (``pip install "raylog[metrics]"``); without it
+the numbers are counted and go nowhere. Ray serves them at ``http://<node>:<MetricsExportPort>/metrics``
+(``ray start --metrics-export-port``, else a free port, told by ``ray.nodes()``).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+OF_PARTITION = ("topic", "partition")
+OF_ERROR = (*OF_PARTITION, "error")
+OF_NODE = ("node",)
+OF_DIR = ("node", "log_dir")
+# Seconds. An append by Ray call is served in about 0.0001; a flush of a busy disk takes a second.
+BOUNDARIES = [
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    10.0,
+]
+
+
+class Metric(NamedTuple):
+    """One line of the list. ``unit`` is "" of plain counts."""
+
+    name: str
+    kind: Kind
+    unit: str
+    tags: tuple[str, ...]
+    doc: str
+
+    @property
+    def exported_name(self) -> str:
+        """As Prometheus sees it."""
+        return f"ray_{self.name}" + ("_total" if self.kind == "counter" else "")
+
+
+METRICS = (
+    # of each partition, from its LogActor
+    Metric("raylog_bytes_in", "counter", "bytes", OF_PARTITION, "Of batches that were appended."),
+    Metric("raylog_records_in", "counter", "", OF_PARTITION, "Records that were appended."),
+    Metric("raylog_bytes_out", "counter", "bytes", OF_PARTITION, "Of batches that fetches answered, or located."),
+    Metric("raylog_duplicates", "counter", "", OF_PARTITION, "Batches that a producer sent again: not written twice."),
+    Metric("raylog_append_errors", "counter", "", OF_ERROR, "Appends that failed, by Kafka's name of the error."),
+    Metric("raylog_fetch_errors", "counter", "", OF_ERROR, "Fetches that failed, by Kafka's name of the error."),
+    Metric("raylog_append_seconds", "histogram", "s", OF_PARTITION, "An append in its actor, to the acknowledgement."),
+    Metric("raylog_fetch_seconds", "histogram", "s", OF_PARTITION, "A fetch in its actor, without time it was parked."),
+    Metric("raylog_fsync_seconds", "histogram", "s", OF_PARTITION, "A flush of the log; its count is that of fsyncs."),
+    Metric("raylog_in_flight_bytes", "gauge", "bytes", OF_PARTITION, "Of appends that are not answered yet."),
+    Metric("raylog_parked_polls", "gauge", "", OF_PARTITION, "Fetches that wait for records."),
+    Metric("raylog_log_size_bytes", "gauge", "bytes", OF_PARTITION, "Of the log's segments."),
+    Metric("raylog_log_segments", "gauge", "", OF_PARTITION, "Segments of the log."),
+    Metric("raylog_log_start_offset", "gauge", "", OF_PARTITION, "The first offset that can be read."),
+    Metric("raylog_log_end_offset", "gauge", "", OF_PARTITION, "The offset of the next record."),
+    Metric("raylog_unflushed_records", "gauge", "", OF_PARTITION, "Records beyond the recovery point."),
+    Metric("raylog_offline", "gauge", "", OF_PARTITION, "1 if the partition is offline, 0 if it serves."),
+    # of each node, from its LogManager
+    Metric("raylog_partitions", "gauge", "", OF_NODE, "Partitions that the node serves."),
+    Metric("raylog_partitions_to_load", "gauge", "", OF_NODE, "Partitions that the node has yet to open."),
+    Metric("raylog_log_dirs_offline", "gauge", "", OF_NODE, "Log dirs that failed."),
+    Metric("raylog_log_dir_usable_bytes", "gauge", "bytes", OF_DIR, "What the dir's file system has left."),
+    Metric("raylog_log_dir_size_bytes", "gauge", "bytes", OF_DIR, "Of the partitions in the dir."),
+    # of each node, from its CompactionActor
+    Metric("raylog_compaction_rounds", "counter", "", OF_NODE, "Rounds of compaction that ended well."),
+    Metric("raylog_compaction_bytes_read", "counter", "bytes", OF_NODE, "Of segments before their compaction."),
+    Metric("raylog_compaction_bytes_written", "counter", "bytes", OF_NODE, "Of segments after their compaction."),
+    Metric("raylog_compaction_records_dropped", "counter", "", OF_NODE, "Records that compaction left out."),
+    Metric("raylog_compaction_busy_seconds", "counter", "s", OF_NODE, "That compaction worked."),
+    Metric("raylog_compaction_max_dirty_ratio", "gauge", "", OF_NODE, "Of the dirtiest log, 0 to 1."),
+    Metric("raylog_compaction_lag_seconds", "gauge", "s", OF_NODE, "Of the log most overdue by max.compaction.lag.ms."),
+    Metric("raylog_compaction_uncleanable", "gauge", "", OF_NODE, "Logs that failed to be compacted: left alone."),
+    Metric("raylog_compaction_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end."),
+    # of each node, from its RetentionActor
+    Metric("raylog_retention_segments_deleted", "counter", "", OF_NODE, "Segments that retention took."),
+    Metric("raylog_retention_bytes_deleted", "counter", "bytes", OF_NODE, "Of the segments that retention took."),
+    Metric("raylog_retention_busy_seconds", "counter", "s", OF_NODE, "That rounds of retention took."),
+    Metric("raylog_retention_lag_seconds", "gauge", "s", OF_NODE, "How far beyond retention.ms the oldest segment is."),
+    Metric("raylog_retention_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end."),
+)  # fmt: skip
+
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+class Exporter:
+    """Turns plain numbers into metrics. One thread at a time."""
+
+    def __init__(self, make: Callable[[Metric], Any] | None = None, **tags: object) -> None:
+        """``tags``: of all that this exports. ``make``: Ray's metrics, unless a test gives others."""
+        self._make = make or _of_ray
+        self._tags = {name: str(value) for name, value in tags.items()}
+        self._made: dict[str, Any] = {}
+        self._totals: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+
+    def add(self, name: str, grown: float, **tags: str) -> None:
+        """A counter, told by how much it has grown."""
+        if grown > 0:
+            self._metric(name, "counter").inc(grown, {**self._tags, **tags})
+
+    def total(self, name: str, total: float, **tags: str) -> None:
+        """A counter, told by what it has come to since this process began."""
+        key = (name, tuple(sorted(tags.items())))
+        grown = total - self._totals.get(key, 0)
+        self._totals[key] = max(total, self._totals.get(key, 0))
+        self.add(name, grown, **tags)
+
+    def gauge(self, name: str, value: float, **tags: str) -> None:
+        self._metric(name, "gauge").set(value, {**self._tags, **tags})
+
+    def observe(self, name: str, values: Iterable[float], **tags: str) -> None:
+        """Values of a histogram."""
+        histogram, all_tags = self._metric(name, "histogram"), {**self._tags, **tags}
+        for value in values:
+            histogram.observe(value, all_tags)
+
+    def _metric(self, name: str, kind: Kind) -> Any:
+        if name not in self._made:
+            assert BY_NAME[name].kind == kind, f"{name} is a {BY_NAME[name].kind}"
+            self._made[name] = self._make(BY_NAME[name])
+        return self._made[name]
+
+
+def _of_ray(metric: Metric) -> Any:
+    from ray.util import metrics  # here, so that the list can be read, and tested, without Ray
+
+    if metric.kind == "histogram":
+        return metrics.Histogram(metric.name, metric.doc, BOUNDARIES, metric.tags)
+    kind = metrics.Counter if metric.kind == "counter" else metrics.Gauge
+    return kind(metric.name, metric.doc, metric.tags)

@@ -1,0 +1,96 @@
+"""``raylog config get`` and ``set``: what topics and the broker obey, and who said so."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raylog.cluster.cli.common import (
+    NAMESPACE,
+    TABLE,
+    Address,
+    Format,
+    Namespace,
+    Output,
+    connected,
+    pairs,
+    show,
+    show_json,
+)
+
+if TYPE_CHECKING:
+    from raylog.actors.messages import ConfigEntry
+
+app = typer.Typer(help="Show and change topics' configuration; show the broker's.", no_args_is_help=True)
+
+
+@app.command()
+def get(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", show_default=False, help="Whose; or give --broker.")
+    ] = None,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", show_default=False, help="Default: all.")
+    ] = None,
+    of_broker: Annotated[
+        bool, typer.Option("--broker", help="The broker's own; all arguments are keys.")
+    ] = False,
+    output: Format = TABLE,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Show keys, their values, and who set them: the topic, the broker, or nobody (Kafka's default)."""
+    if topic is None and not of_broker:
+        raise typer.BadParameter("say whose: TOPIC or --broker")
+    broker = connected(address, namespace)
+    if of_broker or topic is None:
+        wanted = [*([topic] if topic else []), *(keys or [])]
+        entries, subject = _wanted(broker.broker_config(), wanted), "broker"
+    else:
+        entries, subject = _wanted(broker.topic_config(topic), keys or []), f"topic {topic}"
+    if output is Output.json:
+        show_json({"subject": subject, "config": entries})
+        return
+    show(("key", "value", "set by"), [(entry.name, _text(entry.value), entry.source) for entry in entries])
+
+
+def _wanted(entries: "list[ConfigEntry]", keys: list[str]) -> "list[ConfigEntry]":
+    from raylog.storage.errors import InvalidConfig
+
+    known = {entry.name: entry for entry in entries}
+    for key in keys:
+        if key not in known:
+            raise InvalidConfig(key, None, "no such key; see docs/CONFIG.md, or leave KEY out")
+    return [known[key] for key in keys] if keys else entries
+
+
+def _text(value: object) -> str:
+    """As ``config set`` and config files take it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+@app.command("set")
+def set_keys(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    settings: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False)] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Follow the broker again in this one; repeat for more."),
+    ] = None,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Change a topic's configuration while it serves; nothing is restarted.
+
+    All of it or, if a key or a value cannot be, nothing. A broker's own keys are given when it starts.
+    """
+    if not settings and not delete:
+        raise typer.BadParameter("give KEY=VALUE, or --delete KEY")
+    changes = pairs(settings or [])
+    described = connected(address, namespace).alter_topic_config(topic, changes, delete or [])
+    typer.echo(
+        f"{topic}: " + (" ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-")
+    )

@@ -1,0 +1,43 @@
+"""Prints docs/METRICS.md from the list of ``raylog.actors.metrics``: ``python -m raylog.cluster.cli.metrics_doc``."""
+
+from raylog.actors.metrics import BOUNDARIES, METRICS, OF_PARTITION, Metric
+
+_HEAD = """# Metrics
+
+What raylog's actors measure, through Ray's own metrics: Ray gathers them on every node and Prometheus reads them there,
+beside Ray's own ([OPERATIONS.md](OPERATIONS.md#monitoring) says how, and how to load the dashboard,
+[configs/grafana/raylog.json](../configs/grafana/raylog.json)). This page is generated:
+`python -m raylog.cluster.cli.metrics_doc > docs/METRICS.md`.
+
+Names are as Prometheus sees them: Ray puts `ray_` before each and `_total` behind a counter's. Of a histogram there are
+`_bucket`, `_sum` and `_count`. Besides the tags here Ray adds its own (`NodeAddress`, `SessionName`, `WorkerId`).
+
+"""
+_GROUPS = (
+    ("Nodes and disks", "From each node's LogManager.", ("raylog_partitions", "raylog_log_dir")),
+    ("Compaction", "From each node's CompactionActor.", ("raylog_compaction_",)),
+    ("Retention", "From each node's RetentionActor.", ("raylog_retention_",)),
+)
+
+
+def page() -> str:
+    """The whole page."""
+    of_partitions = [metric for metric in METRICS if metric.tags[:2] == OF_PARTITION]
+    parts = [_section("Partitions", "From each partition's LogActor.", of_partitions)]
+    for title, whose, prefixes in _GROUPS:
+        parts.append(_section(title, whose, [one for one in METRICS if one.name.startswith(prefixes)]))
+    limits = ", ".join(f"{limit:g}" for limit in BOUNDARIES)
+    return _HEAD + "\n".join(parts) + f"\nHistograms have the bounds {limits} (seconds).\n"
+
+
+def _section(title: str, whose: str, metrics: list[Metric]) -> str:
+    rows = [
+        f"| `{one.exported_name}` | {one.kind} | {one.unit} | {', '.join(one.tags)} | {one.doc} |"
+        for one in metrics
+    ]
+    head = "| name | kind | unit | tags | what |\n| --- | --- | --- | --- | --- |\n"
+    return f"## {title}\n\n{whose}\n\n{head}" + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
