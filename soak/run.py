@@ -175,10 +175,11 @@ class _Run:
     def _heal(self, broker: Broker, topics: list[str] | None = None) -> None:
         """Return when every partition of these topics, or of all, answers."""
         started = time.monotonic()
-
         try:
             _wait(
-                lambda: self._unwell(broker) is None, "every partition serves", lambda: self._unwell(broker)
+                lambda: self._unwell(broker, topics) is None,
+                "every partition serves",
+                lambda: self._unwell(broker, topics),
             )
         except TimeoutError as error:
             self._problems.append(str(error))
