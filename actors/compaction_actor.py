@@ -15,7 +15,9 @@ from raylog.actors.compactor import Compactor
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.log_actor import lock_patiently
 from raylog.actors.messages import CompactionStatus, RetentionStatus
+from raylog.actors.metrics import Exporter
 from raylog.actors.node_logs import NodeLogs
+from raylog.actors.node_meters import RoundMeters
 from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
@@ -34,6 +36,8 @@ class CompactionActorImpl:
         node, fs = NodeLogs(namespace, own.key), RealFileSystem()
         self._backoff_s = config.log_cleaner_backoff_ms / 1000
         self._compactor = Compactor(node, own.node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock)
+        exporter, self._export_lock = Exporter(node=own.node_id), threading.Lock()
+        self._rounds, self._removed = RoundMeters(exporter), RoundMeters(exporter)
         for number in range(config.log_cleaner_threads):
             threading.Thread(target=self._work, name=f"cleaner-{number}", daemon=True).start()
 
@@ -41,13 +45,18 @@ class CompactionActorImpl:
         while True:
             try:
                 was_cleaned = self._compactor.turn()
-            except (
-                Exception
-            ):  # a LogManager that is away, or an error of Ray's own: the next turn tries again
+                self._export()
+            # a LogManager that is away, or an error of Ray's own: the next turn tries again
+            except Exception:
                 warn(logger, "compaction-failed", trace=True)
                 was_cleaned = False
             if not was_cleaned:
                 time.sleep(self._backoff_s)
+
+    def _export(self) -> None:
+        with self._export_lock:
+            self._rounds.compaction(self._compactor.status())
+            self._removed.retention(self._compactor.retention())
 
     def status(self) -> list[CompactionStatus]:
         """Every compacted log of the node."""

@@ -74,6 +74,7 @@ METRICS = (
     Metric("raylog_log_end_offset", "gauge", "", OF_PARTITION, "The offset of the next record."),
     Metric("raylog_unflushed_records", "gauge", "", OF_PARTITION, "Records beyond the recovery point."),
     Metric("raylog_offline", "gauge", "", OF_PARTITION, "1 if the partition is offline, 0 if it serves."),
+    Metric("raylog_retention_lag_seconds", "gauge", "s", OF_PARTITION, "Age of the oldest segment beyond its time."),
     # of each node, from its LogManager
     Metric("raylog_partitions", "gauge", "", OF_NODE, "Partitions that the node serves."),
     Metric("raylog_partitions_to_load", "gauge", "", OF_NODE, "Partitions that the node has yet to open."),
@@ -94,7 +95,6 @@ METRICS = (
     Metric("raylog_retention_segments_deleted", "counter", "", OF_NODE, "Segments that retention took."),
     Metric("raylog_retention_bytes_deleted", "counter", "bytes", OF_NODE, "Of the segments that retention took."),
     Metric("raylog_retention_busy_seconds", "counter", "s", OF_NODE, "That rounds of retention took."),
-    Metric("raylog_retention_lag_seconds", "gauge", "s", OF_NODE, "How far beyond retention.ms the oldest segment is."),
     Metric("raylog_retention_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end."),
 )  # fmt: skip
 

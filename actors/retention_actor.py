@@ -12,7 +12,9 @@ import ray
 
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import RetentionStatus
+from raylog.actors.metrics import Exporter
 from raylog.actors.node_logs import NodeLogs
+from raylog.actors.node_meters import RoundMeters
 from raylog.actors.retention import Retention
 from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
@@ -29,6 +31,7 @@ class RetentionActorImpl:
         node = own_node()
         self._interval_s = config.log_retention_check_interval_ms / 1000
         self._retention = Retention(NodeLogs(namespace, node.key), node.node_id, SystemClock())
+        self._meters = RoundMeters(Exporter(node=node.node_id))
         threading.Thread(target=self._work, name="retention", daemon=True).start()
 
     def _work(self) -> None:
@@ -36,9 +39,9 @@ class RetentionActorImpl:
             time.sleep(self._interval_s)
             try:
                 self._retention.round()
-            except (
-                Exception
-            ):  # a LogManager that is away, or an error of Ray's own: the next round tries again
+                self._meters.retention(self._retention.status())
+            # a LogManager that is away, or an error of Ray's own: the next round tries again
+            except Exception:
                 warn(logger, "retention-failed", trace=True)
 
     def status(self) -> list[RetentionStatus]:

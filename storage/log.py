@@ -261,6 +261,15 @@ class Log(ReadableLog):
             self._start_at(max(self.log_start_offset, self._segments[0].base_offset))
         return count
 
+    def retention_lag_ms(self) -> int:
+        """How far the oldest segment is beyond ``retention.ms``; 0 where nothing goes by time."""
+        if "delete" not in self.config.cleanup_policy or self.config.retention_ms < 0:
+            return 0
+        oldest = self._segments[0]
+        if not oldest.size:
+            return 0
+        return max(self._clock.now_ms() - oldest.largest_timestamp - self.config.retention_ms, 0)
+
     def _count_old(self, segments: Sequence[Segment]) -> int:
         facts, now_ms = self._facts(segments), self._clock.now_ms()
         return segments_to_delete(facts, self.config, now_ms, self.log_start_offset, self.high_watermark)
