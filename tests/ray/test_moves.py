@@ -66,7 +66,7 @@ class Writer(threading.Thread):
 
 def numbers(broker: Broker, topic: str) -> list[int]:
     with broker.consumer(topic, from_="earliest", to="latest") as consumer:
-        return [int(record.value or b"") for record in consumer]
+        return [int((record.value or b"")[:9]) for record in consumer]
 
 
 def folder(broker: Broker, topic: str) -> Path:
