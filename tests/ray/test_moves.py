@@ -158,7 +158,7 @@ def test_a_log_manager_that_is_killed_in_the_middle_of_a_copy_loses_nothing(
         with pytest.raises((NotLeader, ray.exceptions.RayTaskError)):
             ray.get(moving, timeout=120)
         assert len(numbers(broker, "orders")) == 20
-        assert folder(broker, "orders") == home / "orders-0"
+        wait_for(lambda: folder(broker, "orders") == home / "orders-0", 60, "the new LogManager knows of it")
         wait_for(lambda: folders(away) == [], 60, "the copy is removed")
         with broker.producer() as producer:
             producer.send("orders", b"1", partition=0)
