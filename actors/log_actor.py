@@ -275,18 +275,19 @@ class LogActorImpl:
             warn(logger, "metrics-failed", trace=True, partition=self._spec.partition)
 
 
-LogActor = ray.remote(
-    concurrency_groups={
+OPTIONS: dict[str, Any] = {
+    "concurrency_groups": {
         "produce": APPENDS_AT_ONCE,
         "fetch": FETCHES_AT_ONCE,
         "poll": PARKED_FETCHES + REFUSALS_AT_ONCE,
         "admin": 4,
     },
-    num_cpus=0,
-    max_restarts=-1,
-    max_pending_calls=CALLS_OF_A_PROCESS,
-    max_task_retries=0,  # a retry by Ray would append twice; producers retry with their sequence
-)(LogActorImpl)
+    "num_cpus": 0,
+    "max_restarts": -1,
+    "max_pending_calls": CALLS_OF_A_PROCESS,
+    "max_task_retries": 0,  # a retry by Ray would append twice; producers retry with their sequence
+}
+LogActor = ray.remote(**OPTIONS)(LogActorImpl)
 
 
 def lock_patiently(take: Callable[[], Answer]) -> Answer:

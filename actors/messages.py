@@ -148,7 +148,7 @@ class CompactionStatus(NamedTuple):
     overdue_ms: int  # beyond max.compaction.lag.ms
     is_running: bool
     done_bytes: int  # that the running round has read and written
-    uncleanable: str | None  # why it is not compacted until the broker is started again
+    uncleanable: str | None  # why it is not compacted until its CompactionActor is started again
     problem: str | None  # why the last look or round failed
     last_round: CompactionRound | None
 

@@ -22,7 +22,7 @@ from raylog.cluster.metadata import Topic
 from raylog.cluster.placement import wanted_of
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
-from raylog.storage.names import TopicPartition
+from raylog.storage.names import DELETE_DIR_SUFFIX, TopicPartition
 from raylog.storage.testing.waiting import wait_for
 
 ASKING = (controller_module, controller_state)  # the modules that wait for other actors
@@ -41,9 +41,11 @@ class Broker:
         return ControllerImpl(self.namespace, config)
 
     def folders(self) -> list[str]:
-        """The partitions' folders, without those that wait for deletion."""
+        """The partitions' folders, without those that wait to be removed."""
         found = sorted(path.name for path in self.log_dir.iterdir() if path.is_dir())
-        return [name for name in found if name != "__cluster_metadata-0" and not name.endswith("-delete")]
+        return [
+            name for name in found if name != "__cluster_metadata-0" and not name.endswith(DELETE_DIR_SUFFIX)
+        ]
 
     def nothing_runs(self) -> bool:
         return not running(self.namespace)
