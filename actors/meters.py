@@ -90,4 +90,5 @@ def _standing(partition: "Partition") -> dict[str, float]:
         "raylog_log_end_offset": offsets.log_end_offset,
         "raylog_unflushed_records": offsets.log_end_offset - offsets.recovery_point,
         "raylog_offline": float(partition.is_offline),
+        "raylog_retention_lag_seconds": 0.0 if partition.is_offline else log.retention_lag_ms() / 1000,
     }

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ("codec", "append", "reading", "compaction", "cluster", "broker", "memory", "spark")
+NAMES = ("codec", "append", "reading", "compaction", "cluster", "broker", "durable", "memory", "spark")
 GROUPS = {"storage": ("append", "reading", "compaction")}
 OUTPUT = Path("bench-output")
 

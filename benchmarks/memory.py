@@ -1,4 +1,5 @@
-"""What a partition costs while nothing happens: private memory, and CPU over half a minute, beside a bare Ray actor.
+"""What a partition costs: private memory and CPU while nothing happens, beside a bare Ray actor; and private memory
+while 64 producers press batches of 1 MB on a log whose disk is slow.
 
 Private memory is what would be free again if the process ended (``Private_*`` of ``/proc/<pid>/smaps_rollup``);
 VmRSS would count the object store and shared libraries once a process. Linux only.
@@ -12,14 +13,25 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 
 import raylog
 from benchmarks.measure import Figure, alternate
+from raylog.actors.log_actor import OPTIONS, LogActorImpl, LogSpec
+from raylog.actors.messages import TooManyAppends
+from raylog.actors.runtime import wait_for
 from raylog.cluster.broker import Broker
+from raylog.storage.config import LogConfig
+from raylog.storage.files import RealFile, RealFileSystem
+from raylog.storage.loader import create_log
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.encode import encode_records
 
 MB = 1 << 20
 IDLE_S = 30
+PRODUCERS = 64
+FSYNC_S = 0.05
 
 
 class BareImpl:
@@ -39,10 +51,67 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         bare = Bare.remote()
         pid = ray.get(bare.pid.remote())
         figures = [_of(broker, partitions, pid) for partitions in ((1, 4) if quick else (1, 16, 64))]
-        return [*figures, _idle(broker, 5 if quick else IDLE_S)]
+        return [*figures, _idle(broker, 5 if quick else IDLE_S), _under_pressure(folder, 2 if quick else 8)]
     finally:
         broker.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class SlowImpl(LogActorImpl):
+    """A LogActor whose disk takes its time."""
+
+    def __init__(self, spec: LogSpec) -> None:
+        flush = RealFile.flush
+
+        def slow(file: RealFile) -> None:
+            time.sleep(FSYNC_S)
+            flush(file)
+
+        RealFile.flush = slow  # type: ignore[assignment, method-assign]
+        super().__init__(spec)
+
+
+class ProducerImpl:
+    """Sends one batch after another, and one again where it is refused."""
+
+    def send(self, log: Any, batches: int) -> tuple[int, int]:
+        """(batches that were acknowledged, refusals)"""
+        batch = np.frombuffer(encode_records([(1, None, os.urandom(1_000_000), ())]), np.uint8)
+        sent = refused = 0
+        while sent < batches:
+            try:
+                wait_for(log.append.remote(batch), "append")
+                sent += 1
+            except TooManyAppends:
+                refused += 1
+                time.sleep(0.05)
+        return sent, refused
+
+
+Producers = ray.remote(num_cpus=0, max_concurrency=PRODUCERS)(ProducerImpl)
+
+
+def _under_pressure(folder: str, batches: int) -> dict[str, Any]:
+    """The most private memory of the LogActor meanwhile, beside what it had before."""
+    path = f"{folder}/pressed/pressed-0"
+    create_log(RealFileSystem(), path, "5eGdu6PVSRS-s9xHKXlyPg")
+    config = LogConfig(flush_messages=1)
+    spec = LogSpec(TopicPartition("pressed", 0), "5eGdu6PVSRS-s9xHKXlyPg", path, config, True, 1000)
+    log = ray.remote(**OPTIONS)(SlowImpl).remote(spec)
+    pid = ray.get(log.status.remote()).pid
+    before = most = _private_bytes(pid)
+    producers = Producers.remote()
+    left = [producers.send.remote(log, batches) for _ in range(PRODUCERS)]
+    sent = refused = 0
+    while left:
+        done, left = ray.wait(left, num_returns=len(left), timeout=0.02)
+        most = max(most, _private_bytes(pid))
+        for one in ray.get(done):
+            sent, refused = sent + one[0], refused + one[1]
+    wait_for(log.close.remote(), "close")
+    ray.kill(log)
+    name = f"private memory while {PRODUCERS} send 1 MB ({sent} sent, {refused} refusals)"
+    return Figure(name, most / MB, "MB", "before", before / MB, most / before, "at most 1.5").as_dict()
 
 
 def _of(broker: Broker, partitions: int, bare: int) -> dict[str, Any]:

@@ -261,6 +261,15 @@ class Log(ReadableLog):
             self._start_at(max(self.log_start_offset, self._segments[0].base_offset))
         return count
 
+    def retention_lag_ms(self) -> int:
+        """How far the oldest segment is beyond ``retention.ms``; 0 where nothing goes by time."""
+        if "delete" not in self.config.cleanup_policy or self.config.retention_ms < 0:
+            return 0
+        oldest = self._segments[0]
+        if not oldest.size:
+            return 0
+        return max(self._clock.now_ms() - oldest.largest_timestamp - self.config.retention_ms, 0)
+
     def _count_old(self, segments: Sequence[Segment]) -> int:
         facts, now_ms = self._facts(segments), self._clock.now_ms()
         return segments_to_delete(facts, self.config, now_ms, self.log_start_offset, self.high_watermark)
@@ -395,8 +404,8 @@ class Log(ReadableLog):
         """
         self.check_unchanged(old, round_id)
         ids = [segment.id for segment in self._segments]
-        first = ids.index(old[0])
-        if ids[first : first + len(old)] != [*old]:
+        first = ids.index(old[0]) if old else 0
+        if not old or ids[first : first + len(old)] != [*old]:
             raise CleaningAborted(str(self.partition), "what it would replace are no neighbours")
         base_offset, replaced = old[0].base_offset, self._segments[first : first + len(old)]
         fresh = Segment(

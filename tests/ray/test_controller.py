@@ -189,9 +189,9 @@ def test_a_topic_whose_partition_cannot_be_opened_is_refused_and_leaves_nothing(
 ) -> None:
     opening = broker.controller._opening
 
-    def one_fails(manager: Any, partition: TopicPartition, topic: Topic) -> Any:
+    def one_fails(manager: Any, partition: TopicPartition, topic: Topic, directory_id: str) -> Any:
         other = topic._replace(topic_id="another") if partition.partition == 1 else topic
-        return opening(manager, partition, other)
+        return opening(manager, partition, other, directory_id)
 
     with monkeypatch.context() as patch:
         patch.setattr(broker.controller, "_opening", one_fails)

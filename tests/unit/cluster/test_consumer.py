@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import ray
 
-from raylog.actors.messages import FetchRequest, NotLeader, RequestTimedOut
+from raylog.actors.messages import FetchRequest, NotLeader, RequestTimedOut, TooManyPolls
 from raylog.actors.partition import Partition
 from raylog.cluster.client import consumer as module
 from raylog.cluster.client import fetch
@@ -256,3 +256,28 @@ def test_partitions_that_are_added_are_read_from_their_beginning(broker: FakeBro
     partitions_added("fake", "t", 3)
     consumer.poll(1)
     assert len(consumer.assignment) == 1
+
+
+def test_a_consumer_that_finds_no_place_fetches_without_waiting_and_polls_again(
+    broker: Any, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actor = broker.actors[0]
+    waits: list[str] = []
+
+    class Door:
+        def __init__(self, name: str, fault: RaylogError | None) -> None:
+            self.name, self.fault = name, fault
+
+        def remote(self, request: bytes) -> Reference:
+            waits.append(self.name)
+            return Reference(self.fault) if self.fault else actor.remote(request)
+
+    actor.poll_request, actor.fetch_request = Door("poll", TooManyPolls("t-0", 64)), Door("fetch", None)
+    consumer = Consumer(broker, "t", from_="earliest", partitions=[0])
+    for _ in range(3):
+        actor.partition.append(batch(1))
+        began_s = clock.now_s
+        assert [record.value for record in consumer.poll(1000)] == [b"v"]
+        assert clock.now_s - began_s < 1
+    assert set(zip(waits[::2], waits[1::2], strict=False)) == {("poll", "fetch")}
+    assert broker.forgotten == [], "the partition is well"
