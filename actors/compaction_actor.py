@@ -17,7 +17,6 @@ from raylog.actors.log_actor import lock_patiently
 from raylog.actors.messages import CompactionStatus, RetentionStatus
 from raylog.actors.metrics import Exporter
 from raylog.actors.node_logs import NodeLogs
-from raylog.actors.node_meters import RoundMeters
 from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
@@ -25,6 +24,8 @@ from raylog.storage.files import Lock, ReadOnlyFileSystem, RealFileSystem
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+EXPORT_INTERVAL_S = 5.0
 
 
 class CompactionActorImpl:
@@ -36,27 +37,28 @@ class CompactionActorImpl:
         node, fs = NodeLogs(namespace, own.key), RealFileSystem()
         self._backoff_s = config.log_cleaner_backoff_ms / 1000
         self._compactor = Compactor(node, own.node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock)
-        exporter, self._export_lock = Exporter(node=own.node_id), threading.Lock()
-        self._rounds, self._removed = RoundMeters(exporter), RoundMeters(exporter)
         for number in range(config.log_cleaner_threads):
             threading.Thread(target=self._work, name=f"cleaner-{number}", daemon=True).start()
+        threading.Thread(target=self._export, args=(own.node_id,), name="metrics", daemon=True).start()
 
     def _work(self) -> None:
         while True:
             try:
                 was_cleaned = self._compactor.turn()
-                self._export()
-            # a LogManager that is away, or an error of Ray's own: the next turn tries again
-            except Exception:
+            except Exception:  # a LogManager that is away, an error of Ray's own: the next turn tries again
                 warn(logger, "compaction-failed", trace=True)
                 was_cleaned = False
             if not was_cleaned:
                 time.sleep(self._backoff_s)
 
-    def _export(self) -> None:
-        with self._export_lock:
-            self._rounds.compaction(self._compactor.status())
-            self._removed.retention(self._compactor.retention())
+    def _export(self, node_id: str) -> None:
+        exporter = Exporter(node=node_id)
+        while True:
+            time.sleep(EXPORT_INTERVAL_S)
+            try:
+                exporter.numbers(self._compactor.numbers())
+            except Exception:  # metrics are not worth a compaction
+                warn(logger, "metrics-failed", trace=True)
 
     def status(self) -> list[CompactionStatus]:
         """Every compacted log of the node."""

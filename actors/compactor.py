@@ -47,6 +47,8 @@ from raylog.storage.files import FileSystem, Lock
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
+# The metrics that count what rounds did, as raylog_compaction_...
+_TOTALS = ("rounds", "bytes_read", "bytes_written", "records_dropped", "busy_seconds")
 
 
 class Node(Protocol):
@@ -86,6 +88,7 @@ class Compactor:
         self._schedule = CompactionSchedule[TopicPartition]()
         self._retention = RetentionTally(node_id)
         self._done_bytes: dict[TopicPartition, int] = {}  # of the rounds that run
+        self._totals = dict.fromkeys(_TOTALS, 0.0)
         self._throttle_lock = threading.Lock()  # held over its sleep: all threads together keep the rate
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, now, sleep)
         self._dir_locks = SharedLocks(lock)
@@ -137,6 +140,15 @@ class Compactor:
         event(logger, "log-compacted", partition=one.partition, **_told(now_ms, done)._asdict())
         with self._lock:
             counts = self._schedule.ended(one.partition, done, now_ms)
+            grown = (
+                1,
+                done.map_bytes_read + done.bytes_read,
+                done.bytes_written,
+                done.records_read - done.records_kept,
+                done.elapsed_ms / 1000,
+            )
+            for name, value in zip(_TOTALS, grown, strict=True):
+                self._totals[name] += value
         if counts:
             self._node.cleaned(one.partition, one.topic_id, done.end_offset)
         return counts
@@ -206,6 +218,19 @@ class Compactor:
             schedule.problems.get(partition),
             None if last is None else _told(*last),
         )
+
+    def numbers(self) -> dict[str, float]:
+        """The metrics of a node's compaction."""
+        with self._lock:
+            found, done = self._schedule.found.values(), self._schedule.done.values()
+            known = {
+                **self._totals,
+                "max_dirty_ratio": max((one.dirty_ratio for one in found), default=0.0),
+                "lag_seconds": max((one.overdue_ms for one in found), default=0) / 1000,
+                "uncleanable": len(self._schedule.states.uncleanable),
+                "last_round_seconds": max((when_ms for when_ms, _ in done), default=0) / 1000,
+            }
+        return {f"raylog_compaction_{name}": value for name, value in known.items()}
 
     def retention(self) -> list[RetentionStatus]:
         """The retention of the compacted logs."""

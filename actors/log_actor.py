@@ -41,7 +41,7 @@ from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError
+from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError, StorageError
 from raylog.storage.files import Buffer, RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import open_log
@@ -56,8 +56,8 @@ Answer = TypeVar("Answer")
 
 # The process of an actor whose node was lost may outlive the node by a second.
 LOCK_PATIENCE_S = 5.0
-# How long a restart waits for the config of now.
-CONFIG_TIMEOUT_S = 5.0
+# How long its LogManager is waited for.
+MANAGER_TIMEOUT_S = 5.0
 # With the default of 5 ms, one busy thread makes every small call take 10 ms.
 SWITCH_INTERVAL_S = 0.0005
 # Upkeep and metrics of a partition that is busy; one that is idle rests until something is due.
@@ -89,8 +89,13 @@ class LogActorImpl:
             own_node().check_alone()
             spec = _up_to_date(spec)
         self._spec = spec
+        self._reported: StorageError | None = None
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
-        self._partition = _open(spec, is_restart=is_restarted())
+        try:
+            self._partition = _open(spec, is_restart=is_restarted())
+        except StorageError as error:
+            _report(spec, error)
+            raise
         threading.Thread(target=self._keep_up, name="upkeep", daemon=True).start()
 
     # -- data ----------------------------------------------------------------------------------------------
@@ -245,6 +250,8 @@ class LogActorImpl:
                 self._partition.rest(expiration_ms)
             time.sleep(UPKEEP_INTERVAL_S)
             is_exported = False
+            if not self._is_reported():
+                continue
             try:
                 _or_exit(lambda: self._partition.maintain(expiration_ms))
             except RaylogError:
@@ -252,6 +259,13 @@ class LogActorImpl:
             if time.monotonic() >= next_export_s:
                 self._export(exporter)
                 next_export_s, is_exported = time.monotonic() + EXPORT_INTERVAL_S, True
+
+    def _is_reported(self) -> bool:
+        """False while the log's disk has failed and its LogManager does not know."""
+        failure = self._partition.disk_failure
+        if failure is not None and failure is not self._reported:
+            self._reported = failure if _report(self._spec, failure) else None
+        return failure is self._reported
 
     def _export(self, exporter: Exporter) -> None:
         try:
@@ -295,11 +309,24 @@ def _up_to_date(spec: LogSpec) -> LogSpec:
     if manager is None:
         return spec
     try:
-        found = wait_for(manager.config_of.remote(spec.partition), spec.manager, CONFIG_TIMEOUT_S)
+        found = wait_for(manager.config_of.remote(spec.partition), spec.manager, MANAGER_TIMEOUT_S)
     except RaylogError as error:
         warn(logger, "config-unknown", partition=spec.partition, why=error, uses="that of the first start")
         return spec
     return spec if found is None else spec._replace(config=found.config, config_version=found.version)
+
+
+def _report(spec: LogSpec, error: StorageError) -> bool:
+    """Tell the LogManager that a disk has failed, which takes the whole dir offline; returns whether it has heard."""
+    manager = find(spec.manager, spec.namespace) if spec.manager else None
+    if manager is None or not error.is_disk_failure:
+        return not error.is_disk_failure
+    try:
+        wait_for(manager.failed.remote(spec.partition, spec.topic_id, error), spec.manager, MANAGER_TIMEOUT_S)
+    except RaylogError as failure:
+        warn(logger, "failure-not-reported", partition=spec.partition, why=failure)
+        return False
+    return True
 
 
 def _open(spec: LogSpec, *, is_restart: bool) -> Partition:

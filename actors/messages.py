@@ -148,9 +148,44 @@ class CompactionStatus(NamedTuple):
     overdue_ms: int  # beyond max.compaction.lag.ms
     is_running: bool
     done_bytes: int  # that the running round has read and written
-    uncleanable: str | None  # why it is not compacted until the broker is started again
+    uncleanable: str | None  # why it is not compacted until its CompactionActor is started again
     problem: str | None  # why the last look or round failed
     last_round: CompactionRound | None
+
+
+class OfflineDir(NamedTuple):
+    """A log dir that cannot be used."""
+
+    path: str
+    directory_id: str | None  # None where it could not even be read
+    why: str
+
+
+class NodeState(NamedTuple):
+    """What the Controller's watch asks a LogManager for."""
+
+    life: str  # another one after each restart: what the actor was told before is gone
+    offline: tuple[OfflineDir, ...]
+
+
+class LogDirStatus(NamedTuple):
+    """A log dir of a node."""
+
+    node_id: str
+    path: str
+    directory_id: str  # empty where it could not even be read
+    is_online: bool
+    problem: str | None
+    partitions: int
+    size_bytes: int  # of the partitions' files
+    total_bytes: int  # of the file system
+    usable_bytes: int
+    loaded: int  # progress of the start; over when it has come to ``to_load``
+    to_load: int
+
+    @classmethod
+    def offline(cls, node_id: str, path: str, directory_id: str | None, why: str) -> Self:
+        return cls(node_id, path, directory_id or "", False, why, 0, 0, 0, 0, 0, 0)
 
 
 class Configured(NamedTuple):
@@ -196,6 +231,14 @@ class TopicBusy(RaylogError):
     code, error_name, retriable = 36, "TOPIC_ALREADY_EXISTS", True
     fields = ("topic", "what")
     template = "topic {topic!r} is being {what}: try again when that is done"
+
+
+class MoveRunning(RaylogError):
+    """The partition is being moved to another log dir already."""
+
+    code, error_name, retriable = 42, "INVALID_REQUEST", True
+    fields = ("partition", "log_dir")
+    template = "{partition} is being moved to {log_dir}: try again when that is done"
 
 
 class InvalidPartitions(RaylogError):

@@ -12,7 +12,7 @@ the numbers are counted and go nowhere. Ray serves them at ``http://<node>:<Metr
 (``ray start --metrics-export-port``, else a free port, told by ``ray.nodes()``).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -83,8 +83,8 @@ METRICS = (
     Metric("raylog_log_dir_size_bytes", "gauge", "bytes", OF_DIR, "Of the partitions in the dir."),
     # of each node, from its CompactionActor
     Metric("raylog_compaction_rounds", "counter", "", OF_NODE, "Rounds of compaction that ended well."),
-    Metric("raylog_compaction_bytes_read", "counter", "bytes", OF_NODE, "Of segments before their compaction."),
-    Metric("raylog_compaction_bytes_written", "counter", "bytes", OF_NODE, "Of segments after their compaction."),
+    Metric("raylog_compaction_bytes_read", "counter", "bytes", OF_NODE, "That compaction read."),
+    Metric("raylog_compaction_bytes_written", "counter", "bytes", OF_NODE, "That compaction wrote."),
     Metric("raylog_compaction_records_dropped", "counter", "", OF_NODE, "Records that compaction left out."),
     Metric("raylog_compaction_busy_seconds", "counter", "s", OF_NODE, "That compaction worked."),
     Metric("raylog_compaction_max_dirty_ratio", "gauge", "", OF_NODE, "Of the dirtiest log, 0 to 1."),
@@ -125,6 +125,11 @@ class Exporter:
 
     def gauge(self, name: str, value: float, **tags: str) -> None:
         self._metric(name, "gauge").set(value, {**self._tags, **tags})
+
+    def numbers(self, known: Mapping[str, float]) -> None:
+        """Metrics by name: counters told as totals."""
+        for name, value in known.items():
+            (self.total if BY_NAME[name].kind == "counter" else self.gauge)(name, value)
 
     def observe(self, name: str, values: Iterable[float], **tags: str) -> None:
         """Values of a histogram."""

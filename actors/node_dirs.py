@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from raylog.actors.messages import Configured, Hosted, NoLogDirs
+from raylog.actors.events import event, warn
+from raylog.actors.messages import Configured, Hosted, NoLogDirs, OfflineDir
 from raylog.actors.online_dir import OnlineDir
 from raylog.storage.clock import Clock
 from raylog.storage.errors import (
@@ -61,21 +62,13 @@ class Opened(NamedTuple):
     configured: Configured | None  # None of one adopted after a restart, until the Controller tells it again
 
 
-class Offline(NamedTuple):
-    """A log dir that cannot be used."""
-
-    path: str
-    directory_id: str | None  # None where it could not even be read
-    why: str
-
-
 class NodeDirs:
     """See the module's head."""
 
     def __init__(self, fs: FileSystem, clock: Clock, delete_delay_ms: int) -> None:
         self._fs, self._clock, self._delete_delay_ms = fs, clock, delete_delay_ms
         self._online: dict[str, OnlineDir] = {}
-        self.offline: list[Offline] = []
+        self.offline: list[OfflineDir] = []
         self.opened: dict[TopicPartition, Opened] = {}
         self._orphans: list[TopicPartition] = []
 
@@ -103,7 +96,7 @@ class NodeDirs:
             self._online.clear()
             raise
         for path, problem in problems.items():
-            self._is_offline(Offline(path, None, str(problem)))
+            self._is_offline(OfflineDir(path, None, str(problem)))
 
     def _check_different(self, paths: Sequence[str]) -> None:
         seen: dict[str, str] = {}
@@ -148,6 +141,10 @@ class NodeDirs:
         """Directory id -> path, of those that are online."""
         return {directory_id: dir.log_dir.path for directory_id, dir in self._online.items()}
 
+    def dirs(self) -> list[OnlineDir]:
+        """Those that are online."""
+        return list(self._online.values())
+
     def online(self, directory_id: str) -> OnlineDir:
         """A dir by its id. Raises LogDirOffline, or InvalidLogDir of one that is not this node's."""
         for path, offline_id, why in self.offline:
@@ -166,15 +163,15 @@ class NodeDirs:
         dir = self._online.pop(directory_id, None)
         if dir is None:
             return
-        self._is_offline(Offline(dir.log_dir.path, directory_id, why))
+        self._is_offline(OfflineDir(dir.log_dir.path, directory_id, why))
         lost = [partition for partition, opened in self.opened.items() if opened.directory_id == directory_id]
         for partition in lost:
             del self.opened[partition]
         self._orphans += lost
         dir.log_dir.close(clean=False)
 
-    def _is_offline(self, dir: Offline) -> None:
-        logger.error("log dir %s is offline: %s", dir.path, dir.why)
+    def _is_offline(self, dir: OfflineDir) -> None:
+        event(logger, "log-dir-offline", level=logging.ERROR, log_dir=dir.path, why=dir.why)
         self.offline.append(dir)
 
     def take_orphans(self) -> list[TopicPartition]:
@@ -202,7 +199,7 @@ class NodeDirs:
             except LogDirOffline:
                 pass  # which has been logged
             except StorageError as error:
-                logger.warning("%s: %s", dir.log_dir.path, error)
+                warn(logger, "log-dir-work-failed", log_dir=dir.log_dir.path, why=error)
 
     # -- partitions ----------------------------------------------------------------------------------------
 

@@ -12,11 +12,14 @@ import logging
 from collections.abc import Iterable, Set
 from typing import NamedTuple
 
+from raylog.actors.events import warn
+from raylog.actors.messages import LogDirStatus
 from raylog.storage.clock import Clock
 from raylog.storage.errors import CorruptCheckpoint, DiskFull, InvalidLogDir, RaylogError, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log
 from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.mirror import folder_bytes
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import read_topic_id
 
@@ -42,11 +45,12 @@ class OnlineDir:
         self.loaded = 0
         self._clean = set(listing.partitions) if log_dir.was_clean else set()
         self._doomed: list[Doomed] = []
-        self._have_left = False
+        # For all we know: a crash may have come between the rename of a folder and the checkpoints.
+        self._have_left = True
         self._doom(listing.doomed, delete_delay_ms)
         self._doom(listing.futures, 0)  # nobody finishes a copy that a crash interrupted
         for name in listing.unknown:
-            logger.warning("%s/%s is no partition's folder; it is left alone", log_dir.path, name)
+            warn(logger, "folder-ignored", log_dir=log_dir.path, folder=name, why="no partition's name")
 
     @property
     def directory_id(self) -> str:
@@ -65,6 +69,20 @@ class OnlineDir:
         except CorruptCheckpoint as error:
             raise StorageError(self.log_dir.path, str(error)) from error
 
+    def status(self, node_id: str) -> LogDirStatus:
+        """What the dir holds, and what there is room for. It looks at every file: not to be called under a lock."""
+        try:
+            here = self.log_dir.partitions()
+            size_bytes = sum(folder_bytes(self._fs, self.folder(partition)) for partition in here)
+            total_bytes, usable_bytes = self._fs.room(self.log_dir.path)
+        except StorageError as error:
+            return LogDirStatus.offline(node_id, self.log_dir.path, self.directory_id, str(error))
+        to_load = self.loaded + len(self.to_load)
+        room = (len(here), size_bytes, total_bytes, usable_bytes)
+        return LogDirStatus(
+            node_id, self.log_dir.path, self.directory_id, True, None, *room, self.loaded, to_load
+        )
+
     # -- partitions ----------------------------------------------------------------------------------------
 
     def folder(self, partition: TopicPartition) -> str:
@@ -78,7 +96,7 @@ class OnlineDir:
         try:
             return read_topic_id(self._fs, self.folder(partition))
         except CorruptCheckpoint as error:
-            logger.warning("%s", error)
+            warn(logger, "topic-id-unreadable", partition=partition, why=error)
             return None
 
     def create(self, partition: TopicPartition, topic_id: str) -> None:
@@ -93,6 +111,23 @@ class OnlineDir:
             self._fs.remove_dir(folder)
             raise
         self._clean.add(partition)
+
+    def adopt(
+        self, partition: TopicPartition, copy: str, offsets: PartitionOffsets, cleaner_offset: int | None
+    ) -> None:
+        """A copy becomes the partition, as its log was closed in order; all that is written of it comes along."""
+        self._write_down_who_left()
+        self.log_dir.adopt(partition, copy)
+        self.offsets[partition] = offsets
+        self.write_recovery_points()
+        self.write_log_start_offsets()
+        if cleaner_offset is not None:
+            self.log_dir.write_cleaner_offset(partition, cleaner_offset)
+        self._clean.add(partition)
+
+    def drop_copy(self, copy: str) -> None:
+        """Have a copy removed that is not wanted; fine if it is gone."""
+        self._doom([copy], 0)
 
     def open(self, partition: TopicPartition) -> bool:
         """It is about to be opened; returns whether it is as an orderly stop left it: believed once."""
@@ -126,7 +161,7 @@ class OnlineDir:
         try:
             self._write_down_who_left()
         except DiskFull as error:
-            logger.warning("a checkpoint still speaks of %s: %s", partition, error)
+            warn(logger, "checkpoint-not-written", partition=partition, why=error)
 
     def _write_down_who_left(self) -> None:
         """A partition may come again under its name: it must not begin where the checkpoints of the old one end."""
@@ -173,6 +208,6 @@ class OnlineDir:
             self.log_dir.close(clean=closed >= here)
             return closed >= here
         except RaylogError as error:
-            logger.warning("%s was not closed in order: %s", self.log_dir.path, error)
+            warn(logger, "log-dir-not-closed", log_dir=self.log_dir.path, why=error)
             self.log_dir.close(clean=False)
             return False

@@ -383,18 +383,26 @@ class Partition:
 
     def _go_offline(self, error: StorageError) -> None:
         self._offline = error
+        self._stirred.set()
         with self._waiters_lock:
             for _, _, event in self._waiters:
                 event.set()
             self._waiters.clear()
 
     def _or_offline(self, work: Callable[[], Answer], on: type[StorageError] = StorageError) -> Answer:
-        """Do ``work``; an error of the kind ``on`` leaves a log that must not be used again."""
+        """Do ``work``; an error of the kind ``on``, or of the disk, leaves a log that must not be used again."""
         try:
             return work()
-        except on as error:
-            self._go_offline(error)
+        except StorageError as error:
+            if error.is_disk_failure or isinstance(error, on):
+                self._go_offline(error)
             raise
+
+    @property
+    def disk_failure(self) -> StorageError | None:
+        """What the disk did to this log, if it did."""
+        is_disk = isinstance(self._offline, StorageError) and self._offline.is_disk_failure
+        return self._offline if is_disk else None  # type: ignore[return-value]
 
 
 def _size_of(records: Buffer) -> int:

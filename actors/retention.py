@@ -65,16 +65,26 @@ class Retention:
     def __init__(self, node: Node, node_id: str, clock: Clock) -> None:
         self._node, self._clock = node, clock
         self._tally = RetentionTally(node_id)
+        self._numbers = dict.fromkeys(("segments_deleted", "bytes_deleted", "busy_seconds"), 0.0)
 
     def round(self) -> None:
         """Ask every log once."""
         hosted = [one.partition for one in self._node.hosted() if not one.config.is_compacted]
         self._tally.keep(hosted)
         for partition, answer in self._node.delete_old_segments(hosted).items():
+            if isinstance(answer, RemovedSegments):
+                for name, value in zip(self._numbers, answer, strict=True):
+                    self._numbers[name] += value
             if self._tally.add(partition, answer, self._clock.now_ms()):
                 warn(logger, "retention-failed", partition=partition, why=answer)
             elif isinstance(answer, RemovedSegments) and answer.segments:
                 event(logger, "segments-removed", partition=partition, **answer._asdict())
+
+    def numbers(self) -> dict[str, float]:
+        """The metrics of a node's retention, after a round."""
+        known = {f"raylog_retention_{name}": value for name, value in self._numbers.items()}
+        known["raylog_retention_last_round_seconds"] = self._clock.now_ms() / 1000
+        return known
 
     def status(self) -> list[RetentionStatus]:
         """What was done so far."""

@@ -14,7 +14,6 @@ from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import RetentionStatus
 from raylog.actors.metrics import Exporter
 from raylog.actors.node_logs import NodeLogs
-from raylog.actors.node_meters import RoundMeters
 from raylog.actors.retention import Retention
 from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
@@ -29,9 +28,9 @@ class RetentionActorImpl:
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         set_up_logs()
         node = own_node()
+        self._exporter = Exporter(node=node.node_id)
         self._interval_s = config.log_retention_check_interval_ms / 1000
         self._retention = Retention(NodeLogs(namespace, node.key), node.node_id, SystemClock())
-        self._meters = RoundMeters(Exporter(node=node.node_id))
         threading.Thread(target=self._work, name="retention", daemon=True).start()
 
     def _work(self) -> None:
@@ -39,9 +38,8 @@ class RetentionActorImpl:
             time.sleep(self._interval_s)
             try:
                 self._retention.round()
-                self._meters.retention(self._retention.status())
-            # a LogManager that is away, or an error of Ray's own: the next round tries again
-            except Exception:
+                self._exporter.numbers(self._retention.numbers())
+            except Exception:  # a LogManager that is away, an error of Ray's own: the next round tries again
                 warn(logger, "retention-failed", trace=True)
 
     def status(self) -> list[RetentionStatus]:

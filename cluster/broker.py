@@ -21,6 +21,7 @@ from raylog.actors.messages import (
     CompactionStatus,
     ConfigEntry,
     InvalidRequest,
+    LogDirStatus,
     NotLeader,
     PartitionStatus,
     RequestTimedOut,
@@ -44,10 +45,11 @@ from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
 from raylog.cluster.controller import Controller
 from raylog.cluster.controller_state import stop_nodes
-from raylog.cluster.placement import TopicDescription
+from raylog.cluster.moves import MOVE_TIMEOUT_S
+from raylog.cluster.placement import PartitionDescription, TopicDescription
 from raylog.cluster.seat import seat
 from raylog.storage.config import BrokerConfig
-from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -250,6 +252,19 @@ class Broker:
         partitions_added(self.namespace, topic, len(described.partitions))
         return described
 
+    def move_partition(self, topic: str, partition: int, log_dir: str) -> PartitionDescription:
+        """Move a partition to another log dir of its node, while it is read and written; returns when it serves there.
+
+        ``log_dir``: a path or directory id, see :meth:`log_dirs`. Callers wait for a second or two at the end, when
+        the partition changes over; nothing acknowledged is lost. The topic can be neither deleted nor extended
+        meanwhile. ``replica.alter.log.dirs.io.max.bytes.per.second`` slows it down. Raises
+        UnknownTopicOrPartition, InvalidRequest, TopicBusy, NoRoom; the partition serves on where it was then.
+        """
+        call = self._controller().move_partition.remote(topic, partition, log_dir)
+        moved: PartitionDescription = wait_for(call, f"moving {topic}-{partition}", MOVE_TIMEOUT_S)
+        self.forget(topic, partition)
+        return moved
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Raises UnknownTopicOrPartition."""
         wait_for(self._controller().delete_topic.remote(topic), f"deleting {topic}", OPEN_TIMEOUT_S)
@@ -386,7 +401,7 @@ class Broker:
         except THROTTLED:
             if time.monotonic() > deadline:
                 raise
-        except (NotLeader, RequestTimedOut):
+        except (NotLeader, RequestTimedOut, LogClosed):
             self.forget(topic, partition)
             if time.monotonic() > deadline:
                 raise
@@ -429,6 +444,11 @@ class Broker:
     def nodes(self) -> dict[str, str | None]:
         """Ray node id -> None where a LogManager runs, else why it does not."""
         found: dict[str, str | None] = wait_for(self._controller().nodes.remote(), "the nodes")
+        return found
+
+    def log_dirs(self) -> list[LogDirStatus]:
+        """Every log dir of the nodes that answer: what it holds, what there is room for, why it is offline."""
+        found: list[LogDirStatus] = wait_for(self._controller().log_dirs.remote(), "the log dirs")
         return found
 
     def status(self) -> list[PartitionStatus]:

@@ -12,16 +12,18 @@ answered at once while a hundred partitions are made. What is done to topics is 
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ray
 
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.log_manager import LogManager, node_log_dirs
-from raylog.actors.messages import BrokerRunning, NotLeader, PartitionStatus
+from raylog.actors.messages import BrokerRunning, LogDirStatus, NodeState, NotLeader, PartitionStatus
 from raylog.actors.node_dirs import Found
 from raylog.actors.runtime import (
+    CALL_TIMEOUT_S,
     Node,
     alive_nodes,
     create,
@@ -36,8 +38,8 @@ from raylog.actors.runtime import (
 from raylog.cluster.controller_state import answer_of, stop_nodes
 from raylog.cluster.metadata import producer_ids_record
 from raylog.cluster.metadata_log import MetadataLog
+from raylog.cluster.moves import MOVES_AT_ONCE, Moves
 from raylog.cluster.placement import Wanted, members
-from raylog.cluster.topics import Topics
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidLogDir, RaylogError
@@ -52,7 +54,7 @@ WATCH_INTERVAL_S = 0.5
 ASK_TIMEOUT_S = 2.0
 
 
-class ControllerImpl(Topics):
+class ControllerImpl(Moves):
     """The methods that brokers call."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
@@ -135,24 +137,29 @@ class ControllerImpl(Topics):
         self._configure()
 
     def _begun_again(self) -> set[str]:
-        """The nodes whose LogManager Ray has started again: what it was told is gone.
+        """The nodes whose LogManager Ray has started again: what it was told is gone. Of the others, take down which
+        of their log dirs have failed.
 
         One that does not answer in time is asked no second time before it does.
         """
         with self._lock:
             for key, manager in self._managers.items():
                 if key in self._lives and key not in self._asked:
-                    self._asked[key] = manager.life.remote()
+                    self._asked[key] = manager.state.remote()
             asked = {reference: key for key, reference in self._asked.items()}
         answered = ray.wait(list(asked), num_returns=len(asked), timeout=ASK_TIMEOUT_S)[0] if asked else []
         begun_again = set()
         for reference in answered:
             key = asked[reference]
-            life = answer_of(reference, f"the LogManager of node {key}")
+            state = answer_of(reference, f"the LogManager of node {key}")
             with self._lock:
                 self._asked.pop(key, None)
-                if isinstance(life, str) and life != self._lives.get(key, life):
+                if not isinstance(state, NodeState) or key not in self._lives:
+                    continue
+                if state.life != self._lives[key]:
                     begun_again.add(key)
+                else:
+                    self._placement.went_offline(key, state.offline)
         return begun_again
 
     def _join(self, node: Node) -> None:
@@ -178,14 +185,15 @@ class ControllerImpl(Topics):
 
     def _look_through(self, node: Node, manager: Any) -> tuple[list[Wanted], list[Found]]:
         """What to open of a node's disks, and what belongs to no topic."""
-        life = wait_for(manager.life.remote(), f"the LogManager of node {node}")
         directories = wait_for(manager.start.remote(), f"the LogManager of node {node}")
+        state = wait_for(manager.state.remote(), f"the LogManager of node {node}")
         found = wait_for(manager.found.remote(), "looking through the log dirs")
         with self._lock:
             for path in self._placement.foreign(node.key, directories):
                 why = "another node has brought a log dir with the same directory id: is this a copy of its disk?"
                 raise InvalidLogDir(path, why + " Take one of the two away")
-            self._lives[node.key] = life
+            self._lives[node.key] = state.life
+            self._placement.went_offline(node.key, state.offline)
             to_open, strays = self._placement.joined(node.key, directories, found, self._wanted())
             return to_open, [entry for entry in strays if entry.partition.topic not in self._reserved]
 
@@ -202,6 +210,8 @@ class ControllerImpl(Topics):
         with self._lock:
             for facts in (self._nodes, self._managers, self._lives, self._asked):
                 facts.pop(key, None)
+            # A move that its LogManager did not see through is not committed any more.
+            self._moving = {partition: node for partition, node in self._moving.items() if node != key}
             self._placement.left(key)
 
     def _reopen_lost(self) -> None:
@@ -216,12 +226,7 @@ class ControllerImpl(Topics):
 
         Not of a topic that was deleted meanwhile (its deletion has ended the actor), or a node that has left.
         """
-        with self._lock:
-            calls = [
-                (one, manager, self._opening(manager, one.partition, one.topic))
-                for one, manager in self._with_managers(wanted)
-            ]
-        for one, manager, reference in calls:
+        for one, manager, reference in self._in_turns(wanted):
             answer = answer_of(reference, f"opening {one.partition}")
             with self._lock:
                 topic = self._state.topics.get(one.topic.name)
@@ -233,6 +238,37 @@ class ControllerImpl(Topics):
                     self._placement.failed(one.partition, answer)
                 else:
                     self._placement.opened(one.partition, answer, one.topic.version)
+
+    def _in_turns(self, wanted: Iterable[Wanted]) -> Iterator[tuple[Wanted, Any, Any]]:
+        """Have these opened, and yield each with its manager and its call as soon as that is answered.
+
+        Of each log dir no more at once than its LogManager opens at once: the rest of a slow one waits here, and
+        holds up no other.
+        """
+        waiting: dict[str, deque[Wanted]] = defaultdict(deque)
+        for one in wanted:
+            waiting[one.directory_id].append(one)
+        pending: dict[Any, tuple[Wanted, Any]] = {}
+        while waiting or pending:
+            for directory_id in list(waiting):
+                opening = sum(one.directory_id == directory_id for one, _ in pending.values())
+                free = self._config.num_recovery_threads_per_data_dir - opening
+                queue = waiting[directory_id]
+                pending.update(self._begin([queue.popleft() for _ in range(min(free, len(queue)))]))
+                if not queue:
+                    del waiting[directory_id]
+            if pending:
+                [reference], _ = ray.wait(list(pending), num_returns=1)
+                yield *pending.pop(reference), reference
+
+    def _begin(self, wanted: Iterable[Wanted]) -> dict[Any, tuple[Wanted, Any]]:
+        """Have these opened, but those that are being moved; the calls."""
+        with self._lock:
+            return {
+                self._opening(manager, one.partition, one.topic, one.directory_id): (one, manager)
+                for one, manager in self._with_managers(wanted)
+                if one.partition not in self._moving
+            }
 
     # -- the rest ------------------------------------------------------------------------------------------
 
@@ -266,6 +302,20 @@ class ControllerImpl(Topics):
                 warn(logger, "node-silent", node=key, why=error)
         return found
 
+    def log_dirs(self) -> list[LogDirStatus]:
+        """Every log dir of the nodes that answer."""
+        with self._lock:
+            managers = dict(self._managers)
+        pending = {key: manager.log_dirs.remote() for key, manager in managers.items()}
+        found: list[LogDirStatus] = []
+        for key, reference in pending.items():
+            answer = answer_of(reference, f"the log dirs of node {key}", CALL_TIMEOUT_S)
+            if isinstance(answer, RaylogError):
+                warn(logger, "node-silent", node=key, why=answer)
+            else:
+                found += answer
+        return found
+
     def shutdown(self) -> bool:
         """Stop every LogManager in order, then close the metadata log; returns whether all of it was clean.
 
@@ -282,4 +332,10 @@ class ControllerImpl(Topics):
         return clean
 
 
-Controller = ray.remote(max_concurrency=16, num_cpus=0, max_restarts=-1, max_task_retries=0)(ControllerImpl)
+Controller = ray.remote(
+    concurrency_groups={"move": MOVES_AT_ONCE},
+    max_concurrency=16,
+    num_cpus=0,
+    max_restarts=-1,
+    max_task_retries=0,
+)(ControllerImpl)

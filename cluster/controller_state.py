@@ -43,6 +43,7 @@ class ControllerState:
         self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
         self._making: list[str] = []  # the nodes where partitions are being made
         self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them
+        self._moving: dict[TopicPartition, str] = {}  # partitions that nobody else opens -> node id
 
     @property
     def _log(self) -> MetadataLog:
@@ -68,9 +69,9 @@ class ControllerState:
         """What a topic's partitions obey."""
         return LogConfig.parse(topic.config, self._config.topic_defaults)
 
-    def _opening(self, manager: Any, partition: TopicPartition, topic: Topic) -> Any:
+    def _opening(self, manager: Any, partition: TopicPartition, topic: Topic, directory_id: str) -> Any:
         config = self._config_of(topic)
-        return manager.open_partition.remote(partition, topic.topic_id, config, topic.version)
+        return manager.open_partition.remote(partition, topic.topic_id, config, topic.version, directory_id)
 
     def _manager_of(self, directory_id: str) -> Any | None:
         """The LogManager that has a log dir; None while its node is away."""

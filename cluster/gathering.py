@@ -16,7 +16,7 @@ from raylog.storage.errors import RaylogError
 
 # Of each of the two rounds of questions. An actor that is well answers in milliseconds.
 ROUND_TIMEOUT_S = 3.0
-LOG = "Log:"
+LOG, MANAGER = "Log:", "LogManager:"
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -41,6 +41,8 @@ def gather(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         controller_problem=_controller_problem(handles, silent),
         nodes=answers.get((CONTROLLER, "nodes"), {}),
         topics=list(topics.values()),
+        log_dirs=_joined(answers, MANAGER, "log_dirs"),
+        silent_nodes=_of_kind(MANAGER, silent),
         partitions=list(_of_kind(LOG, answers).values()),
         silent_partitions=_of_kind(LOG, silent),
         compaction=_joined(answers, COMPACTION, "status"),
@@ -59,6 +61,8 @@ def _questions(name: str) -> tuple[str, ...]:
         return "cluster_id", "nodes", "list_topics", "broker_config"
     if name.startswith(COMPACTION):
         return "status", "retention"
+    if name.startswith(MANAGER):
+        return ("log_dirs",)
     return ("status",) if name.startswith((LOG, RETENTION)) else ()
 
 

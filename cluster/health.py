@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from raylog.actors.messages import CompactionStatus, PartitionStatus, RetentionStatus
+from raylog.actors.messages import CompactionStatus, LogDirStatus, PartitionStatus, RetentionStatus
 from raylog.cluster.placement import BEING_OPENED, PartitionDescription, TopicDescription
 
 ERROR, WARNING = "error", "warning"
 # As many partitions are named in one finding.
 NAMED_AT_MOST = 5
+# The share of a disk that is free.
+NEARLY_FULL, FULL = 0.1, 0.02
 # Upkeep that comes later than this, after so many rounds, is late: a round may take its time.
 LATE_MS = 600_000
 MISSED_ROUNDS = 2
@@ -38,6 +40,7 @@ class Facts:
     controller_problem: str | None = None
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     silent_nodes: Mapping[str, str] = field(default_factory=dict)
+    log_dirs: Sequence[LogDirStatus] = ()
     topics: Sequence[TopicDescription] = ()
     partitions: Sequence[PartitionStatus] = ()
     silent_partitions: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +59,8 @@ class Facts:
 
 def findings(facts: Facts) -> list[Finding]:
     """All that is wrong, errors first; empty if all is well."""
-    found = [*_controller(facts), *_nodes(facts), *_partitions(facts), *_upkeep(facts), *_slow_kernels(facts)]
+    rules = (_controller, _nodes, _log_dirs, _partitions, _upkeep, _slow_kernels)
+    found = [finding for rule in rules for finding in rule(facts)]
     return sorted(found, key=lambda finding: (finding.severity != ERROR, finding.subject))
 
 
@@ -90,6 +94,35 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
             "Ray starts a LogManager that died again by itself. If this stays: see whether its disks hang "
             "(dmesg on that machine), and look into its log",
         )
+
+
+def _log_dirs(facts: Facts) -> Iterator[Finding]:
+    for one in facts.log_dirs:
+        subject = f"log dir {one.path} of node {one.node_id[:8]}"
+        if not one.is_online:
+            yield Finding(
+                ERROR,
+                subject,
+                f"offline: {one.problem}. Its partitions are away; the other log dirs serve",
+                "repair, replace or mount the disk, then `raylog stop` and start again: what can be read is recovered",
+            )
+        elif one.usable_bytes < NEARLY_FULL * one.total_bytes:
+            is_full = one.usable_bytes < FULL * one.total_bytes
+            yield Finding(
+                ERROR if is_full else WARNING,
+                subject,
+                f"{one.usable_bytes / one.total_bytes:.1%} of its disk is free"
+                + (": appends fail, or soon will" if is_full else ""),
+                "lower retention.ms or retention.bytes of its largest topics (`raylog config set`), or move "
+                "partitions to another log dir (`raylog partition move`)",
+            )
+        if one.loaded < one.to_load:
+            yield Finding(
+                WARNING,
+                subject,
+                f"it has opened {one.loaded} of {one.to_load} partitions",
+                "wait: logs that were not closed in order are read back and checked first",
+            )
 
 
 def _partitions(facts: Facts) -> Iterator[Finding]:

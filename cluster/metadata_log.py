@@ -85,6 +85,11 @@ class MetadataLog:
         for record in records:
             self.state.apply(record)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an fsync failed: what is on the disk is not known."""
+        return self._failed is not None
+
     def close(self) -> None:
         if self._failed is None:
             self._log.close()

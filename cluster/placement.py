@@ -10,11 +10,11 @@ What is opened, closed, set aside and where new partitions go is the Controller'
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
-from raylog.actors.messages import LabelShared, NotLeader, UnknownTopicOrPartition
+from raylog.actors.messages import LabelShared, NotLeader, OfflineDir, UnknownTopicOrPartition
 from raylog.actors.node_dirs import Found, Placed
 from raylog.actors.runtime import NODE_LABEL, Node, log_actor_name
 from raylog.cluster.metadata import Topic
-from raylog.storage.errors import LogMissing, RaylogError
+from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
 
 BEING_OPENED = "it is being opened"
@@ -78,6 +78,7 @@ class Placement:
         self._places: dict[TopicPartition, Placed] = {}
         self._problems: dict[TopicPartition, RaylogError] = {}
         self._versions: dict[TopicPartition, int] = {}  # of the configs that they obey
+        self._offline: dict[str, tuple[OfflineDir, ...]] = {}  # node -> its log dirs that cannot be used
 
     # -- events --------------------------------------------------------------------------------------------
 
@@ -117,9 +118,19 @@ class Placement:
     def left(self, node: str) -> None:
         """The node is gone, and its partitions with it, until its disks come back."""
         self.node_of = {key: value for key, value in self.node_of.items() if value != node}
+        self._offline.pop(node, None)
         self._places = {
             key: place for key, place in self._places.items() if place.directory_id in self.node_of
         }
+
+    def went_offline(self, node: str, dirs: tuple[OfflineDir, ...]) -> None:
+        """These log dirs of a node cannot be used, and with them go their partitions."""
+        self._offline[node] = dirs
+        for _, directory_id, _ in dirs:
+            if directory_id is not None and self.node_of.pop(directory_id, None) is not None:
+                self._places = {
+                    key: place for key, place in self._places.items() if place.directory_id != directory_id
+                }
 
     def opened(self, partition: TopicPartition, place: Placed, version: int = 0) -> None:
         """It serves, with this version of its topic's config."""
@@ -203,8 +214,21 @@ class Placement:
         if one.partition in self._places:
             return None
         if one.directory_id not in self.node_of:
-            return f"the node with log dir {one.directory_id} is away"
+            return self._why_away(one.directory_id)
         return self._problems.get(one.partition, BEING_OPENED)
+
+    def why_offline(self) -> list[str]:
+        """Of each log dir that cannot be used, why."""
+        return [str(LogDirOffline(path, why)) for dirs in self._offline.values() for path, _, why in dirs]
+
+    def _why_away(self, directory_id: str) -> RaylogError | str:
+        offline = [dir for dirs in self._offline.values() for dir in dirs]
+        for path, offline_id, why in offline:
+            if offline_id == directory_id:
+                return LogDirOffline(path, why)
+        unread = [why for _, offline_id, why in offline if offline_id is None]
+        hint = f", or it is one of those that cannot be used: {'; '.join(unread)}" if unread else ""
+        return f"the node with log dir {directory_id} is away{hint}"
 
     def explain(self, topic: Topic, number: object) -> RaylogError | None:
         """Why a partition cannot be reached; None if it ought to be."""

@@ -98,7 +98,8 @@ class Topics(ControllerState):
     def _homes(self, name: str, first: int, count: int) -> list[Home]:
         """Where each of the new partitions goes."""
         if not self._placement.nodes:
-            raise NoLogDirs("no node's LogManager runs: " + "; ".join(self._node_problems.values()))
+            problems = [*self._node_problems.values(), *self._placement.why_offline()]
+            raise NoLogDirs("; ".join(problems) or "no node's LogManager runs")
         nodes = self._placement.spread(count, self._wanted(), self._making)
         return [
             Home(TopicPartition(name, number), node, self._managers[node])
@@ -108,8 +109,11 @@ class Topics(ControllerState):
     def _make_partitions(self, topic: Topic, homes: list[Home]) -> list[tuple[Home, Placed]]:
         """All the folders, then all the actors. Raises the first failure, when every call has been answered."""
         made = [home.manager.create_partition.remote(home.partition, topic.topic_id) for home in homes]
-        all_answers(made, f"creating {topic.name}")
-        opened = [self._opening(home.manager, home.partition, topic) for home in homes]
+        places = all_answers(made, f"creating {topic.name}")
+        opened = [
+            self._opening(home.manager, home.partition, topic, place.directory_id)
+            for home, place in zip(homes, places, strict=True)
+        ]
         return list(zip(homes, all_answers(opened, f"opening {topic.name}"), strict=True))
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:

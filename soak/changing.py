@@ -163,7 +163,23 @@ def _delete_records(worker: Worker, topic: Stable) -> None:
         worker.broker.delete_records(topic.name, partition, (start or 0) + worker.rng.randrange(500))
 
 
-OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (_configure, _extend, _delete_records)
+def _move(worker: Worker, topic: Stable) -> None:
+    """To another log dir of the partition's node, while it is written and read."""
+    broker: Any = worker.broker
+    if not hasattr(broker, "move_partition"):
+        return  # until moves are there
+    places = broker.describe_topic(topic.name).partitions
+    place = worker.rng.choice(places)
+    others = [
+        log_dir.directory_id
+        for log_dir in broker.log_dirs()
+        if log_dir.node_id == place.node_id and log_dir.directory_id != place.directory_id
+    ]
+    if others:
+        broker.move_partition(topic.name, place.partition, others[0])
+
+
+OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (_configure, _extend, _delete_records, _move)
 
 
 # -- what must be refused --------------------------------------------------------------------------------------

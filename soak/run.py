@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import ray
 
 import raylog
+from raylog.actors.runtime import wait_for
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.files import RealFileSystem
@@ -29,6 +30,7 @@ from soak.workers import READER, ROLES, Workers
 
 NAMESPACE = "soak"
 HEAL_S = 180.0
+ANSWER_S = 10.0
 SAMPLE_S = 2.0
 
 
@@ -90,9 +92,9 @@ class _Run:
         with Workers(self._folder, self._told(topics)) as workers, self._watched():
             _wait(workers.are_ready, "workers that are connected")
             nemesis = Nemesis(self._nodes, workers, self._planned, self._me.writer)
-            self._torment(nemesis, workers, broker)
-            self._heal(broker)
+            self._torment(nemesis, workers, broker, [topic.name for topic in topics])
             self._problems += workers.end(STOP_SENDING, ("produce", "change"))
+            self._heal(broker)
             self._problems += workers.end(STOP_READING, ("consume",))
         self._read_all(broker)
         if not broker.stop():
@@ -133,7 +135,7 @@ class _Run:
 
     # -- the middle ----------------------------------------------------------------------------------------
 
-    def _torment(self, nemesis: Nemesis, workers: Workers, broker: Broker) -> None:
+    def _torment(self, nemesis: Nemesis, workers: Workers, broker: Broker, stable: list[str]) -> None:
         stop, over = threading.Event(), threading.Event()
 
         def watch() -> None:
@@ -145,7 +147,7 @@ class _Run:
 
         thread = threading.Thread(target=watch, name="workers")
         thread.start()
-        nemesis.run(stop, lambda: self._heal(broker))
+        nemesis.run(stop, lambda: self._heal(broker, stable))
         over.set()
         thread.join()
 
@@ -170,29 +172,35 @@ class _Run:
 
     # -- the end -------------------------------------------------------------------------------------------
 
-    def _heal(self, broker: Broker) -> None:
-        """Return when every partition of every topic answers."""
+    def _heal(self, broker: Broker, topics: list[str] | None = None) -> None:
+        """Return when every partition of these topics, or of all, answers."""
         started = time.monotonic()
-
-        def all_answer() -> bool:
-            try:
-                if set(broker.nodes().values()) != {None}:
-                    return False
-                for topic in broker.list_topics():
-                    for place in broker.describe_topic(topic).partitions:
-                        if place.problem is not None:
-                            return False
-                        handle = broker.partition(topic, place.partition, timeout_s=0)
-                        ray.get(handle.offsets.remote(), timeout=5)
-                return True
-            except (RaylogError, ray.exceptions.RayError):
-                return False
-
         try:
-            _wait(all_answer, "every partition answers")
+            _wait(
+                lambda: self._unwell(broker, topics) is None,
+                "every partition serves",
+                lambda: self._unwell(broker, topics),
+            )
         except TimeoutError as error:
             self._problems.append(str(error))
         self._healed_s.append(time.monotonic() - started)
+
+    @staticmethod
+    def _unwell(broker: Broker, topics: list[str] | None) -> str | None:
+        """Who does not serve yet; None if all do."""
+        try:
+            for node, problem in broker.nodes().items():
+                if problem is not None:
+                    return f"node {node[:8]}: {problem}"
+            for topic in topics or broker.list_topics():
+                for place in broker.describe_topic(topic).partitions:
+                    if place.problem is not None:
+                        return f"{topic}-{place.partition}: {place.problem}"
+                    handle = broker.partition(topic, place.partition, timeout_s=0)
+                    wait_for(handle.offsets.remote(), f"{topic}-{place.partition}", ANSWER_S)
+            return None
+        except RaylogError as error:
+            return f"{type(error).__name__}: {error}"
 
     def _read_all(self, broker: Broker) -> None:
         me = self._me
@@ -224,11 +232,11 @@ class _Run:
             self._problems += [f"{folder}: {problem}" for problem in found]
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def _wait(condition: Callable[[], bool], what: str, why_not: Callable[[], object] = str) -> None:
     deadline = time.monotonic() + HEAL_S
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {HEAL_S:.0f} s")
+            raise TimeoutError(f"{what}: not within {HEAL_S:.0f} s {why_not()}")
         time.sleep(0.2)
 
 

@@ -418,6 +418,13 @@ BROKER_KEYS: dict[str, Key] = {
             MAX_LONG,
             "how often log start offsets are written down",
         ),
+        Key(
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            MAX_DOUBLE,
+            _rate,
+            "a number above 0",
+            "how fast all moves of a node between its log dirs may copy",
+        ),
         _number("producer.id.expiration.ms", 86_400_000, 1, MAX_LONG, "when a silent producer is forgotten"),
         Key("log.cleaner.enable", True, _as_bool, "true or false", "whether topics are compacted at all"),
         _number("log.cleaner.threads", 1, 0, 1000, "how many compactions a node runs at once"),
@@ -462,6 +469,7 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = 300_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    replica_alter_log_dirs_io_max_bytes_per_second: float = MAX_DOUBLE
     producer_id_expiration_ms: int = 86_400_000
     log_cleaner_enable: bool = True
     log_cleaner_threads: int = 1

@@ -239,6 +239,17 @@ class UnfinishedCompaction(StorageError):
     template = "{path}: an unfinished compaction whose segment is damaged: {why}; restore it from a copy"
 
 
+class NoRoom(RaylogError):
+    """A copy would not fit. Nothing was copied."""
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "needed_bytes", "usable_bytes")
+    template = (
+        "{path} has {usable_bytes} bytes left, and {needed_bytes} are to be copied: "
+        "free some (lower retention.bytes, delete topics), or give another log dir"
+    )
+
+
 class LogDirOffline(StorageError):
     """A log dir failed. Its partitions are offline until the broker's next start; those of other dirs serve on."""
 

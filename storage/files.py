@@ -10,17 +10,34 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from raylog.storage.errors import DiskFull, LogLocked, StorageError, UndoFailed
+from raylog.storage.errors import DiskFull, LogClosed, LogLocked, StorageError, UndoFailed
 
 Buffer = bytes | bytearray | memoryview
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KEEP_SIZE = 1
+# One call of the system: large enough to cost nothing, small enough to be slowed down between two.
+COPY_BYTES = 4 << 20
+
+
+class FileStat(NamedTuple):
+    """What tells whether a file has changed."""
+
+    inode: int
+    size_bytes: int
+    mtime_ms: int
+
+
+class Room(NamedTuple):
+    """How many bytes a file system has, and how many of them can still be written."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 class File(Protocol):
@@ -88,6 +105,18 @@ class FileSystem(Protocol):
     def real_path(self, path: str) -> str:
         """The one path of what ``path`` leads to, links followed."""
 
+    def stat(self, path: str) -> FileStat | None:
+        """A file's facts; None if it is gone."""
+
+    def room(self, path: str) -> Room:
+        """Of the file system that ``path`` is on."""
+
+    def copy_file(self, source: str, target: str, copied: Callable[[int], None], *, flush: bool) -> None:
+        """Make ``target`` what ``source`` is now, without its bytes coming through Python; its mtime, too.
+
+        ``copied`` is told after every few MB how many more were copied, and may wait.
+        """
+
     def mtime_ms(self, path: str) -> int: ...
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None: ...
     def can_write(self, folder: str) -> bool:
@@ -112,6 +141,8 @@ def storage_error(path: str, error: OSError) -> StorageError:
     """The named error for what the system said of ``path``."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(path)
+    if error.errno == errno.EBADF:
+        return LogClosed(path)  # a reader that came a moment too late
     return StorageError(path, error.strerror or str(error))
 
 
@@ -187,6 +218,17 @@ class RealFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _copy(reader: int, writer: int, copied: Callable[[int], None]) -> None:
+    """As much as there is when it begins: who appends meanwhile is not run after."""
+    left = os.fstat(reader).st_size
+    while left > 0:
+        size_bytes = os.sendfile(writer, reader, None, min(left, COPY_BYTES))  # type: ignore[call-overload]
+        if size_bytes == 0:
+            return  # it was cut meanwhile
+        left -= size_bytes
+        copied(size_bytes)
 
 
 class RealLock:
@@ -286,6 +328,36 @@ class RealFileSystem:
 
     def real_path(self, path: str) -> str:
         return os.path.realpath(path)
+
+    def stat(self, path: str) -> FileStat | None:
+        with _named_errors(path):
+            try:
+                found = os.stat(path)
+            except FileNotFoundError:
+                return None
+        return FileStat(found.st_ino, found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def room(self, path: str) -> Room:
+        with _named_errors(path):
+            found = os.statvfs(path)
+        return Room(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
+
+    def copy_file(self, source: str, target: str, copied: Callable[[int], None], *, flush: bool) -> None:
+        with _named_errors(source):
+            reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with _named_errors(target):
+                writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+                try:
+                    _copy(reader, writer, copied)
+                    mtime_ns = os.fstat(reader).st_mtime_ns
+                    os.utime(writer, ns=(mtime_ns, mtime_ns))
+                    if flush:
+                        os.fsync(writer)
+                finally:
+                    os.close(writer)
+        finally:
+            os.close(reader)
 
     def mtime_ms(self, path: str) -> int:
         with _named_errors(path):

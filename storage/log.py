@@ -404,8 +404,8 @@ class Log(ReadableLog):
         """
         self.check_unchanged(old, round_id)
         ids = [segment.id for segment in self._segments]
-        first = ids.index(old[0])
-        if ids[first : first + len(old)] != [*old]:
+        first = ids.index(old[0]) if old else 0
+        if not old or ids[first : first + len(old)] != [*old]:
             raise CleaningAborted(str(self.partition), "what it would replace are no neighbours")
         base_offset, replaced = old[0].base_offset, self._segments[first : first + len(old)]
         fresh = Segment(

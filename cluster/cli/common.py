@@ -120,7 +120,7 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for a terminal; for a pipe, lines of fields between tabs under a line of names."""
     if not sys.stdout.isatty():
         for row in (columns, *rows):
-            print("\t".join("-" if cell is None else str(cell) for cell in row))
+            print("\t".join(map(_for_pipes, row)))
         return
     from rich.console import Console
     from rich.table import Table
@@ -137,6 +137,12 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     needed = console.measure(table, options=console.options.update(max_width=MAX_WIDTH)).maximum
     console.width = max(console.width, needed)
     console.print(table, soft_wrap=True)
+
+
+def _for_pipes(cell: object) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.6f}" if isinstance(cell, float) else str(cell)
 
 
 def _for_people(cell: object) -> str:

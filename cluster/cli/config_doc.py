@@ -14,13 +14,12 @@ from raylog.storage.config import (
 _HEAD = """# Configuration
 
 Keys, meanings and defaults are Kafka's (4.x). A key that is not listed here is refused: a setting that nothing
-obeys would be a lie. (Those of compaction are for `raylog.storage`, which compacts a log when told to: a broker
-refuses `cleanup.policy=compact` until it has an actor that does.) This page is generated:
-`python -m raylog.cluster.cli.config_doc > docs/CONFIG.md`.
+obeys would be a lie. This page is generated: `python -m raylog.cluster.cli.config_doc > docs/CONFIG.md`.
 
 Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=value`, or in a YAML file
 (`configs/broker.yaml`); give topic keys to `broker.create_topic(..., config={...})` or
-`raylog topic create --config key=value`.
+`raylog topic create --config key=value`. A topic's keys can be changed while it serves, by `raylog config set` or
+`broker.alter_topic_config`; `raylog config get` shows what is obeyed, and who set it.
 """
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from raylog.cluster.cli import broker, configs, health, log, records, status, topics, upkeep
+from raylog.cluster.cli import broker, configs, disks, health, log, records, status, topics, upkeep
 from raylog.storage.errors import RaylogError
 
 app = typer.Typer(
@@ -23,9 +23,11 @@ app.command()(broker.start)
 app.command()(broker.stop)
 app.command()(status.status)
 app.command()(health.health)
+app.command()(disks.log_dirs)
 app.command()(upkeep.compaction)
 app.command()(upkeep.retention)
 app.add_typer(topics.app, name="topic")
+app.add_typer(disks.app, name="partition")
 app.add_typer(configs.app, name="config")
 app.command()(records.produce)
 app.command()(records.consume)

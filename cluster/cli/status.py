@@ -20,7 +20,7 @@ from raylog.cluster.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from raylog.actors.messages import PartitionStatus
+    from raylog.actors.messages import LogDirStatus, PartitionStatus
     from raylog.cluster.broker import Broker
     from raylog.cluster.health import Facts
 
@@ -53,15 +53,30 @@ def status(output: Format = TABLE, address: Address = None, namespace: Namespace
 def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     """What an operator wants first."""
     described = list(facts.described())
+    online = [one for one in facts.log_dirs if one.is_online]
+    loading = sum(one.to_load - one.loaded for one in online)
     well = sum(problem is None for problem in facts.nodes.values())
     return [
         ("cluster", f"{facts.cluster_id or 'not known'}, namespace {broker.namespace}"),
         ("Ray", broker.address),
         ("nodes", f"{well} of {len(facts.nodes)} take part"),
+        ("log dirs", f"{len(online)} of {len(facts.log_dirs)} online{_least_room(online)}"),
         ("topics", str(len(facts.topics))),
-        ("partitions", f"{_serving(facts)} of {len(described)} serve"),
+        (
+            "partitions",
+            f"{_serving(facts)} of {len(described)} serve" + (f", {loading} yet to open" if loading else ""),
+        ),
         ("records", Bytes(sum(one.size_bytes for one in facts.partitions)).for_people()),
     ]
+
+
+def _least_room(log_dirs: "list[LogDirStatus]") -> str:
+    """Of the fullest disk."""
+    if not log_dirs:
+        return ""
+    fullest = min(log_dirs, key=lambda one: one.usable_bytes / max(one.total_bytes, 1))
+    free = Bytes(fullest.usable_bytes).for_people()
+    return f", {free} ({fullest.usable_bytes / max(fullest.total_bytes, 1):.0%}) free on the fullest disk"
 
 
 def _serving(facts: "Facts") -> int:
@@ -77,6 +92,7 @@ def _document(broker: "Broker", facts: "Facts", partitions: "list[PartitionStatu
         "namespace": broker.namespace,
         "ray_address": broker.address,
         "nodes": [{"node_id": node_id, "problem": problem} for node_id, problem in facts.nodes.items()],
+        "log_dirs": facts.log_dirs,
         "topics": len(facts.topics),
         "partitions_serving": _serving(facts),
         "partitions_wanted": len(list(facts.described())),

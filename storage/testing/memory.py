@@ -24,9 +24,10 @@ from random import Random
 from typing import Literal
 
 from raylog.storage.errors import LogLocked, RaylogError, StorageError
-from raylog.storage.files import Buffer
+from raylog.storage.files import Buffer, FileStat, Room
 from raylog.storage.testing.clock import T0
 
+TOTAL_BYTES = 1 << 40
 Survives = Literal["all", "flushed", "torn"]
 Fault = Callable[[str], RaylogError]
 
@@ -107,6 +108,7 @@ class MemoryFileSystem:
         self._locked: set[str] = set()
         self.now_ms = T0  # the mtime of files written from now on
         self.is_read_only = False
+        self.usable_bytes = TOTAL_BYTES  # what room() answers; only that
         self.log: list[str] = []  # every operation so far, as "verb path"
         self._stop_at: int | None = None
         self._faults: dict[int, Fault] = {}
@@ -230,6 +232,19 @@ class MemoryFileSystem:
 
     def real_path(self, path: str) -> str:
         return os.path.normpath(path)
+
+    def stat(self, path: str) -> FileStat | None:
+        found = self._find(path)
+        return FileStat(found.inode, len(found.seen), found.mtime_ms) if isinstance(found, Content) else None
+
+    def room(self, path: str) -> Room:
+        return Room(TOTAL_BYTES, self.usable_bytes)
+
+    def copy_file(self, source: str, target: str, copied: Callable[[int], None], *, flush: bool) -> None:
+        content, mtime_ms = self.read_file(source), self.mtime_ms(source)
+        self.write_file(target, content, flush=flush)
+        self.set_mtime_ms(target, mtime_ms)
+        copied(len(content))
 
     def mtime_ms(self, path: str) -> int:
         return self._content(path).mtime_ms

@@ -64,10 +64,18 @@ class Nodes:
     def kill(self, name: str) -> None:
         self._cluster.remove_node(self._nodes.pop(name), allow_graceful=False)
 
+    def _raylet(self, name: str) -> Any:
+        (raylet,) = self._nodes[name].all_processes["raylet"]
+        return raylet.process
+
+    def has_ended(self, name: str) -> bool:
+        """Whether the node's raylet has ended by itself. (Asking reaps it, as init does in real life: to its workers a
+        zombie is alive, and they would live on.)"""
+        return self._raylet(name).poll() is not None
+
     def processes(self, name: str) -> list[int]:
         """The node's raylet and all that it has started."""
-        (raylet,) = self._nodes[name].all_processes["raylet"]
-        pid = raylet.process.pid
+        pid = self._raylet(name).pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [pid, *map(int, children)]
 

@@ -47,7 +47,7 @@ class Producing:
     def __init__(self, broker: Broker, partition: int) -> None:
         self.acknowledged: dict[int, int] = {}  # number -> offset
         self._broker, self._partition, self._stop = broker, partition, threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -97,7 +97,8 @@ def test_while_a_node_stands_still_nobody_else_writes_to_its_logs(
     assert sum(path.stat().st_size for path in folder.glob("*.log")) == size_bytes, "nobody wrote"
 
     frozen.go_on()
-    wait_for(lambda: broker.nodes().get(two, "unknown") is None, 60, "the second node takes part")
+    wait_for(lambda: nodes.has_ended("one"), 60, "its raylet has heard that it is dead, and ends")
+    wait_for(lambda: broker.nodes().get(two, "unknown") is None, 120, "the second node takes part")
     producing.more(200)
     producing.end()
     nodes.forget("one")

@@ -74,7 +74,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def raylog(folder: Path) -> Iterator[Shell]:
-    process, address = start(folder)
+    process, address = start(folder, "--log-dir", str(folder / "log-2"))
     shell = Shell(address)
     try:
         yield shell
@@ -167,6 +167,26 @@ def test_records_are_deleted_and_upkeep_is_shown(raylog: Shell) -> None:
         assert isinstance(json.loads("\n".join(raylog.lines(verb, "--format", "json")))[verb], list)
     raylog.lines("topic", "delete", "d")
     raylog.lines("topic", "delete", "k")
+
+
+@pytest.mark.timeout(240)
+def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(folder: Path, raylog: Shell) -> None:
+    raylog.lines("topic", "create", "m")
+    raylog("produce", "m", stdin="one\n")
+    (dirs,) = json.loads("\n".join(raylog.lines("log-dirs", "--format", "json"))).values()
+    assert [(one["path"], one["is_online"]) for one in dirs] == [
+        (str(folder / "log"), True),
+        (str(folder / "log-2"), True),
+    ]
+    lines = [line.split("\t") for line in raylog.lines("log-dirs")]
+    assert lines[0][:4] == ["node", "log dir", "state", "partitions"]
+    assert [line[2] for line in lines[1:]] == ["online", "online"]
+    for target in (dirs[0]["path"], dirs[1]["directory_id"]):
+        moved = raylog.lines("partition", "move", "m", "0", target)
+    assert moved == [f"m-0 is in {folder / 'log-2' / 'm-0'}"]
+    assert raylog.lines("consume", "m", "--from", "earliest", "--to", "latest") == ["one"]
+    assert "none that" in raylog("partition", "move", "m", "0", "/nowhere").stderr
+    raylog.lines("topic", "delete", "m")
 
 
 @pytest.mark.timeout(240)

@@ -141,7 +141,9 @@ def test_every_key_keeps_its_last_value_while_appends_and_reads_go_on(broker: Br
     check_folder(status(broker, topic).folder)
 
 
-def test_a_compaction_actor_that_is_killed_again_and_again_loses_nothing(broker: Broker, topic: str) -> None:
+def test_a_compaction_actor_that_is_killed_at_every_step_of_its_rounds_loses_nothing(
+    broker: Broker, topic: str
+) -> None:
     writer, stop = Writer(broker, topic), threading.Event()
 
     def write() -> None:
@@ -150,16 +152,17 @@ def test_a_compaction_actor_that_is_killed_again_and_again_loses_nothing(broker:
 
     thread = threading.Thread(target=write)
     thread.start()
-    pids: set[int] = set()
+    pids = []
     try:
-        for turn in range(6):
-            pids.add(kill_compactor(broker))
-            wait_for(lambda turn=turn: writer.number > 1500 * turn, DEADLINE_S, "appends go on")  # type: ignore[misc]
+        for step in ("map", "rewrite", "before the swap", "after the swap", "before the checkpoint"):
+            pids.append(pid_of_compactor(broker))
+            ray.get(compactor(broker).__ray_call__.remote(dies_at(step)), timeout=60)
+            wait_for(lambda: pid_of_compactor(broker) != pids[-1], DEADLINE_S, f"it is killed: {step}")
     finally:
         stop.set()
         thread.join(timeout=DEADLINE_S)
     assert not thread.is_alive()
-    assert len(pids) == 6, "each time another process"
+    assert len({*pids}) == 5, "each time another process"
     assert last_values(broker, topic) == writer.last
     ask(broker, topic, "roll")
     wait_for(lambda: is_clean_up_to(broker, topic, writer.number), DEADLINE_S, "compacted", poll_s=0.1)
@@ -167,6 +170,34 @@ def test_a_compaction_actor_that_is_killed_again_and_again_loses_nothing(broker:
     folder = status(broker, topic).folder
     check_folder(folder)
     assert [path.name for path in Path(folder).glob("*.cleaned")] == []
+
+
+def dies_at(step: str) -> Callable[[Any], None]:
+    """What makes the CompactionActor end itself by SIGKILL when its next round comes there."""
+
+    def arm(actor: Any) -> None:
+        from raylog.actors.node_logs import LogDoor, NodeLogs
+        from raylog.storage.cleaner.rewrite import CleanedSegment
+
+        def die(*_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        replace = LogDoor.replace_segments
+
+        def die_after(*arguments: Any) -> None:
+            replace(*arguments)
+            die()
+
+        owner, name, instead = {
+            "map": (actor._compactor, "_pace", die),
+            "rewrite": (CleanedSegment, "finish", die),
+            "before the swap": (LogDoor, "replace_segments", die),
+            "after the swap": (LogDoor, "replace_segments", die_after),
+            "before the checkpoint": (NodeLogs, "cleaned", die),
+        }[step]
+        setattr(owner, name, instead)
+
+    return arm
 
 
 def pid_of_compactor(broker: Broker) -> int:
@@ -182,16 +213,6 @@ def pid_of_compactor(broker: Broker) -> int:
 
     wait_for(answers, DEADLINE_S, "the CompactionActor runs", poll_s=0.05)
     return pids[-1]
-
-
-def kill_compactor(broker: Broker) -> int:
-    """SIGKILL in the middle of a round, if one comes soon, else between two; returns the process's id."""
-    pid = pid_of_compactor(broker)
-    for _ in range(20):
-        if any(one.is_running for one in broker.compaction()):
-            break
-    os.kill(pid, signal.SIGKILL)
-    return pid
 
 
 def test_a_log_that_cannot_be_compacted_is_told_and_the_others_go_on(broker: Broker, topic: str) -> None:
@@ -242,13 +263,25 @@ def test_compact_and_delete_together(broker: Broker) -> None:
     assert len(records(broker, topic)) == 10
 
 
+def test_a_policy_that_changes_takes_a_log_in_and_out_of_compaction(broker: Broker) -> None:
+    topic = made(broker, cleanup_policy="delete")
+    writer = Writer(broker, topic)
+    writer.write(1000)
+    broker.alter_topic_config(topic, {"cleanup.policy": "compact"})
+    ask(broker, topic, "roll")
+    wait_for(lambda: is_clean_up_to(broker, topic, 1000), DEADLINE_S, "it is compacted", poll_s=0.1)
+    broker.alter_topic_config(topic, {"cleanup.policy": "delete"})
+    wait_for(lambda: told(broker, topic) is None, DEADLINE_S, "compaction has let it go", poll_s=0.1)
+    assert last_values(broker, topic) == writer.last
+
+
 def test_a_compacted_log_goes_on_at_its_checkpoint_after_a_restart(broker: Broker, topic: str) -> None:
     writer = Writer(broker, topic)
     writer.write(3000)
     ask(broker, topic, "roll")
     wait_for(lambda: is_clean_up_to(broker, topic, 3000), DEADLINE_S, "compacted", poll_s=0.1)
     os.kill(status(broker, topic).pid, signal.SIGKILL)
-    kill_compactor(broker)
+    os.kill(pid_of_compactor(broker), signal.SIGKILL)
     writer.write(1000)
     ask_again(lambda: ask(broker, topic, "roll"))
     wait_for(lambda: is_clean_up_to(broker, topic, 4000), DEADLINE_S, "the rest, too", poll_s=0.1)

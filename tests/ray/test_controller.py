@@ -22,7 +22,7 @@ from raylog.cluster.metadata import Topic
 from raylog.cluster.placement import wanted_of
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
-from raylog.storage.names import TopicPartition
+from raylog.storage.names import DELETE_DIR_SUFFIX, TopicPartition
 from raylog.storage.testing.waiting import wait_for
 
 ASKING = (controller_module, controller_state)  # the modules that wait for other actors
@@ -41,9 +41,11 @@ class Broker:
         return ControllerImpl(self.namespace, config)
 
     def folders(self) -> list[str]:
-        """The partitions' folders."""
+        """The partitions' folders, without those that wait to be removed."""
         found = sorted(path.name for path in self.log_dir.iterdir() if path.is_dir())
-        return [name for name in found if name != "__cluster_metadata-0"]
+        return [
+            name for name in found if name != "__cluster_metadata-0" and not name.endswith(DELETE_DIR_SUFFIX)
+        ]
 
     def nothing_runs(self) -> bool:
         return not running(self.namespace)
@@ -187,9 +189,9 @@ def test_a_topic_whose_partition_cannot_be_opened_is_refused_and_leaves_nothing(
 ) -> None:
     opening = broker.controller._opening
 
-    def one_fails(manager: Any, partition: TopicPartition, topic: Topic) -> Any:
+    def one_fails(manager: Any, partition: TopicPartition, topic: Topic, directory_id: str) -> Any:
         other = topic._replace(topic_id="another") if partition.partition == 1 else topic
-        return opening(manager, partition, other)
+        return opening(manager, partition, other, directory_id)
 
     with monkeypatch.context() as patch:
         patch.setattr(broker.controller, "_opening", one_fails)

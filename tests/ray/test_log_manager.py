@@ -174,7 +174,7 @@ def test_a_living_actor_is_ended_before_its_folder_is_set_aside(
     assert seen == [ORDERS]
     assert stray.endswith("-stray")
     assert Path(stray).is_dir()
-    wait_for(lambda: not running(node.namespace), 30, "the LogActor has ended")
+    wait_for(lambda: node.actor() is None, 30, "the LogActor has ended")
 
 
 def test_setting_an_old_topics_folder_aside_leaves_the_actor_of_the_new_one_alone(
@@ -207,7 +207,7 @@ def test_an_actor_that_is_opened_while_its_partition_is_deleted_is_ended(
 
     monkeypatch.setattr(node.manager, "_end_actor", and_open_again)
     node.manager.delete_partition(ORDERS, NEW)
-    wait_for(lambda: not running(node.namespace), 30, "the LogActor has ended")
+    wait_for(lambda: node.actor() is None, 30, "the LogActor has ended")
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------

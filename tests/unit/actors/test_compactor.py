@@ -7,6 +7,7 @@ import pytest
 
 from raylog.actors.compactor import Compactor, SharedLocks
 from raylog.actors.messages import CompactionStatus, Hosted, NotLeader, RemovedSegments
+from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition import Partition
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import Door, LogView
@@ -272,3 +273,28 @@ def test_a_rate_that_is_set_makes_rounds_sleep(node: Node) -> None:
     one = compactor(node, config=limited, sleep=slept.append, now=lambda: float(next(seconds)))
     assert one.turn()
     assert sum(slept) > 100, "hundreds of bytes at one a second"
+
+
+def test_what_rounds_did_is_told_as_metrics(node: Node) -> None:
+    node.add(A, 12)
+    one = compactor(node)
+    made: dict[str, float] = {}
+
+    class Made:
+        def __init__(self, metric: Metric) -> None:
+            self._name = metric.name
+
+        def inc(self, value: float, _: object) -> None:
+            made[self._name] = made.get(self._name, 0) + value
+
+        def set(self, value: float, _: object) -> None:
+            made[self._name] = value
+
+    exporter = Exporter(Made, node="n1")
+    for _ in range(3):
+        one.turn()
+        exporter.numbers(one.numbers())
+    assert (made["raylog_compaction_rounds"], made["raylog_compaction_records_dropped"]) == (1, 10)
+    assert made["raylog_compaction_bytes_read"] > made["raylog_compaction_bytes_written"] > 0
+    assert (made["raylog_compaction_max_dirty_ratio"], made["raylog_compaction_uncleanable"]) == (0, 0)
+    assert made["raylog_compaction_last_round_seconds"] == T0 / 1000

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.messages import CompactionRound, CompactionStatus, InvalidRequest, RetentionStatus
+from raylog.actors.messages import InvalidRequest
 from raylog.actors.metrics import BY_NAME, METRICS, Exporter, Metric
-from raylog.actors.node_meters import RoundMeters
 from raylog.actors.partition import Partition
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, flip, of_producer
@@ -153,30 +152,3 @@ def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(disk: D
     partition.delete_old_segments()
     partition.meters.export(partition, exporter_to(sink))
     assert sink.values["raylog_retention_lag_seconds"] == 0
-
-
-def test_each_round_of_compaction_and_retention_is_counted_once(sink: Sink) -> None:
-    meters = RoundMeters(Exporter(sink.make, node="n1"))
-    round_1 = CompactionRound(1000, 2.5, 100, 5000, 1000, 70, 60, 0.1)
-    status = CompactionStatus("a-0", "n1", 0.25, 0, 100, 3000, False, 0, None, None, round_1)
-    other = CompactionStatus("b-0", "n1", 0.75, 0, 100, -9, False, 0, "damaged", None, None)
-    for statuses in (
-        [status, other],
-        [status, other],
-        [status._replace(last_round=round_1._replace(when_ms=2000))],
-    ):
-        meters.compaction(statuses)
-    values = sink.values
-    assert (values["raylog_compaction_rounds"], values["raylog_compaction_busy_seconds"]) == (2, 5)
-    assert (values["raylog_compaction_bytes_read"], values["raylog_compaction_bytes_written"]) == (
-        10_000,
-        2000,
-    )
-    assert values["raylog_compaction_records_dropped"] == 120
-    assert (values["raylog_compaction_max_dirty_ratio"], values["raylog_compaction_uncleanable"]) == (0.25, 0)
-    assert (values["raylog_compaction_lag_seconds"], values["raylog_compaction_last_round_seconds"]) == (3, 2)
-    removed = RoundMeters(Exporter(sink.make, node="n1"))
-    for when_ms in (1000, 1000, 2000):
-        removed.retention([RetentionStatus("a-0", "n1", 2, 300, 0.5, when_ms, 9, 9, None)])
-    assert (values["raylog_retention_segments_deleted"], values["raylog_retention_bytes_deleted"]) == (4, 600)
-    assert (values["raylog_retention_busy_seconds"], values["raylog_retention_last_round_seconds"]) == (1, 2)

@@ -134,7 +134,7 @@ def test_a_copy_of_a_log_dir_beside_it_is_refused(node: Node) -> None:
 def test_folders_that_are_no_partitions_are_left_alone(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.fs.make_dir(f"{A}/lost+found")
     again = node.again()
-    assert "/disk/a/lost+found is no partition's folder" in caplog.text
+    assert "lost+found" in caplog.text
     assert again.dirs.found() == []
     assert again.fs.is_dir(f"{A}/lost+found")
 

@@ -39,8 +39,8 @@ def test_how_long_ago_a_time_was() -> None:
 
 
 def test_a_pipe_gets_tabs_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    show(("what", "size", "none"), [("t-0", Bytes(1_250_000_000), None)])
-    assert capsys.readouterr().out == "what\tsize\tnone\nt-0\t1250000000\t-\n"
+    show(("what", "size", "took", "none"), [("t-0", Bytes(1_250_000_000), Seconds(0.00012345678), None)])
+    assert capsys.readouterr().out == "what\tsize\ttook\tnone\nt-0\t1250000000\t0.000123\t-\n"
 
 
 def test_named_tuples_are_objects_and_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from raylog.actors.messages import CompactionStatus, PartitionOffsets, PartitionStatus, RetentionStatus
+from raylog.actors.messages import (
+    CompactionStatus,
+    LogDirStatus,
+    PartitionOffsets,
+    PartitionStatus,
+    RetentionStatus,
+)
 from raylog.cluster.health import ERROR, WARNING, Facts, Finding, findings
 from raylog.cluster.placement import BEING_OPENED, PartitionDescription, TopicDescription
 
@@ -31,7 +37,7 @@ def facts(
     well = [status(f"t-{one.partition}") for one in described.partitions if one.problem is None]
     silent = silent or {}
     answered = [one for one in well if one.partition not in silent] if statuses is None else statuses
-    return Facts("id", None, {"node-1": None}, {}, [described], answered, silent)
+    return Facts(topics=[described], partitions=answered, silent_partitions=silent)
 
 
 def only(seen: Facts) -> Finding:
@@ -92,6 +98,30 @@ def test_the_slow_kernel_is_a_warning() -> None:
 def test_a_controller_that_does_not_answer_is_an_error_and_silent_partitions_are_still_told() -> None:
     found = findings(Facts(controller_problem="not within 3 s", silent_partitions={"t-0": "not within 3 s"}))
     assert [(one.severity, one.subject) for one in found] == [(ERROR, "controller"), (ERROR, "t-0")]
+
+
+def log_dir(usable_bytes: int = 500, loaded: int = 3) -> LogDirStatus:
+    return LogDirStatus("node-1", "/disk", "dir-a", True, None, 3, 100, 1000, usable_bytes, loaded, 3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "severity", "says"),
+    [
+        (LogDirStatus.offline("node-1", "/disk", "dir-a", "input/output error"), ERROR, "input/output error"),
+        (log_dir(usable_bytes=99), WARNING, "9.9%"),
+        (log_dir(usable_bytes=19), ERROR, "appends fail"),
+        (log_dir(loaded=1), WARNING, "opened 1 of 3"),
+    ],
+)
+def test_log_dirs_that_fail_fill_or_load(seen: LogDirStatus, severity: str, says: str) -> None:
+    assert findings(Facts(log_dirs=[log_dir(usable_bytes=100)])) == []
+    finding = only(Facts(log_dirs=[log_dir(), seen]))
+    assert (finding.severity, finding.subject) == (severity, "log dir /disk of node node-1")
+    assert says in finding.what
+
+
+def test_a_log_manager_that_does_not_answer_is_an_error() -> None:
+    assert only(Facts(silent_nodes={"a" * 56: "not within 3 s"})).severity == ERROR
 
 
 def compaction(

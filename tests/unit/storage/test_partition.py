@@ -294,13 +294,30 @@ def test_a_write_that_could_not_be_undone_takes_the_partition_offline() -> None:
         partition = partition_on(disk, segment_bytes=100)
         partition.append(batch_of_size(100))
         for operation in range(good_operations, 40):  # a roll fails half-way, and so does its undoing
-            disk.fs.fail_at(disk.fs.operations + operation, failing)
+            disk.fs.fail_at(disk.fs.operations + operation, DiskFull)
         try:
             partition.append(batch_of_size(100))
             break
         except StorageError as error:
             outcomes.append((type(error), partition.is_offline))
-    assert set(outcomes) == {(StorageError, False), (UndoFailed, True)}
+    assert set(outcomes) == {(DiskFull, False), (UndoFailed, True)}
+
+
+def test_a_write_that_the_disk_fails_takes_the_partition_offline_and_tells_whose_fault_it_was(
+    disk: Disk,
+) -> None:
+    partition = partition_on(disk)
+    assert partition.disk_failure is None
+    with disk.fs.failing(failing, "append"), pytest.raises(StorageError):
+        partition.append(batch())
+    assert partition.is_offline
+    assert isinstance(partition.disk_failure, StorageError)
+
+
+def test_a_partition_that_was_closed_blames_no_disk(disk: Disk) -> None:
+    partition = partition_on(disk)
+    partition.close()
+    assert (partition.is_offline, partition.disk_failure) == (True, None)
 
 
 def test_a_full_disk_does_not_take_it_offline(disk: Disk) -> None:

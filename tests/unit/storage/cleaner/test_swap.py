@@ -140,6 +140,9 @@ def test_segments_that_are_not_the_logs_own_are_not_replaced(disk: Disk) -> None
         log.replace_segments(old, begun._replace(truncations=1))
     with pytest.raises(CleaningAborted, match="retention or a truncation"):
         log.replace_segments([old[0]._replace(inode=-1)], begun)
+    for others in ([], old[::-1]):
+        with pytest.raises(CleaningAborted, match="no neighbours"):
+            log.replace_segments(others, begun)
     compact(disk, log)
     with pytest.raises(CleaningAborted, match="another round"):
         log.replace_segments(old, begun)

@@ -1,0 +1,70 @@
+"""``raylog log-dirs`` and ``raylog partition move``: disks, and what lies on which."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raylog.cluster.cli.common import (
+    NAMESPACE,
+    TABLE,
+    Address,
+    Bytes,
+    Format,
+    Namespace,
+    Output,
+    connected,
+    show,
+    show_json,
+)
+
+if TYPE_CHECKING:
+    from raylog.actors.messages import LogDirStatus
+
+app = typer.Typer(help="Move partitions between the log dirs of their node.", no_args_is_help=True)
+COLUMNS = ("node", "log dir", "state", "partitions", "records", "disk", "free", "directory id")
+
+
+def log_dirs(output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+    """Show the log dirs of all nodes: whether they are well, what is in them, how full their disks are."""
+    dirs = sorted(connected(address, namespace).log_dirs(), key=lambda one: (one.node_id, one.path))
+    if output is Output.json:
+        show_json({"log_dirs": dirs})
+        return
+    show(COLUMNS, [_row(one) for one in dirs])
+
+
+def _row(one: "LogDirStatus") -> tuple[object, ...]:
+    return (
+        one.node_id[:8],
+        one.path,
+        _state(one),
+        one.partitions,
+        Bytes(one.size_bytes),
+        Bytes(one.total_bytes),
+        Bytes(one.usable_bytes),
+        one.directory_id,
+    )
+
+
+def _state(one: "LogDirStatus") -> str:
+    if not one.is_online:
+        return f"OFFLINE: {one.problem}"
+    return "online" if one.loaded == one.to_load else f"loading {one.loaded} of {one.to_load}"
+
+
+@app.command()
+def move(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    log_dir: Annotated[
+        str, typer.Argument(metavar="LOG_DIR", help="Path, or directory id, of another log dir of its node.")
+    ],
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
+) -> None:
+    """Move a partition to another log dir of its node, while it is written and read.
+
+    Returns when it serves there. Its files are copied first; clients wait only for the last of them.
+    """
+    moved = connected(address, namespace).move_partition(topic, partition, log_dir)
+    typer.echo(f"{topic}-{partition} is in {moved.folder}")

@@ -1,0 +1,132 @@
+"""Log dirs of a running broker: which there are, what happens when one's disk is taken away, and when it is back."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import raylog
+from raylog.actors.messages import NoLogDirs
+from raylog.cluster.broker import Broker
+from raylog.storage.errors import DuplicateLogDir, LogDirOffline
+from raylog.storage.testing.waiting import wait_for
+
+DEADLINE_S = 120.0  # of a machine that does much else
+
+
+class Cluster:
+    """A broker over two dirs, each with one topic, whose dirs can be taken away."""
+
+    def __init__(self, root: Path) -> None:
+        self.dirs = [root / "a", root / "b"]
+        self.namespace = f"dirs-{uuid.uuid4().hex[:8]}"
+        self.broker = self.start()
+
+    def start(self) -> Broker:
+        return raylog.start([str(path) for path in self.dirs], namespace=self.namespace)
+
+    def topic_in(self, path: Path) -> str:
+        """The topic whose only partition lies there."""
+        [name] = [entry.name for entry in path.iterdir() if entry.name.startswith("topic-")]
+        return name.rpartition("-")[0]
+
+    def send(self, topic: str, value: bytes) -> None:
+        with self.broker.producer(delivery_timeout_ms=60_000) as producer:
+            producer.send(topic, value, partition=0)
+
+    def values(self, topic: str) -> list[bytes | None]:
+        with self.broker.consumer(topic, from_="earliest", to="latest") as consumer:
+            return [record.value for record in consumer]
+
+    def take_away(self, path: Path) -> Path:
+        """The disk vanishes; returns where it went."""
+        gone = path.with_name(path.name + "-gone")
+        path.rename(gone)
+        return gone
+
+    def is_offline(self, topic: str) -> bool:
+        self.broker.forget(topic, 0)
+        try:
+            self.broker.partition(topic, 0, timeout_s=0)
+        except LogDirOffline:
+            return True
+        except raylog.RaylogError:
+            return False
+        return False
+
+
+@pytest.fixture
+def cluster(local_ray: None, tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    for name in ("topic-one", "topic-two"):
+        made.broker.create_topic(name, 1)
+        made.send(name, b"before")
+    yield made
+    made.broker.stop()
+
+
+def test_a_dir_that_vanishes_takes_its_partitions_offline_by_name_and_no_others_and_all_are_back_after_a_restart(
+    cluster: Cluster,
+) -> None:
+    # The first dir has the metadata, too: taking the second away leaves the broker whole.
+    _, path = cluster.dirs
+    lost, other = cluster.topic_in(path), cluster.topic_in(cluster.dirs[0])
+    gone = cluster.take_away(path)
+    wait_for(lambda: cluster.is_offline(lost), DEADLINE_S, "the partition is offline", poll_s=0.1)
+    with pytest.raises(LogDirOffline, match=f"log dir {path} is offline: .*it is gone.*start the broker"):
+        cluster.broker.partition(lost, 0)
+    cluster.send(other, b"meanwhile")
+    assert cluster.values(other) == [b"before", b"meanwhile"]
+
+    online, offline = sorted(cluster.broker.log_dirs(), key=lambda dir: dir.path)
+    assert (online.is_online, online.problem, online.partitions) == (True, None, 1)
+    assert 0 < online.size_bytes < online.usable_bytes <= online.total_bytes
+    assert (online.loaded, online.to_load) == (0, 0)
+    assert (offline.path, offline.is_online) == (str(path), False)
+    assert "it is gone" in str(offline.problem)
+
+    new = cluster.broker.create_topic("topic-new", 1)
+    assert str(new.partitions[0].folder).startswith(str(cluster.dirs[0]))
+    assert not path.exists(), "nothing is made in the place of what is gone"
+
+    assert not cluster.broker.stop(), "a dir that failed was not closed in order"
+    gone.rename(path)
+    cluster.broker = cluster.start()
+    cluster.send(lost, b"after")
+    assert cluster.values(lost) == [b"before", b"after"]
+    assert [(dir.loaded, dir.to_load) for dir in cluster.broker.log_dirs()] == [(2, 2), (1, 1)]
+
+
+def test_a_dir_that_cannot_be_used_at_the_start_is_offline_and_the_other_serves(cluster: Cluster) -> None:
+    path = cluster.dirs[1]
+    lost, other = cluster.topic_in(path), cluster.topic_in(cluster.dirs[0])
+    assert cluster.broker.stop()
+    gone = cluster.take_away(path)
+    path.write_bytes(b"in its place")
+    cluster.broker = cluster.start()
+    assert cluster.values(other) == [b"before"]
+    problem = cluster.broker.describe_topic(lost).partitions[0].problem
+    assert f"{path}" in str(problem)
+    assert "is a file: give a folder" in str(problem)
+    cluster.broker.stop()
+    path.unlink()
+    gone.rename(path)
+    cluster.broker = cluster.start()
+    assert cluster.values(lost) == [b"before"]
+
+
+def test_without_a_dir_that_serves_no_topic_is_made(cluster: Cluster) -> None:
+    for path in cluster.dirs:
+        topic = cluster.topic_in(path)
+        cluster.take_away(path)
+        wait_for(lambda topic=topic: cluster.is_offline(topic), DEADLINE_S, "it is offline", poll_s=0.1)  # type: ignore[misc]
+    with pytest.raises(NoLogDirs, match="it is gone"):
+        cluster.broker.create_topic("topic-new", 1)
+
+
+def test_one_dir_given_twice_is_refused(local_ray: None, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with pytest.raises(DuplicateLogDir, match="are one folder"):
+        raylog.start([str(tmp_path / "a"), str(tmp_path / "link")], namespace=f"twice-{uuid.uuid4().hex[:8]}")
