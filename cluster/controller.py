@@ -42,7 +42,7 @@ from raylog.cluster.moves import MOVES_AT_ONCE, Moves
 from raylog.cluster.placement import Wanted, members
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
-from raylog.storage.errors import InvalidLogDir, RaylogError
+from raylog.storage.errors import InvalidLogDir, RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
 
 logger = logging.getLogger(__name__)
@@ -327,8 +327,12 @@ class ControllerImpl(Moves):
             for key in dict(self._managers):
                 self._leave(key)
         clean = stop_nodes(self._namespace)
-        if metadata is not None:
-            metadata.close()
+        try:
+            if metadata is not None:
+                metadata.close()
+        except StorageError as error:  # every append was fsynced: nothing is lost
+            warn(logger, "metadata-not-closed", why=error)
+            clean = False
         return clean
 
 

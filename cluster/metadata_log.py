@@ -91,6 +91,9 @@ class MetadataLog:
         return self._failed is not None
 
     def close(self) -> None:
-        if self._failed is None:
-            self._log.close()
-        self._lock.release()
+        """Orderly end. Raises StorageError, with the folder unlocked all the same."""
+        try:
+            if self._failed is None:
+                self._log.close()
+        finally:
+            self._lock.release()
