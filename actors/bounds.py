@@ -4,16 +4,15 @@
 
     produce   32 threads    appends of 16 MB in all, and one append of any size     else TooManyAppends
     poll      72 threads    64 parked fetches                                       else TooManyPolls
-    a caller's process      256 unanswered calls to one partition                   else TooManyCalls
 
 A thread more than places: whoever is refused is answered at once, and waits in no queue. Calls beyond the threads
 wait in Ray: up to about 100 KB inside of the actor's process, larger arguments in the object store, which spills to
-disk. So an actor's own memory is bounded by the two limits, and by 100 KB for each call of each process.
+disk. So an actor's own memory is bounded by the two limits and by 100 KB for each call that its callers do not wait
+for. raylog's clients have one under way a partition. Nothing holds a program back that calls a bare handle without
+waiting: Ray's ``max_pending_calls`` is for that, but in Ray 2.60 handles that are found by name do not have it.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from raylog.actors.messages import TooManyAppends
 
@@ -27,7 +26,6 @@ PARKED_FETCHES = 64
 APPENDS_AT_ONCE = 32
 FETCHES_AT_ONCE = 8
 REFUSALS_AT_ONCE = 8  # of polls
-CALLS_OF_A_PROCESS = 256
 
 
 class InFlight:
@@ -38,15 +36,14 @@ class InFlight:
         self._lock = threading.Lock()
         self.size_bytes = 0
 
-    @contextmanager
-    def hold(self, size_bytes: int) -> Iterator[None]:
-        """Count a request while it is served. Raises TooManyAppends; one that is alone always enters."""
+    def enter(self, size_bytes: int) -> None:
+        """Count a request from now on. Raises TooManyAppends; one that is alone always enters."""
         with self._lock:
             if self.size_bytes and self.size_bytes + size_bytes > self._most_bytes:
                 raise TooManyAppends(self._partition, self.size_bytes, self._most_bytes)
             self.size_bytes += size_bytes
-        try:
-            yield
-        finally:
-            with self._lock:
-                self.size_bytes -= size_bytes
+
+    def leave(self, size_bytes: int) -> None:
+        """Count it no longer: it is answered."""
+        with self._lock:
+            self.size_bytes -= size_bytes

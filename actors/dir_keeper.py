@@ -21,7 +21,9 @@ from raylog.actors.messages import (
     PartitionOffsets,
     PartitionStatus,
 )
+from raylog.actors.metrics import Exporter
 from raylog.actors.node_dirs import NodeDirs
+from raylog.actors.node_meters import export_dirs
 from raylog.actors.runtime import CALL_TIMEOUT_S, find, kill, log_actor_name, own_node, wait_for
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
@@ -37,6 +39,7 @@ logger = logging.getLogger(__name__)
 LOG_DIRS_VARIABLE = "RAYLOG_LOG_DIRS"
 # How often the dirs are looked at, and the deletion queue.
 LOOK_INTERVAL_S = 1.0
+EXPORT_INTERVAL_S = 15.0  # it looks at the size of every file
 
 
 def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
@@ -58,6 +61,7 @@ class DirKeeper:
         self._dirs = NodeDirs(self._fs, SystemClock(), config.topic_defaults.file_delete_delay_ms)
         self._life = random_id()
         self._stopped = threading.Event()
+        self._exporter = Exporter(node=self._node.node_id)
 
     # -- what others ask -----------------------------------------------------------------------------------
 
@@ -119,6 +123,7 @@ class DirKeeper:
             (self.checkpoint_starts, config.log_flush_start_offset_checkpoint_interval_ms / 1000),
             (self.look_at_dirs, LOOK_INTERVAL_S),
             (self.remove_deleted, LOOK_INTERVAL_S),
+            (self.export_metrics, EXPORT_INTERVAL_S),
         ):
             arguments = (task, interval_s)
             threading.Thread(target=self._repeat, args=arguments, name=task.__name__, daemon=True).start()
@@ -129,6 +134,10 @@ class DirKeeper:
                 task()
             except Exception:  # Ray may fail in its own ways; the next round tries again
                 warn(logger, "upkeep-failed", trace=True, task=task.__name__)
+
+    def export_metrics(self) -> None:
+        """Hand over what there is to tell of the dirs."""
+        export_dirs(self._exporter, self.log_dirs(), len(self.hosted()))
 
     def checkpoint(self) -> None:
         """Write recovery points and high watermarks, as the LogActors tell them; the last word of the silent ones."""

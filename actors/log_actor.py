@@ -21,7 +21,6 @@ import ray
 
 from raylog.actors.bounds import (
     APPENDS_AT_ONCE,
-    CALLS_OF_A_PROCESS,
     FETCHES_AT_ONCE,
     PARKED_FETCHES,
     REFUSALS_AT_ONCE,
@@ -284,7 +283,6 @@ OPTIONS: dict[str, Any] = {
     },
     "num_cpus": 0,
     "max_restarts": -1,
-    "max_pending_calls": CALLS_OF_A_PROCESS,
     "max_task_retries": 0,  # a retry by Ray would append twice; producers retry with their sequence
 }
 LogActor = ray.remote(**OPTIONS)(LogActorImpl)

@@ -288,16 +288,8 @@ class TooManyAppends(RaylogError):
     )
 
 
-class TooManyCalls(RaylogError):
-    """This process has as many unanswered calls to an actor as may be; this one was not sent."""
-
-    code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
-    fields = ("what",)
-    template = "{what}: too many calls of this process are unanswered: wait for some of them, then retry"
-
-
 # The partition is well, and has enough to do: retry later, without looking it up again.
-THROTTLED = (TooManyPolls, TooManyAppends, TooManyCalls)
+THROTTLED = (TooManyPolls, TooManyAppends)
 
 
 class RequestTimedOut(RaylogError):

@@ -200,13 +200,15 @@ class OnlineDir:
     def unlock(self, closed: Set[TopicPartition]) -> bool:
         """Write the checkpoints and the marker, and unlock; returns whether every log here was ``closed`` in order.
 
-        A dir with a log that was not, or whose checkpoints could not be written, gets no marker.
+        A dir with a log that was not, or whose checkpoints could not be written, gets no marker. One that nobody has
+        opened is as it was.
         """
         try:
             here = set(self.log_dir.partitions())
+            is_clean = here <= closed | self._clean
             self.log_dir.write_offsets(self._offsets_of(here))
-            self.log_dir.close(clean=closed >= here)
-            return closed >= here
+            self.log_dir.close(clean=is_clean)
+            return is_clean
         except RaylogError as error:
             warn(logger, "log-dir-not-closed", log_dir=self.log_dir.path, why=error)
             self.log_dir.close(clean=False)

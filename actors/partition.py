@@ -48,7 +48,7 @@ from raylog.actors.messages import (
     RemovedSegments,
     TooManyPolls,
 )
-from raylog.actors.meters import Append, Fetch, Meters, name_of
+from raylog.actors.meters import Meters, name_of
 from raylog.storage.cleaner.cleanable import LogFacts, facts_of
 from raylog.storage.cleaner.remote import LogView, view_of
 from raylog.storage.clock import Clock
@@ -106,6 +106,7 @@ class Partition:
         self._in_flight = InFlight(str(log.partition), in_flight_bytes)
         self._most_waiters = parked_fetches
         self._stirred = threading.Event()
+        self._is_stirred = False  # the same, for less: a look at an Event is a call
         self.meters = Meters()
         self._waiters: list[tuple[int, int, threading.Event]] = []
         self._ticket = itertools.count()
@@ -122,15 +123,18 @@ class Partition:
         """
         began_s, size_bytes = time.perf_counter(), _size_of(records)
         try:
-            with self._in_flight.hold(size_bytes):
+            self._in_flight.enter(size_bytes)
+            try:
                 batch, answer = self._append(records)
+            finally:
+                self._in_flight.leave(size_bytes)
         except BaseException as error:
             self.meters.failed_appends.append(name_of(error))
-            raise
-        finally:
             self._stir()
-        seconds = time.perf_counter() - began_s
-        self.meters.appends.append(Append(seconds, size_bytes, batch.header.count, answer.is_duplicate))
+            raise
+        took_s = time.perf_counter() - began_s
+        self.meters.appends.append((took_s, size_bytes, batch.header.count, answer.is_duplicate))
+        self._stir()
         return answer
 
     def _append(self, records: Buffer) -> tuple[CheckedBatch, AppendResult]:
@@ -203,7 +207,7 @@ class Partition:
             found = self.log.read(offset, max_bytes)
         records = None if found is None or locate else np.frombuffer(self.log.read_bytes(found), np.uint8)
         size_bytes = 0 if found is None else found.size_bytes
-        self.meters.fetches.append(Fetch(time.perf_counter() - began_s, size_bytes))
+        self.meters.fetches.append((time.perf_counter() - began_s, size_bytes))
         return FetchResult(
             records, found if locate else None, self.log.high_watermark, self.log.log_start_offset
         )
@@ -267,6 +271,7 @@ class Partition:
     def maintain(self, producer_expiration_ms: int) -> None:
         """What is due now: flush sealed segments, unlink deleted ones, forget silent producers."""
         self._stirred.clear()
+        self._is_stirred = False  # after that: what comes in between is seen below
         if self._offline is not None:
             return
         with self._flush_lock:
@@ -290,7 +295,8 @@ class Partition:
 
     def _stir(self) -> None:
         """Something was asked: upkeep looks whether it made anything due."""
-        if not self._stirred.is_set():
+        if not self._is_stirred:
+            self._is_stirred = True
             self._stirred.set()
 
     def delete_old_segments(self) -> RemovedSegments:
@@ -401,6 +407,8 @@ class Partition:
 
 def _size_of(records: Buffer) -> int:
     """The bytes of a request; 0 for what is no buffer, which the check of the batch refuses."""
+    if type(records) is bytes:
+        return len(records)
     try:
         return memoryview(records).nbytes
     except (TypeError, ValueError):

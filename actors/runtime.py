@@ -17,11 +17,11 @@ disk comes back. Two nodes that are up with one label would get each other's act
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import GetTimeoutError, PendingCallsLimitExceeded, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raylog.actors.messages import LabelShared, NotLeader, RequestTimedOut, TooManyCalls
+from raylog.actors.messages import LabelShared, NotLeader, RequestTimedOut
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -128,14 +128,6 @@ def wait_for(reference: Any, what: str, timeout_s: float = CALL_TIMEOUT_S) -> An
         return ray.get(reference, timeout=timeout_s)
     except Exception as error:
         raise named_error(error, what, timeout_s) from error
-
-
-def send(method: Any, *args: Any, what: str) -> Any:
-    """Call an actor's method. Raises TooManyCalls where Ray would queue no more of this process."""
-    try:
-        return method.remote(*args)
-    except PendingCallsLimitExceeded as error:
-        raise TooManyCalls(what) from error
 
 
 def named_error(error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT_S) -> BaseException:

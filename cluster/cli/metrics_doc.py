@@ -1,6 +1,6 @@
 """Prints docs/METRICS.md from the list of ``raylog.actors.metrics``: ``python -m raylog.cluster.cli.metrics_doc``."""
 
-from raylog.actors.metrics import BOUNDARIES, METRICS, OF_PARTITION, Metric
+from raylog.actors.metrics import BOUNDARIES, METRICS, Metric
 
 _HEAD = """# Metrics
 
@@ -22,7 +22,8 @@ _GROUPS = (
 
 def page() -> str:
     """The whole page."""
-    of_partitions = [metric for metric in METRICS if metric.tags[:2] == OF_PARTITION]
+    of_nodes = tuple(prefix for _, _, prefixes in _GROUPS for prefix in prefixes)
+    of_partitions = [metric for metric in METRICS if not metric.name.startswith(of_nodes)]
     parts = [_section("Partitions", "From each partition's LogActor.", of_partitions)]
     for title, whose, prefixes in _GROUPS:
         parts.append(_section(title, whose, [one for one in METRICS if one.name.startswith(prefixes)]))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from raylog.actors.messages import FetchRequest, FetchResult
-from raylog.actors.runtime import own_node_id, send
+from raylog.actors.runtime import own_node_id
 from raylog.storage.files import Buffer
 from raylog.storage.readable import Slice
 from raylog.storage.records.batch import next_offset
@@ -106,7 +106,7 @@ class PartitionReader:
 
     def _call(self, handle: Any, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
         request = FetchRequest(offset, max_bytes, 1, max_wait_ms, self._is_known_local()).encode()
-        return send(handle.poll_request if max_wait_ms else handle.fetch_request, request, what=str(self))
+        return (handle.poll_request if max_wait_ms else handle.fetch_request).remote(request)
 
     def records(self, answer: FetchResult | bytes, offset: int, max_bytes: int) -> Buffer | None:
         """The bytes of an answer; None at the log's end."""
@@ -116,9 +116,7 @@ class PartitionReader:
             if view is not None:
                 return view
             key = (self.topic, self.partition)
-            found = self._broker.ask(
-                [key], lambda _, handle: send(handle.fetch, offset, max_bytes, what=str(self))
-            )[key]
+            found = self._broker.ask([key], lambda _, handle: handle.fetch.remote(offset, max_bytes))[key]
         return None if found.records is None else memoryview(found.records)  # type: ignore[arg-type]
 
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:

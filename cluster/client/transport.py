@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from raylog.actors.messages import AppendResult
-from raylog.actors.runtime import named_error, send
+from raylog.actors.runtime import named_error
 from raylog.storage.files import Buffer
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ class RayTransport:
         payload = bytes(batch) if len(batch) <= INLINE_BYTES else np.frombuffer(batch, np.uint8)
         answer: Future[AppendResult] = Future()
         what = f"{topic}-{partition}"
-        send(handle.append, payload, what=what).future().add_done_callback(
-            lambda done: _settle(done, answer, what)
-        )
+        handle.append.remote(payload).future().add_done_callback(lambda done: _settle(done, answer, what))
         return answer
 
     def forget(self, topic: str, partition: int) -> None:

@@ -1,17 +1,13 @@
 """More callers than a partition takes on: refused by name, served all the same."""
 
 import threading
-from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pytest
 import ray
-from ray.exceptions import PendingCallsLimitExceeded
 
-from raylog.actors.bounds import CALLS_OF_A_PROCESS, PARKED_FETCHES
-from raylog.actors.messages import TooManyCalls, TooManyPolls
-from raylog.actors.runtime import send, wait_for
+from raylog.actors.bounds import PARKED_FETCHES
+from raylog.actors.messages import TooManyPolls
+from raylog.actors.runtime import wait_for
 from raylog.cluster.broker import Broker
 from raylog.storage.records.encode import encode_records
 
@@ -54,20 +50,3 @@ def test_more_consumers_than_places_all_read_on(broker: Broker, topic: str) -> N
     for reader in readers:
         reader.join(90)
     assert found == [[b"a", b"b"]] * count
-
-
-def test_a_wild_caller_fails_by_name(broker: Broker, topic: str) -> None:
-    handle = broker.partition(topic, 1)
-    payload = np.frombuffer(encode_records([(1, None, b"x", ())]), np.uint8)
-    sent: list[Any] = []
-
-    def call_for_ever(call: Callable[[], Any]) -> None:
-        while len(sent) < 100 * CALLS_OF_A_PROCESS:
-            sent.append(call())
-
-    with pytest.raises(PendingCallsLimitExceeded):
-        call_for_ever(lambda: handle.poll.remote(0, 1000, 1, 20_000))
-    assert len(sent) >= CALLS_OF_A_PROCESS
-    with pytest.raises(TooManyCalls, match=topic):
-        call_for_ever(lambda: send(handle.append, payload, what=topic))
-    ray.wait(sent, num_returns=len(sent), timeout=60)

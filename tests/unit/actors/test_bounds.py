@@ -5,12 +5,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from ray.exceptions import PendingCallsLimitExceeded
 
 from raylog.actors.bounds import InFlight
-from raylog.actors.messages import THROTTLED, TooManyAppends, TooManyCalls, TooManyPolls
+from raylog.actors.messages import THROTTLED, TooManyAppends, TooManyPolls
 from raylog.actors.partition import MAX_REST_S, Partition
-from raylog.actors.runtime import send
 from raylog.cluster.client.sender import MAX_BACKOFF_MS, _throttled_ms
 from raylog.storage.errors import RaylogError
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer
@@ -58,12 +56,14 @@ def test_appends_beyond_the_bytes_in_flight_are_refused_and_nothing_is_written(
 
 def test_a_batch_larger_than_the_limit_enters_alone() -> None:
     in_flight = InFlight("t-0", most_bytes=100)
-    with in_flight.hold(1000):
-        with pytest.raises(TooManyAppends), in_flight.hold(1):
-            pass
-        assert in_flight.size_bytes == 1000
-    with in_flight.hold(60), in_flight.hold(40):
-        assert in_flight.size_bytes == 100
+    in_flight.enter(1000)
+    with pytest.raises(TooManyAppends):
+        in_flight.enter(1)
+    assert in_flight.size_bytes == 1000
+    in_flight.leave(1000)
+    for size_bytes in (60, 40):
+        in_flight.enter(size_bytes)
+    assert in_flight.size_bytes == 100
 
 
 def test_what_fails_is_in_flight_no_longer(disk: Disk) -> None:
@@ -100,18 +100,6 @@ def test_a_poll_that_finds_no_place_is_refused_at_once_and_others_are_served(
     wait_for(lambda: partition.waiting == 1)
     partition.append(batch())
     assert late.result(10).records is not None
-
-
-# -- calls ---------------------------------------------------------------------------------------------------
-
-
-def test_a_call_that_ray_would_not_queue_is_named() -> None:
-    class Full:
-        def remote(self, *_: object) -> None:
-            raise PendingCallsLimitExceeded("the actor has 256 pending calls")
-
-    with pytest.raises(TooManyCalls, match="orders-0"):
-        send(Full(), b"", what="orders-0")
 
 
 # -- idleness ------------------------------------------------------------------------------------------------

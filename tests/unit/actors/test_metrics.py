@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.messages import InvalidRequest
+from raylog.actors.messages import InvalidRequest, LogDirStatus
 from raylog.actors.metrics import BY_NAME, METRICS, Exporter, Metric
+from raylog.actors.node_meters import export_dirs
 from raylog.actors.partition import Partition
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, flip, of_producer
@@ -139,7 +140,7 @@ def test_the_time_that_a_fetch_is_parked_is_not_its_own(disk: Disk, sink: Sink) 
     partition = Partition(disk.open(), disk.clock)
     partition.fetch(0, max_wait_ms=300)
     [fetch] = partition.meters.fetches
-    assert 0 <= fetch.seconds < 0.3
+    assert 0 <= fetch[0] < 0.3
 
 
 def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(disk: Disk, sink: Sink) -> None:
@@ -152,3 +153,14 @@ def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(disk: D
     partition.delete_old_segments()
     partition.meters.export(partition, exporter_to(sink))
     assert sink.values["raylog_retention_lag_seconds"] == 0
+
+
+def test_a_node_tells_of_its_log_dirs(sink: Sink) -> None:
+    good = LogDirStatus("n1", "/a", "id", True, None, 3, 1000, 9000, 4000, 2, 5)
+    bad = LogDirStatus.offline("n1", "/b", "id2", "Input/output error")
+    export_dirs(Exporter(sink.make, node="n1"), [good, bad], 3)
+    values = sink.values
+    assert (values["raylog_partitions"], values["raylog_partitions_to_load"]) == (3, 3)
+    assert values["raylog_log_dirs_offline"] == 1
+    assert (values["raylog_log_dir_usable_bytes"], values["raylog_log_dir_size_bytes"]) == (4000, 1000)
+    assert sink.tags["raylog_log_dir_size_bytes"] == {"node": "n1", "log_dir": "/a"}

@@ -281,6 +281,12 @@ def test_one_log_that_was_not_closed_leaves_its_dir_without_a_marker(node: Node)
     assert [node.fs.exists(f"{path}/{CLEAN_SHUTDOWN}") for path in (A, B)] == [False, True]
 
 
+def test_a_folder_that_nobody_opened_does_not_cost_its_dir_the_marker(node: Node) -> None:
+    node.make()
+    node.dirs.create(OTHERS, TOPIC)  # as a topic whose creation failed half way leaves it
+    assert node.dirs.unlock({ORDERS})
+
+
 def test_a_partition_is_looked_for_in_the_dir_that_it_is_said_to_be_in(node: Node) -> None:
     node.make()
     create_log(node.fs, f"{B}/{ORDERS}", TOPIC)  # as a move that was not committed leaves it
