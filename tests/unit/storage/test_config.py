@@ -217,6 +217,7 @@ def test_every_broker_key_has_its_default() -> None:
         "log.flush.offset.checkpoint.interval.ms": 60000,
         "log.flush.start.offset.checkpoint.interval.ms": 60000,
         "num.recovery.threads.per.data.dir": 2,
+        "replica.alter.log.dirs.io.max.bytes.per.second": 1.7976931348623157e308,
         "producer.id.expiration.ms": 86400000,
         "log.cleaner.enable": True,
         "log.cleaner.threads": 1,
