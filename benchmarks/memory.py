@@ -115,6 +115,8 @@ def _under_pressure(folder: str, batches: int) -> dict[str, Any]:
 
 
 def _of(broker: Broker, partitions: int, bare: int) -> dict[str, Any]:
+    for before in broker.list_topics():
+        broker.delete_topic(before)
     topic = f"idle-{partitions}"
     broker.create_topic(topic, partitions=partitions)
     for number in range(partitions):
@@ -122,8 +124,6 @@ def _of(broker: Broker, partitions: int, bare: int) -> dict[str, Any]:
     pids = _pids(broker, topic)
     assert len(pids) == partitions
     ours, least = alternate(3, lambda: sum(map(_private_bytes, pids)) / MB, lambda: _private_bytes(bare) / MB)
-    if partitions < 64:
-        broker.delete_topic(topic)
     name = f"private memory of {partitions} partitions"
     return Figure(
         name,
