@@ -165,9 +165,7 @@ def _delete_records(worker: Worker, topic: Stable) -> None:
 
 def _move(worker: Worker, topic: Stable) -> None:
     """To another log dir of the partition's node, while it is written and read."""
-    broker: Any = worker.broker
-    if not hasattr(broker, "move_partition"):
-        return  # until moves are there
+    broker = worker.broker
     places = broker.describe_topic(topic.name).partitions
     place = worker.rng.choice(places)
     others = [
