@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note, pairs, quiet_ray
+from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note, pairs, quiet_ray, tell
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
@@ -67,7 +67,7 @@ def start(
     broker = start_broker(config=settings, address=joined or "local", namespace=namespace)
     where = "the Ray cluster" if joined else "Ray, started here,"
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
-    _tell_problems(broker)
+    tell(broker.health())
     if joined is None:
         typer.echo("Ctrl-C, or `raylog stop` in another terminal, stops it.")
         _stay(broker)
@@ -122,10 +122,3 @@ def _stop(broker: "Broker") -> None:
     typer.echo(
         "stopped" if clean else "stopped; logs that were not closed in order are recovered at the next start"
     )
-
-
-def _tell_problems(broker: "Broker") -> None:
-    """Which nodes take no part, and why."""
-    for node, problem in broker.nodes().items():
-        if problem:
-            note(f"node {node[:8]} takes no part: {problem}")

@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
+    from raylog.cluster.health import Finding
 
 Address = Annotated[
     str | None,
@@ -67,6 +68,12 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 def note(text: str) -> None:
     """A line for the person at the terminal, not for who reads our output."""
     typer.echo(text, err=True)
+
+
+def tell(findings: "Sequence[Finding]") -> None:
+    """What is wrong, for the person at the terminal; `raylog health` also says what to do."""
+    for finding in findings:
+        note(f"{finding.severity}: {finding.subject}: {finding.what}")
 
 
 class Bytes(int):

@@ -14,9 +14,9 @@ from raylog.cluster.cli.common import (
     Namespace,
     Output,
     connected,
-    note,
     show,
     show_json,
+    tell,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def status(output: Format = TABLE, address: Address = None, namespace: Namespace
             typer.echo(f"{typer.style(f'{name:<12}', bold=True)}{value}")
         typer.echo()
     show(COLUMNS, [_row(one) for one in partitions])
-    for finding in findings(facts):
-        note(f"{finding.severity}: {finding.subject}: {finding.what}")
+    tell(findings(facts))
 
 
 def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:

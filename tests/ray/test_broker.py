@@ -190,8 +190,6 @@ def test_a_log_dir_that_cannot_be_used_is_named_and_nothing_is_left_running(
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidLogDir, match="nor its parent folder exists"):
         raylog.start([str(tmp_path / "no" / "such")], namespace="refused")
-    with pytest.raises(InvalidLogDir, match="nor its parent folder exists"):
-        raylog.start([str(tmp_path / "good"), str(tmp_path / "no" / "such")], namespace="refused")
     with pytest.raises(RaylogError, match="file"):
         raylog.start([str(tmp_path / "file")], namespace="refused")
     with pytest.raises(InvalidConfig, match=r"log\.dirs"):
@@ -200,6 +198,22 @@ def test_a_log_dir_that_cannot_be_used_is_named_and_nothing_is_left_running(
         raylog.start([str(tmp_path / "good")], config={"log.dir": "x"}, namespace="refused")
     with pytest.raises(BrokerNotFound):
         raylog.connect(namespace="refused")
+
+
+def test_a_broker_starts_without_a_log_dir_that_cannot_be_used_and_says_so(
+    local_ray: None, tmp_path: Path
+) -> None:
+    bad = str(tmp_path / "no" / "such")
+    with raylog.start([str(tmp_path / "good"), bad], namespace="without-one") as broker:
+        assert [(one.path, one.is_online) for one in broker.log_dirs()] == [
+            (str(tmp_path / "good"), True),
+            (bad, False),
+        ]
+        [finding] = broker.health()
+        assert finding.severity == "error"
+        assert bad in finding.subject
+        assert "nor its parent folder exists" in finding.what
+        broker.create_topic("goes-to-the-other")
 
 
 def test_two_brokers_do_not_share_a_log_dir(broker: Broker, tmp_path: Path) -> None:
