@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from raylog.storage.cleaner.cleanable import cleanable, facts_of
 from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.cleaner.offset_map import SLOT_BYTES
@@ -31,6 +33,8 @@ from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 from raylog.storage.validation import COORDINATOR
+
+pytestmark = pytest.mark.timeout(300)  # hundreds of crash points a test
 
 CONFIG: dict[str, Any] = {
     "segment_bytes": 400,

@@ -51,6 +51,8 @@ def start(folder: Path, *arguments: str) -> tuple["subprocess.Popen[str]", str]:
         stderr=subprocess.STDOUT,
         text=True,
         env=environment,
+        # The background jobs of a shell, which tests may be, ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     killer = threading.Timer(START_TIMEOUT_S, process.kill)
     killer.start()
