@@ -25,7 +25,7 @@ def test_every_test_that_conformance_names_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)`", CONFORMANCE))
     assert len(named) > 20
     assert named <= defined
-    files = set(re.findall(r"`((?:unit|faults|ray|kafka)/[\w/]+\.py)`", CONFORMANCE))
+    files = set(re.findall(r"`((?:unit|faults|ray|nodes|kafka)/[\w/]+\.py)`", CONFORMANCE))
     assert len(files) > 30
     assert [name for name in files if not (ROOT / "tests" / name).exists()] == []
 
