@@ -135,6 +135,7 @@ class ControllerImpl(Moves):
         self._node_problems = problems
         self._reopen_lost()
         self._configure()
+        self._remove_left_over()
 
     def _begun_again(self) -> set[str]:
         """The nodes whose LogManager Ray has started again: what it was told is gone. Of the others, take down which

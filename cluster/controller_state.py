@@ -6,7 +6,7 @@ actor is waited for.
 
 import logging
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from raylog.actors.events import warn
 from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
@@ -30,6 +30,14 @@ from raylog.storage.names import TopicPartition
 logger = logging.getLogger(__name__)
 
 
+class LeftOver(NamedTuple):
+    """A partition that is to be removed, but whose LogManager did not do it yet."""
+
+    partition: TopicPartition
+    topic_id: str
+    node: str
+
+
 class ControllerState:
     """The facts; callers hold ``_lock`` where two of them must agree."""
 
@@ -42,6 +50,7 @@ class ControllerState:
         self._placement = Placement()
         self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
         self._making: list[str] = []  # the nodes where partitions are being made
+        self._left_over: list[LeftOver] = []
         self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them
         self._moving: dict[TopicPartition, str] = {}  # partitions that nobody else opens -> node id
 

@@ -23,7 +23,7 @@ from raylog.actors.messages import (
 )
 from raylog.actors.node_dirs import Placed
 from raylog.actors.runtime import CALL_TIMEOUT_S, kill, log_actor_name
-from raylog.cluster.controller_state import ControllerState, all_answers, answer_of
+from raylog.cluster.controller_state import ControllerState, LeftOver, all_answers, answer_of
 from raylog.cluster.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.placement import TopicDescription, Wanted, wanted_of
 from raylog.cluster.settings import altered, broker_entries, topic_entries
@@ -117,11 +117,26 @@ class Topics(ControllerState):
         return list(zip(homes, all_answers(opened, f"opening {topic.name}"), strict=True))
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
-        calls = [home.manager.delete_partition.remote(home.partition, topic.topic_id) for home in homes]
-        for home, reference in zip(homes, calls, strict=True):
-            answer = answer_of(reference, f"removing {home.partition}")
+        with self._lock:
+            self._left_over += [LeftOver(home.partition, topic.topic_id, home.node) for home in homes]
+        self._remove_left_over()
+
+    def _remove_left_over(self) -> None:
+        """Remove what a failed creation has left. Whom this does not reach the watch asks again: the folder would be
+        in the way of the next topic of that name."""
+        with self._lock:
+            here = [one for one in self._left_over if one.node in self._managers]
+            self._left_over = [one for one in self._left_over if one not in here]
+            calls = [
+                (one, self._managers[one.node].delete_partition.remote(one.partition, one.topic_id))
+                for one in here
+            ]
+        for one, reference in calls:
+            answer = answer_of(reference, f"removing {one.partition}", CALL_TIMEOUT_S)
             if isinstance(answer, RaylogError):
-                warn(logger, "partition-left-over", partition=home.partition, why=answer)
+                warn(logger, "partition-left-over", partition=one.partition, why=answer)
+                with self._lock:
+                    self._left_over.append(one)
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
         """The commit point of new partitions. ``version``: of the config that they were opened with."""
