@@ -170,10 +170,8 @@ class ControllerImpl(Moves):
                 raise NotLeader("the broker", "it is being stopped")
             arguments = (self._namespace, self._state.cluster_id, len(self._managers) + 1, self._config)
             manager = create(LogManager, log_manager_name(node.key), self._namespace, node, *arguments)
-            self._nodes[node.key], self._managers[node.key] = (
-                node,
-                manager,
-            )  # at once: a shutdown must find it
+            self._nodes[node.key] = node
+            self._managers[node.key] = manager  # at once: a shutdown must find it
         try:
             found = self._look_through(node, manager)
         except BaseException:
@@ -196,7 +194,12 @@ class ControllerImpl(Moves):
             self._lives[node.key] = state.life
             self._placement.went_offline(node.key, state.offline)
             to_open, strays = self._placement.joined(node.key, directories, found, self._wanted())
-            return to_open, [entry for entry in strays if entry.partition.topic not in self._reserved]
+            left_over = {(one.partition, one.topic_id) for one in self._left_over}
+            return to_open, [
+                entry
+                for entry in strays
+                if entry.partition.topic not in self._reserved and entry[:2] not in left_over
+            ]
 
     def _set_aside(self, manager: Any, strays: Iterable[Found]) -> None:
         for entry in strays:
@@ -288,7 +291,7 @@ class ControllerImpl(Moves):
         """Node id -> None where its LogManager runs, else why it does not."""
         with self._lock:
             joined = {self._nodes[key].node_id: None for key in self._placement.nodes}
-            return {**joined, **self._node_problems}
+            return {**self._node_problems, **joined}  # one that has joined since the last look has no problem
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers says of itself."""

@@ -117,26 +117,32 @@ class Topics(ControllerState):
         return list(zip(homes, all_answers(opened, f"opening {topic.name}"), strict=True))
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
-        with self._lock:
-            self._left_over += [LeftOver(home.partition, topic.topic_id, home.node) for home in homes]
-        self._remove_left_over()
+        self._remove([LeftOver(home.partition, topic.topic_id, home.node) for home in homes])
 
     def _remove_left_over(self) -> None:
-        """Remove what a failed creation has left. Whom this does not reach the watch asks again: the folder would be
-        in the way of the next topic of that name."""
         with self._lock:
-            here = [one for one in self._left_over if one.node in self._managers]
-            self._left_over = [one for one in self._left_over if one not in here]
+            left_over, self._left_over = self._left_over, []
+        self._remove(left_over)
+
+    def _remove(self, partitions: list[LeftOver]) -> list[RaylogError]:
+        """Have these removed; returns what kept some of them. Those the watch asks for again, until it is done: a
+        folder that stays would be in the way of the next topic of that name."""
+        with self._lock:
+            self._left_over += [one for one in partitions if one.node not in self._managers]
             calls = [
                 (one, self._managers[one.node].delete_partition.remote(one.partition, one.topic_id))
-                for one in here
+                for one in partitions
+                if one.node in self._managers
             ]
+        errors = []
         for one, reference in calls:
             answer = answer_of(reference, f"removing {one.partition}", CALL_TIMEOUT_S)
             if isinstance(answer, RaylogError):
                 warn(logger, "partition-left-over", partition=one.partition, why=answer)
+                errors.append(answer)
                 with self._lock:
                     self._left_over.append(one)
+        return errors
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
         """The commit point of new partitions. ``version``: of the config that they were opened with."""
@@ -232,21 +238,26 @@ class Topics(ControllerState):
     # -- deleting, describing ------------------------------------------------------------------------------
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and its records. Raises UnknownTopicOrPartition, or what kept records from being removed."""
+        """Remove a topic and its records.
+
+        Raises UnknownTopicOrPartition, or what kept records from being removed at once: the topic is gone then, and
+        the watch goes on removing them.
+        """
         with self._reserve(name, "deleted"):
             with self._lock:
                 topic = self._topic(name)
                 self._log.append(topic_removed_record(name))
                 self._placement.forget(topic)
                 all_of_it = wanted_of([topic])
-                here = self._with_managers(all_of_it)
-            calls = [manager.delete_partition.remote(one.partition, topic.topic_id) for one, manager in here]
+                homes = {one.partition: self._placement.node_of.get(one.directory_id) for one in all_of_it}
+            here = [LeftOver(one, topic.topic_id, node) for one, node in homes.items() if node is not None]
             # Those of a node that is away are set aside as strays when it returns; actors that wait for it end now.
-            asked = {one.partition for one, _ in here}
-            for one in all_of_it:
-                if one.partition not in asked:
-                    kill(log_actor_name(one.partition), self._namespace)
-            all_answers(calls, f"deleting {name}")
+            for partition, node in homes.items():
+                if node is None:
+                    kill(log_actor_name(partition), self._namespace)
+            errors = self._remove(here)
+        if errors:
+            raise errors[0]
 
     def list_topics(self) -> list[str]:
         with self._lock:

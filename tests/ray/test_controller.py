@@ -18,7 +18,8 @@ from raylog.actors.runtime import Node, find, log_actor_name, log_manager_name, 
 from raylog.cluster import controller as controller_module
 from raylog.cluster import controller_state
 from raylog.cluster.controller import ControllerImpl
-from raylog.cluster.metadata import Topic
+from raylog.cluster.controller_state import LeftOver
+from raylog.cluster.metadata import Topic, topic_removed_record
 from raylog.cluster.placement import wanted_of
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
@@ -135,7 +136,7 @@ def test_look_ups_are_answered_while_a_topic_is_deleted_and_its_name_is_taken_un
     controller = broker.controller
     controller.create_topic("old", 1, {})
     controller.create_topic("gone", 1, {})
-    held = Held(monkeypatch, "deleting gone")
+    held = Held(monkeypatch, "removing gone")
     deleting = pool.submit(controller.delete_topic, "gone")
     assert held.reached.wait(60)
     try:
@@ -319,6 +320,25 @@ def test_a_restarted_controller_survives_a_join_that_fails(
     assert broker.controller.list_topics() == ["kept"]
     wait_for(lambda: broker.controller.explain("kept", 0) is None, 60, "its partition serves")
     assert broker.controller.nodes() == {own_node_id(): None}
+
+
+def test_what_a_deletion_has_left_over_is_removed_and_no_stray(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.controller.create_topic("gone", 1, {})
+    topic_id = broker.controller._topic("gone").topic_id
+    broker.controller.shutdown()
+    assert broker.folders() == ["gone-0"]
+    broker.controller = again = broker.another()
+
+    def deleted() -> None:
+        ControllerImpl._open_metadata(again)
+        again._log.append(topic_removed_record("gone"))
+
+    monkeypatch.setattr(again, "_open_metadata", deleted)
+    again._left_over.append(LeftOver(TopicPartition("gone", 0), topic_id, own_node_id()))
+    again.start()
+    assert broker.folders() == []
 
 
 # -- watching ------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""What a failed creation has left is removed, if not at once then later; no Ray."""
+"""What a failed creation or deletion has left is removed, if not at once then later; no Ray."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -53,3 +53,19 @@ def test_a_node_that_is_away_is_asked_when_it_is_back(controller: Topics) -> Non
     controller._managers["n1"] = manager
     controller._remove_left_over()
     assert manager.asked == [(PARTITION, "its-id")]
+
+
+def test_a_deletion_that_does_not_reach_the_disk_tells_it_and_is_seen_through_by_the_watch(
+    controller: Topics,
+) -> None:
+    manager = Manager()
+    controller._managers["n1"] = manager
+    controller._placement.node_of["its-dir"] = "n1"
+    topic = TOPIC._replace(directories=("its-dir",))
+    state = SimpleNamespace(topics={topic.name: topic})
+    controller._metadata = cast(Any, SimpleNamespace(state=state, append=lambda _: state.topics.clear()))
+    with pytest.raises(NotLeader):
+        controller.delete_topic(topic.name)
+    assert controller.list_topics() == []
+    controller._remove_left_over()
+    assert manager.asked == [(PARTITION, "its-id")] * 2
