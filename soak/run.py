@@ -174,16 +174,22 @@ class _Run:
 
     def _heal(self, broker: Broker, topics: list[str] | None = None) -> None:
         """Return when every partition of these topics, or of all, answers."""
-        started = time.monotonic()
+        started, said = time.monotonic(), ""
+
+        def is_well() -> bool:
+            nonlocal said
+            unwell = self._unwell(broker, topics)
+            if unwell not in (None, said):
+                print(f"after {time.monotonic() - started:.1f} s: {unwell}", flush=True)
+                said = str(unwell)
+            return unwell is None
+
         try:
-            _wait(
-                lambda: self._unwell(broker, topics) is None,
-                "every partition serves",
-                lambda: self._unwell(broker, topics),
-            )
+            _wait(is_well, "every partition serves", lambda: said)
         except TimeoutError as error:
             self._problems.append(str(error))
         self._healed_s.append(time.monotonic() - started)
+        print(f"healed in {self._healed_s[-1]:.1f} s", flush=True)
 
     @staticmethod
     def _unwell(broker: Broker, topics: list[str] | None) -> str | None:
