@@ -216,13 +216,19 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         open_until_the_end.callback(broker.stop)
         ours = Raylog(broker)
         kafka = open_until_the_end.enter_context(_kafka(folder / "kafka"))
+        cells = [
+            (Cell(partitions, size, durability), config)
+            for partitions in (QUICK_PARTITIONS if quick else PARTITIONS)
+            for durability, config in DURABILITIES.items()
+            for size in SIZES
+        ]
         figures: list[dict[str, Any]] = []
-        for partitions in QUICK_PARTITIONS if quick else PARTITIONS:
-            for durability, config in DURABILITIES.items():
-                for size in SIZES:
-                    cell = Cell(partitions, size, durability)
-                    figures += _cell(ours, kafka, cell, config, amount)
-        return [*figures, *_queue(ours, amount), *_beside_compaction(broker, ours, amount)]
+        for cell, config in cells:
+            figures += _cell(ours, kafka, cell, config, amount)
+        figures += _queue(ours, amount)
+        for cell, config in cells:
+            figures += _beside_compaction(broker, ours, cell, config, amount)
+        return figures
 
 
 @contextmanager
@@ -377,10 +383,11 @@ def _put_and_get(queue: Queue, values: Sequence[bytes]) -> None:
 # -- compaction meanwhile --------------------------------------------------------------------------------------
 
 
-def _beside_compaction(broker: Broker, ours: Raylog, amount: Amount) -> list[dict[str, Any]]:
+def _beside_compaction(
+    broker: Broker, ours: Raylog, cell: Cell, config: dict[str, Any], amount: Amount
+) -> list[dict[str, Any]]:
     """The same records with and without a compaction of another topic on the same node."""
-    cell = Cell(4, "1 KB", "acks=1")
-    ours.create(TOPIC, cell.partitions, {"retention.ms": -1})
+    ours.create(TOPIC, cell.partitions, {"retention.ms": -1, **config})
     without = _while(ours, cell, amount, lambda: True)
     _fill(broker, amount.compacted_bytes)
     broker.alter_topic_config(COMPACTED, {"cleanup.policy": "compact"})
@@ -424,7 +431,7 @@ def _while(
         if holds():
             taken.append(round_)
     if not taken:
-        return {}
+        raise RuntimeError(f"{cell}: the compaction was over before a round was: give it more bytes")
     produced, fetched, waits = zip(*taken, strict=True)
     return {
         ("produce", "records/s"): statistics.median(produced),
