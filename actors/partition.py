@@ -10,6 +10,7 @@ the second, with this same object behind it. It knows no Ray.
     _flush_lock     fsyncs the log
     _append_lock    owns the log's end: append, roll; nothing under it waits for a disk to sync
     log.list_lock   two assignments
+    log.epochs.lock the leader epochs and their small file; appends take it only after the disk was full
 
 Readers take none. Appends take the fourth, for the write into the page cache alone, so that whatever hangs in the
 first three holds up no append, but for its own fsync where the topic asks for one. A batch is checked (its CRC)
@@ -26,6 +27,9 @@ appended that wakes them; an append pops those that are due, and costs the same 
 
 **After a failed fsync** nothing is retried, since the kernel may have dropped the pages: the partition goes
 offline, and every call answers StorageError until its disk is repaired and the broker started again.
+
+**A full disk** takes nothing offline. The partition opens, reads, and has its retention make room; appends answer
+DiskFull, first of all while the file of leader epochs cannot be written (``storage/state/epochs.py``).
 """
 
 import heapq
@@ -59,6 +63,7 @@ from raylog.storage.errors import (
     LogClosed,
     RaylogError,
     StorageError,
+    SwapUnfinished,
     UndoFailed,
 )
 from raylog.storage.files import Buffer
@@ -93,8 +98,11 @@ class Partition:
     ) -> None:
         """The last two are limits; see ``bounds.py``."""
         self.log, self._clock, self._config_version = log, clock, config_version
+        log.epochs.lock = threading.Lock()
         self.leader_epoch = log.epochs.next
-        log.epochs.assign(self.leader_epoch, log.log_end_offset)
+        log.epochs.assign(
+            self.leader_epoch, log.log_end_offset
+        )  # on a full disk: written before the first append
         with suppress(RaylogError):  # which the first append meets again
             _ = log.segments[-1].max_timestamp  # looked for before an append and a reader may do so at once
         log.list_lock = threading.Lock()
@@ -273,6 +281,7 @@ class Partition:
         self._stirred.clear()
         self._is_stirred = False  # after that: what comes in between is seen below
         if self._offline is not None:
+            self._stirred.set()  # nobody rests until that is seen to
             return
         with self._flush_lock:
             self._or_offline(self.log.flush_due)
@@ -307,7 +316,8 @@ class Partition:
             before = self.log.segments
             retain = partial(self.log.delete_old_segments, self._append_lock)
             count = self._or_offline(retain, UndoFailed)
-        self._stir()
+        if count:
+            self._stir()
         size_bytes = sum(segment.size for segment in before[:count])
         return RemovedSegments(count, size_bytes, time.monotonic() - begin_s)
 
@@ -316,7 +326,7 @@ class Partition:
         _check_integers(before_offset=before_offset)
         with self._old_lock, self._flush_lock:
             self.check_online()
-            return self._or_offline(partial(self.log.delete_records, before_offset))
+            return self._or_offline(partial(self.log.delete_records, before_offset), UndoFailed)
 
     # -- compaction, which is another process's work ---------------------------------------------------------
 
@@ -343,7 +353,7 @@ class Partition:
             self.check_online()
             if not self.log.config.is_compacted:
                 raise CleaningAborted(str(self.log.partition), "cleanup.policy has no compact any more")
-            self._or_offline(partial(self.log.replace_segments, old, round_id), UndoFailed)
+            self._or_offline(partial(self.log.replace_segments, old, round_id), SwapUnfinished)
         self._stir()
 
     def reconfigure(self, config: LogConfig, version: int) -> None:
@@ -397,6 +407,11 @@ class Partition:
             if error.is_disk_failure or isinstance(error, on):
                 self._go_offline(error)
             raise
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it answers an error for ever of which no disk is to blame: opening the log again mends it."""
+        return self._offline is not None and not self.is_closed and self.disk_failure is None
 
     @property
     def disk_failure(self) -> StorageError | None:

@@ -11,7 +11,7 @@ from raylog.actors.log_actor import lock_patiently
 from raylog.cluster.metadata import ClusterState, cluster_record, decode, encode
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import InvalidLogDir, LogMissing, StorageError
+from raylog.storage.errors import DiskFull, InvalidLogDir, LogMissing, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
@@ -52,7 +52,10 @@ class MetadataLog:
         self._lock = lock_patiently(lambda: fs.lock(folder))
         # Every append is flushed, so all of it may be checked at each start: it is small.
         self._log = open_log(fs, clock, folder, METADATA_PARTITION, LogConfig(retention_ms=-1))
-        self._log.epochs.assign(self._log.epochs.next, self._log.log_end_offset)
+        epochs = self._log.epochs
+        epochs.assign(
+            epochs.next, self._log.log_end_offset
+        )  # on a full disk: written before the first append
         self.state = ClusterState()
         self._failed: StorageError | None = None
         self._replay()
@@ -70,24 +73,27 @@ class MetadataLog:
     def append(self, *records: Mapping[str, Any]) -> None:
         """Write the records, all or none, and then take them into the state.
 
-        After a failed fsync nobody knows what is on the disk: every later call raises that error again.
+        A full disk leaves the log as it was: DiskFull, and it may be tried again. After any other failure of a write or
+        an fsync nobody knows what is on the disk: every later call raises that error again.
         """
         if self._failed is not None:
             raise self._failed
         now_ms = self._clock.now_ms()
         rows: Sequence[Any] = [(now_ms, None, encode(record), ()) for record in records]
-        self._log.append(encode_records(rows))
+        end = self._log.log_end_offset
         try:
+            self._log.append(encode_records(rows))
             self._log.flush()
         except StorageError as error:
-            self._failed = error
+            is_undone = isinstance(error, DiskFull) and self._log.log_end_offset == end
+            self._failed = None if is_undone else error
             raise
         for record in records:
             self.state.apply(record)
 
     @property
     def has_failed(self) -> bool:
-        """Whether an fsync failed: what is on the disk is not known."""
+        """Whether a write or an fsync failed: what is on the disk is not known."""
         return self._failed is not None
 
     def close(self) -> None:

@@ -207,7 +207,10 @@ class UndoFailed(StorageError):
 
 
 class DiskFull(StorageError):
-    """No space is left. Nothing of the append is in the log; it takes appends again when there is space."""
+    """No space is left. Nothing of the append is in the log; it takes appends again when there is space.
+
+    Said by a write. An fsync that finds no space is a disk that failed (``files.py``).
+    """
 
     is_disk_failure = False
     fields = ("path",)
@@ -230,6 +233,16 @@ class SegmentDeleted(StorageError):
     is_disk_failure = False
     fields = ("path",)
     template = "{path}: the segment was deleted before it was read; fetch again"
+
+
+class SwapUnfinished(StorageError):
+    """No space was left in the middle of a compaction's swap. The log must be opened again, which finishes it."""
+
+    is_disk_failure = False
+    fields = ("path",)
+    template = (
+        "{path}: no space left in a compaction's swap; the partition opens again by itself and finishes it"
+    )
 
 
 class UnfinishedCompaction(StorageError):

@@ -3,6 +3,11 @@
 There are two: :class:`RealFileSystem` here, the only code of ``storage`` that calls ``os``, and
 ``storage.testing.memory``, which can lose power. Both turn the system's errors into :class:`DiskFull` and
 :class:`StorageError`, and neither retries: what a failed write left behind is for the caller to undo.
+
+**No room, told late.** ext4 and XFS know at the write whether there is room. A thin volume or a network's file
+system may say only at the fsync that there is none. That is no DiskFull, after which nothing is lost: what was
+written, and maybe acknowledged, may be gone from the page cache by then, as after any failed fsync. So it is the disk
+that failed.
 """
 
 import ctypes
@@ -21,6 +26,7 @@ Buffer = bytes | bytearray | memoryview
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KEEP_SIZE = 1
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # One call of the system: large enough to cost nothing, small enough to be slowed down between two.
 COPY_BYTES = 4 << 20
 
@@ -139,7 +145,7 @@ def write_atomically(fs: FileSystem, path: str, content: bytes) -> None:
 
 def storage_error(path: str, error: OSError) -> StorageError:
     """The named error for what the system said of ``path``."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in _NO_ROOM:
         return DiskFull(path)
     if error.errno == errno.EBADF:
         return LogClosed(path)  # a reader that came a moment too late
@@ -152,6 +158,19 @@ def _named_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise storage_error(path, error) from error
+
+
+def _sync(path: str, call: Callable[[int], None], descriptor: int) -> None:
+    """fsync or its kin. Never raises DiskFull: see the module's head."""
+    with _named_errors(path):
+        try:
+            call(descriptor)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise StorageError(
+                    path, "no space left when it was to be fsynced: data may be lost"
+                ) from error
+            raise
 
 
 class RealFile:
@@ -211,8 +230,7 @@ class RealFile:
             raise storage_error(self.path, OSError(error, os.strerror(error)))
 
     def flush(self) -> None:
-        with _named_errors(self.path):
-            os.fdatasync(self._descriptor)
+        _sync(self.path, os.fdatasync, self._descriptor)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -322,7 +340,7 @@ class RealFileSystem:
         with _named_errors(path):
             descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(descriptor)
+                _sync(path, os.fsync, descriptor)
             finally:
                 os.close(descriptor)
 
@@ -375,7 +393,8 @@ class RealFileSystem:
         except OSError as error:
             if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
                 return False
-            raise storage_error(probe, error) from error
+            if error.errno not in _NO_ROOM:  # a full disk is one that files can be made on, some day
+                raise storage_error(probe, error) from error
         return True
 
     def lock(self, path: str) -> RealLock:

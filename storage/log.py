@@ -30,7 +30,7 @@ deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` an
 
 import os
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
 from struct import Struct
 from typing import Any, NamedTuple
@@ -41,9 +41,11 @@ from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CleaningAborted,
+    DiskFull,
     OffsetOutOfRange,
     PolicyViolation,
     StorageError,
+    SwapUnfinished,
     UndoFailed,
 )
 from raylog.storage.files import Buffer, FileSystem
@@ -172,6 +174,8 @@ class Log(ReadableLog):
         last_offset = base_offset + delta
         size_bytes = length + LOG_OVERHEAD
         active = self._segments[-1]
+        if self.epochs.is_stale:
+            self.epochs.save()
         if active.should_roll(size_bytes, max_timestamp, last_offset, now_ms):
             self.roll()
             active = self._segments[-1]
@@ -250,7 +254,10 @@ class Log(ReadableLog):
                 segments = self._segments
                 count = self._count_old(segments)  # an append may have come before the lock
                 if count == len(segments):
-                    self.roll()
+                    try:
+                        self.roll()
+                    except DiskFull:
+                        count -= 1  # the others make room for it
             # The new segment carries the log's end alone: its name must not be lost where the old ones' are.
             self._fs.sync_dir(self.folder)
         old = segments[:count]
@@ -400,7 +407,8 @@ class Log(ReadableLog):
 
         Raises CleaningAborted if one of these is gone (``check_unchanged``), with nothing changed. Once the new
         name ``.swap`` is on the disk the new segment is valid, and the next opening of the log finishes what a
-        crash leaves here; an error of the disk after that is UndoFailed. Source: ``UnifiedLog.replaceSegments``.
+        crash leaves here; an error of the disk after that is UndoFailed, a full disk SwapUnfinished. Source:
+        ``UnifiedLog.replaceSegments``.
         """
         self.check_unchanged(old, round_id)
         ids = [segment.id for segment in self._segments]
@@ -419,6 +427,8 @@ class Log(ReadableLog):
             fresh.rename("")
             # Before anyone writes down that this section is clean, and before the next one is swapped.
             self._fs.sync_dir(self.folder)
+        except DiskFull as error:
+            raise SwapUnfinished(fresh.path) from error
         except StorageError as error:
             raise UndoFailed(fresh.path, str(error)) from error
         with self.list_lock:  # last: a reader finds each segment in the log or among the doomed
@@ -464,12 +474,18 @@ class Log(ReadableLog):
         self._producers.expire(self._clock.now_ms(), expiration_ms)
 
     def close(self) -> None:
-        """Orderly end: everything flushed, the producers' snapshot written, files closed."""
-        self._segments[-1].seal()
+        """Orderly end: everything flushed, the producers' snapshot written, files closed.
+
+        A full disk does not keep a log from its end: what it has no room for (the last entries of the indexes, the
+        snapshot) the next opening makes again, or does without.
+        """
+        with suppress(DiskFull):
+            self._segments[-1].seal()
         self.flush()
         for segment in self._segments:
             segment.flush_indexes()  # of what a flush before the seal left out
-        self._producers.write_snapshot(self._fs, self.folder, flush=True)
+        with suppress(DiskFull):
+            self._producers.write_snapshot(self._fs, self.folder, flush=True)
         for segment in self._segments:
             segment.close()
         for _, segment in self._doomed:

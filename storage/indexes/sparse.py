@@ -15,6 +15,7 @@ repairs; it raises :class:`CorruptIndex`, and ``segment.py`` decides.
 """
 
 from bisect import bisect_right
+from contextlib import suppress
 from struct import Struct
 from typing import ClassVar, TypeAlias
 
@@ -179,8 +180,10 @@ class SparseIndex:
             self._unflushed = False
 
     def close(self) -> None:
-        if self._bytes is not None:
-            self.write()
+        """Write what is held back, unless the disk is full: an index may end before its segment does."""
+        with suppress(DiskFull):
+            if self._bytes is not None:
+                self.write()
         self.release()
 
     def release(self) -> None:

@@ -2,11 +2,19 @@
 
 Each opening of a log for writing begins an epoch, and every batch written carries it, so that it can be told
 which writer made it. Source: ``LeaderEpochFileCache`` of Kafka; KIP-101, KIP-279.
+
+**A full disk.** What keeps two writers apart is the lock on the folder; what the epoch adds is that no two of them
+ever write batches under one number. For that it must be in the file before the first batch that carries it, and no
+earlier: a number that no batch carries may be taken again. So a change that finds no room counts in memory, the file
+is *stale*, and ``Log`` saves it before it writes the next batch, or does not write that batch. Until then the file has
+more than is true (epochs that were cut off) or less (the one that has just begun), and an opening mends both.
 """
 
 import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
-from raylog.storage.errors import CorruptCheckpoint
+from raylog.storage.errors import CorruptCheckpoint, DiskFull
 from raylog.storage.files import FileSystem
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
 
@@ -16,9 +24,15 @@ MAX_EPOCH = 2**31 - 1
 
 
 class LeaderEpochs:
-    """Epochs with their start offsets, rising in both; kept in the file and in memory."""
+    """Epochs with their start offsets, rising in both; kept in the file and in memory.
+
+    ``is_stale``: whether the file is behind, since the disk is full.
+    """
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
+        # A lock, where there is more than one thread: the log's end and its old segments have owners of their own.
+        self.lock: AbstractContextManager[Any] = nullcontext()
+        self.is_stale = False
         self._fs, self._path = fs, os.path.join(folder, LEADER_EPOCHS)
         self.entries: tuple[tuple[int, int], ...] = tuple(read_epochs(fs, self._path))
 
@@ -35,27 +49,26 @@ class LeaderEpochs:
         return self.latest + 1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins; entries that it contradicts go. On disk when this returns."""
+        """An epoch begins; entries that it contradicts go. On disk when this returns, unless the disk is full."""
         assert epoch >= 0
         assert start_offset >= 0
-        if self.entries and self.entries[-1][0] == epoch and start_offset >= self.entries[-1][1]:
-            return
-        kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
-        self._save((*kept, (epoch, start_offset)))
+        with self.lock:
+            if self.entries and self.entries[-1][0] == epoch and start_offset >= self.entries[-1][1]:
+                return
+            kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
+            self._change((*kept, (epoch, start_offset)))
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop epochs that begin at ``end_offset`` or later: their records are gone."""
-        kept = tuple(entry for entry in self.entries if entry[1] < end_offset)
-        if kept != self.entries:
-            self._save(kept)
+        with self.lock:
+            self._change(tuple(entry for entry in self.entries if entry[1] < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop epochs that ended before ``start_offset``; the one that holds it begins there now."""
-        older = [entry for entry in self.entries if entry[1] <= start_offset]
-        newer = [entry for entry in self.entries if entry[1] > start_offset]
-        kept = ((older[-1][0], start_offset), *newer) if older else tuple(newer)
-        if kept != self.entries:
-            self._save(kept)
+        with self.lock:
+            older = [entry for entry in self.entries if entry[1] <= start_offset]
+            newer = [entry for entry in self.entries if entry[1] > start_offset]
+            self._change(((older[-1][0], start_offset), *newer) if older else tuple(newer))
 
     def epoch_at(self, offset: int) -> int:
         """The epoch in which ``offset`` was written, -1 if it is older than all."""
@@ -76,6 +89,18 @@ class LeaderEpochs:
         floor = max((each for each, _ in self.entries if each <= epoch), default=epoch)
         return floor, above[0][1]
 
-    def _save(self, entries: tuple[tuple[int, int], ...]) -> None:
-        write_epochs(self._fs, self._path, entries)
+    def _change(self, entries: tuple[tuple[int, int], ...]) -> None:
+        if entries == self.entries:
+            return
+        try:
+            write_epochs(self._fs, self._path, entries)
+            self.is_stale = False
+        except DiskFull:
+            self.is_stale = True
         self.entries = entries
+
+    def save(self) -> None:
+        """Bring a stale file up to date. Raises DiskFull, with the file as it was."""
+        with self.lock:
+            write_epochs(self._fs, self._path, self.entries)
+            self.is_stale = False

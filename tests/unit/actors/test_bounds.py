@@ -10,7 +10,7 @@ from raylog.actors.bounds import InFlight
 from raylog.actors.messages import THROTTLED, TooManyAppends, TooManyPolls
 from raylog.actors.partition import MAX_REST_S, Partition
 from raylog.cluster.client.sender import MAX_BACKOFF_MS, _throttled_ms
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import DiskFull, RaylogError
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer
 from raylog.storage.testing.waiting import wait_for
 
@@ -148,7 +148,29 @@ def test_flush_ms_is_due_while_records_are_unflushed(disk: Disk) -> None:
     ],
 )
 def test_whatever_is_asked_ends_the_rest(disk: Disk, pool: ThreadPoolExecutor, stir: Any) -> None:
-    partition = Partition(disk.open(), disk.clock)
+    partition = Partition(disk.open(retention_bytes=0), disk.clock)
+    partition.append(batch())
+    partition.maintain(10**12)
     resting = pool.submit(partition.rest, 10**12)
     stir(partition)
     resting.result(10)
+
+
+def test_a_retention_that_takes_nothing_stirs_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = Partition(disk.open(), disk.clock)
+    partition.append(batch())
+    partition.maintain(10**12)
+    stirred: list[int] = []
+    monkeypatch.setattr(partition, "_stir", lambda: stirred.append(1))
+    assert partition.delete_old_segments().segments == 0
+    assert stirred == []
+
+
+def test_a_partition_that_is_offline_is_looked_after_without_rest(disk: Disk) -> None:
+    partition = Partition(disk.open(), disk.clock)
+    partition.append(batch())
+    with disk.fs.failing(DiskFull, "flush"), pytest.raises(DiskFull):
+        partition.flush()
+    partition.maintain(10**12)
+    partition.rest(10**12)  # returns
+    assert partition.is_stuck

@@ -1,14 +1,16 @@
 """The Controller's log: what it replays, and that it does not go on after a failed fsync."""
 
+from functools import partial
+
 import pytest
 
 from raylog.cluster.metadata import Topic, producer_ids_record, topic_record, topic_removed_record
 from raylog.cluster.metadata_log import MetadataLog
-from raylog.storage.errors import LogMissing, StorageError
+from raylog.storage.errors import DiskFull, LogMissing, StorageError, UndoFailed
 from raylog.storage.log import Log
 from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import ManualClock
-from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
 
 TOPIC = Topic("t", "id", {"retention.ms": -1}, ("dir-a", "dir-b"), version=3)
 CLUSTER = random_id()
@@ -76,3 +78,37 @@ def test_nothing_is_begun_in_a_log_dir_of_a_cluster(fs: MemoryFileSystem) -> Non
     with pytest.raises(LogMissing, match=CLUSTER):
         opened(fs)
     assert fs.list_dir("/disk/log") == ["meta.properties"]
+
+
+def test_it_opens_on_a_full_disk_and_is_written_when_there_is_room(fs: MemoryFileSystem) -> None:
+    log = opened(fs)
+    log.append(topic_record(TOPIC))
+    log.close()
+    with fs.failing(DiskFull, "append"):
+        again = opened(fs)
+        assert again.state.topics == {"t": TOPIC}
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                again.append(producer_ids_record(1000))
+        assert not again.has_failed
+    again.append(producer_ids_record(2000))
+    again.close()
+    assert opened(fs).state.next_producer_id == 2000
+
+
+def test_after_a_write_that_could_not_be_undone_nothing_is_written_behind_it(fs: MemoryFileSystem) -> None:
+    log = opened(fs)
+    torn = partial(UndoFailed, "/disk/log")
+
+    def failing(*_: object) -> None:
+        raise torn("the disk is gone")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryFile, "append", failing)
+        with pytest.raises(UndoFailed):
+            log.append(topic_record(TOPIC))
+    assert log.has_failed
+    with pytest.raises(UndoFailed):
+        log.append(producer_ids_record(1000))
+    log.close()
+    assert opened(fs).state.topics == {}

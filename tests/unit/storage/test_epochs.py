@@ -1,8 +1,10 @@
 """Leader epochs: which began where."""
 
+from contextlib import AbstractContextManager
+
 import pytest
 
-from raylog.storage.errors import CorruptCheckpoint
+from raylog.storage.errors import CorruptCheckpoint, DiskFull
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.testing.memory import MemoryFileSystem
 
@@ -95,3 +97,39 @@ def test_behind_the_last_epoch_comes_none() -> None:
     assert epochs((4, 0)).next == 5
     with pytest.raises(CorruptCheckpoint, match="2147483647 is the last"):
         epochs((2**31 - 1, 0)).next  # noqa: B018
+
+
+# -- a full disk ---------------------------------------------------------------------------------------------
+
+
+def full(fs: MemoryFileSystem) -> AbstractContextManager[None]:
+    return fs.failing(DiskFull, "append")
+
+
+def test_a_change_that_finds_no_room_counts_and_is_saved_later() -> None:
+    fs = MemoryFileSystem()
+    made = LeaderEpochs(fs, "/")
+    made.assign(0, 0)
+    with full(fs):
+        made.assign(1, 5)
+        assert (made.entries, made.is_stale) == (((0, 0), (1, 5)), True)
+        with pytest.raises(DiskFull):
+            made.save()
+    assert LeaderEpochs(fs, "/").entries == ((0, 0),)
+    made.save()
+    assert not made.is_stale
+    assert LeaderEpochs(fs, "/").entries == ((0, 0), (1, 5))
+
+
+@pytest.mark.parametrize("cut", ["truncate_from_start", "truncate_from_end"])
+def test_what_a_full_disk_kept_from_being_cut_the_next_change_cuts(cut: str) -> None:
+    fs = MemoryFileSystem()
+    made = LeaderEpochs(fs, "/")
+    for entry in ((0, 0), (2, 5), (3, 9)):
+        made.assign(*entry)
+    with full(fs):
+        getattr(made, cut)(7)
+    assert made.is_stale
+    made.assign(4, 9)
+    assert not made.is_stale
+    assert LeaderEpochs(fs, "/").entries == made.entries

@@ -219,7 +219,9 @@ def test_a_read_only_folder_is_told_from_a_full_one(
     monkeypatch.setattr(os, "open", refuse)
     assert not RealFileSystem().can_write(str(tmp_path))
     code = errno.ENOSPC
-    with pytest.raises(DiskFull):
+    assert RealFileSystem().can_write(str(tmp_path)), "some day"
+    code = errno.EIO
+    with pytest.raises(StorageError):
         RealFileSystem().can_write(str(tmp_path))
 
 
@@ -279,3 +281,24 @@ def test_who_only_looks_cannot_write(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         ReadOnlyFileSystem().open(str(tmp_path / "none"))
     file.close()
+
+
+@pytest.mark.parametrize("errno_", [errno.ENOSPC, errno.EDQUOT])
+def test_an_fsync_that_finds_no_room_is_a_disk_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errno_: int
+) -> None:
+    """What was written before it, and maybe acknowledged, may be gone."""
+    fs = RealFileSystem()
+    file = fs.open(str(tmp_path / "f"), create=True)
+    file.append([b"abc"])
+
+    def full(_: int) -> None:
+        raise OSError(errno_, os.strerror(errno_))
+
+    monkeypatch.setattr(os, "fdatasync", full)
+    monkeypatch.setattr(os, "fsync", full)
+    for sync in (file.flush, lambda: fs.sync_dir(str(tmp_path))):
+        with pytest.raises(StorageError, match="data may be lost") as raised:
+            sync()
+        assert raised.value.is_disk_failure
+        assert not isinstance(raised.value, DiskFull)

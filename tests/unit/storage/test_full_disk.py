@@ -3,18 +3,25 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from raylog.actors.partition import Partition
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull
+from raylog.storage.errors import DiskFull, SwapUnfinished
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
+from raylog.storage.records.batch import iter_batches
+from raylog.storage.records.encode import encode_records
+from raylog.storage.state.epochs import LeaderEpochs
+from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
+    FOLDER,
     PARTITION,
     TOPIC_ID,
     Disk,
@@ -86,6 +93,110 @@ def test_a_crashed_log_on_a_full_disk_can_be_opened_and_read(disk: Disk) -> None
     again.close()
     assert offsets_of(after.open()) == list(range(6))
     after.open().segments[0].check_indexes()
+
+
+# -- a partition ---------------------------------------------------------------------------------------------
+
+
+def epochs_of(log: Log) -> list[int]:
+    """The leader epoch of each batch."""
+    found = log.read(0, 1 << 20)
+    return [] if found is None else [header.leader_epoch for _, header in iter_batches(log.read_bytes(found))]
+
+
+def test_a_partition_opens_on_a_full_disk_is_read_and_has_its_retention(disk: Disk) -> None:
+    partition = Partition(disk.open(segment_bytes=100, retention_bytes=100), disk.clock)
+    for _ in range(3):
+        partition.append(batch_of_size(100))
+    after = Disk(disk.fs.crash())
+    with after.fs.failing(DiskFull, "append"):
+        log = after.open(is_clean=False, segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
+        again = Partition(log, after.clock)
+        assert again.fetch(0).records is not None
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                again.append(batch())
+        assert again.delete_old_segments().segments == 2
+        assert again.delete_records(3) == 3
+        again.maintain(10**9)
+        assert after.names(".deleted") == []
+        assert not again.is_offline
+    assert again.append(batch()).base_offset == 3
+    assert not log.epochs.is_stale
+
+
+def test_no_two_lives_write_batches_in_one_epoch_however_full_the_disk_was(disk: Disk) -> None:
+    """The epoch is on the disk before the first batch that carries it."""
+    for life in range(6):
+        full = disk.fs.failing(DiskFull, "append") if life % 2 else nullcontext()
+        with full:
+            partition = Partition(disk.open(is_clean=False), disk.clock)
+        for _ in range(2):
+            partition.append(batch())
+        disk = Disk(disk.fs.crash())
+        assert LeaderEpochs(disk.fs, FOLDER).latest == partition.leader_epoch
+    assert epochs_of(disk.open()) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+
+
+def test_an_epoch_in_which_nothing_was_written_leaves_nothing(disk: Disk) -> None:
+    with disk.fs.failing(DiskFull, "append"):
+        first = Partition(disk.open(), disk.clock)
+        with pytest.raises(DiskFull):
+            first.append(batch())
+    disk = Disk(disk.fs.crash())
+    assert Partition(disk.open(is_clean=False), disk.clock).append(batch()).leader_epoch == 0
+
+
+def test_retention_of_everything_takes_all_but_the_last_segment_where_there_is_no_room_for_another(
+    disk: Disk,
+) -> None:
+    partition = Partition(disk.open(segment_bytes=100, retention_bytes=0), disk.clock)
+    for _ in range(3):
+        partition.append(batch_of_size(100))
+    with disk.fs.failing(DiskFull, "create"):
+        assert partition.delete_old_segments().segments == 2
+    assert offsets_of(partition.log) == [2]
+    assert partition.delete_old_segments().segments == 1
+    assert partition.append(batch()).base_offset == 3
+
+
+def test_a_full_disk_keeps_no_partition_from_its_orderly_end(disk: Disk) -> None:
+    """A move off the disk is one: what it has no room for the next opening makes again."""
+    config: dict[str, Any] = {"index_interval_bytes": 0, "segment_bytes": 400}
+    partition = Partition(disk.open(**config), disk.clock)
+    for sequence in range(10):
+        partition.append(of_producer(sequence))
+    with disk.fs.failing(DiskFull, "append"):
+        partition.close()
+    assert (partition.is_closed, partition.is_stuck) == (True, False)
+    again = Partition(
+        Disk(disk.fs.crash("flushed", names="flushed")).open(is_clean=True, **config), disk.clock
+    )
+    assert offsets_of(again.log) == list(range(10))
+    assert again.append(of_producer(9)).is_duplicate
+    for segment in again.log.segments:
+        segment.check_indexes()
+
+
+def test_a_compaction_that_no_room_is_left_for_in_its_swap_is_no_failure_of_the_disk(disk: Disk) -> None:
+    log = disk.open(segment_bytes=100, cleanup_policy="compact")
+    partition = Partition(log, disk.clock)
+    for _ in range(3):
+        partition.append(encode_records([(T0, b"k", b"x" * 31, ())]))
+    partition.roll()
+    first = log.segments[0]
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.write(f"{0:020d}{suffix}.cleaned", disk.read(f"{0:020d}{suffix}"))
+    view = partition.cleaning_view()
+    with disk.fs.failing(DiskFull, "sync_dir"), pytest.raises(SwapUnfinished):
+        partition.replace_segments([first.id], view.round_id)
+    assert (partition.is_stuck, partition.disk_failure) == (True, None)
+    with pytest.raises(SwapUnfinished):
+        partition.fetch(0)
+    assert offsets_of(Disk(disk.fs.crash()).open(is_clean=False)) == [0, 1, 2]
+
+
+# -- a real one ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
