@@ -4,7 +4,8 @@ It is pinned to the node that has the folder, and Ray restarts it there for ever
 the disk. In ``__init__`` it locks the folder, so that two writers cannot be, and begins a new leader epoch.
 What goes wrong there (data missing, folder locked) is raised, and the actor stays dead with that error: no
 restart would help. Later, an error that is not one of ours means that its state cannot be trusted: it ends
-its process, and Ray starts another, which recovers. (Ray would let a failed actor live on.)
+its process, and Ray starts another, which recovers. (Ray would let a failed actor live on.) So it does where the
+partition went offline and no disk is to blame; a disk's failure it reports to its LogManager, until that has heard.
 
 Threads: the concurrency groups keep doors apart, so that parked long polls never hold up an append.
 """
@@ -90,6 +91,7 @@ class LogActorImpl:
             spec = _up_to_date(spec)
         self._spec = spec
         self._reported: StorageError | None = None
+        self._is_silent = False  # of reports that fail: the first one said it
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
         try:
             self._partition = _open(spec, is_restart=is_restarted())
@@ -250,6 +252,9 @@ class LogActorImpl:
                 self._partition.rest(expiration_ms)
             time.sleep(UPKEEP_INTERVAL_S)
             is_exported = False
+            if self._partition.is_stuck:
+                event(logger, "process-ended", level=logging.ERROR, todo="the next one recovers the log")
+                _exit()
             if not self._is_reported():
                 continue
             try:
@@ -264,7 +269,8 @@ class LogActorImpl:
         """False while the log's disk has failed and its LogManager does not know."""
         failure = self._partition.disk_failure
         if failure is not None and failure is not self._reported:
-            self._reported = failure if _report(self._spec, failure) else None
+            is_first, self._is_silent = not self._is_silent, True
+            self._reported = failure if _report(self._spec, failure, is_loud=is_first) else None
         return failure is self._reported
 
     def _export(self, exporter: Exporter) -> None:
@@ -316,15 +322,19 @@ def _up_to_date(spec: LogSpec) -> LogSpec:
     return spec if found is None else spec._replace(config=found.config, config_version=found.version)
 
 
-def _report(spec: LogSpec, error: StorageError) -> bool:
+def _report(spec: LogSpec, error: StorageError, *, is_loud: bool = True) -> bool:
     """Tell the LogManager that a disk has failed, which takes the whole dir offline; returns whether it has heard."""
-    manager = find(spec.manager, spec.namespace) if spec.manager else None
-    if manager is None or not error.is_disk_failure:
-        return not error.is_disk_failure
+    if not error.is_disk_failure:
+        return True
     try:
-        wait_for(manager.failed.remote(spec.partition, spec.topic_id, error), spec.manager, MANAGER_TIMEOUT_S)
-    except RaylogError as failure:
-        warn(logger, "failure-not-reported", partition=spec.partition, why=failure)
+        manager = find(spec.manager, spec.namespace) if spec.manager else None
+        if manager is None:
+            return False
+        told = manager.failed.remote(spec.partition, spec.topic_id, error)
+        wait_for(told, spec.manager, MANAGER_TIMEOUT_S)
+    except Exception as failure:  # Ray may fail in its own ways: it is told again
+        if is_loud:
+            warn(logger, "failure-not-reported", partition=spec.partition, why=failure)
         return False
     return True
 
