@@ -13,7 +13,9 @@ Kafka: with ``log.cleaner.enable=false`` they get none.
 **Who checks what.** Nothing rests on this process being the only one, alive, or right about what is hosted: the
 log's own process refuses a swap whose sources or round are not the current ones, and the LogManager a checkpoint of
 another topic. Two compactions of one log would write to the same ``.cleaned`` files, though, so each round holds a
-lock on its log dir (``flock`` on the folder itself), which ends with its process.
+lock on its log dir (``flock`` on the folder itself), which ends with its process. A topic that was deleted and made
+again has the same folders, so rounds go by the partition's name; what is known of a log is forgotten when another
+topic has it.
 
 Source: ``LogCleaner.CleanerThread`` of Kafka.
 """
@@ -87,6 +89,7 @@ class Compactor:
         self._lock = threading.Lock()  # of all below
         self._schedule = CompactionSchedule[TopicPartition]()
         self._retention = RetentionTally(node_id)
+        self._topic_ids: dict[TopicPartition, str] = {}  # whose log it is of which something is known
         self._done_bytes: dict[TopicPartition, int] = {}  # of the rounds that run
         self._totals = dict.fromkeys(_TOTALS, 0.0)
         self._throttle_lock = threading.Lock()  # held over its sleep: all threads together keep the rate
@@ -98,9 +101,12 @@ class Compactor:
     def turn(self) -> bool:
         """At most one round, then retention; returns whether a log was compacted."""
         hosted = {one.partition: one for one in self._node.hosted() if one.config.is_compacted}
+        topic_ids = {partition: one.topic_id for partition, one in hosted.items()}
         with self._lock:
-            self._schedule.keep(hosted)
-            self._retention.keep(hosted)
+            same = {name for name, topic_id in topic_ids.items() if self._topic_ids.get(name) == topic_id}
+            self._schedule.keep(same)
+            self._retention.keep(same)
+            self._topic_ids = topic_ids
         chosen = self._choose(hosted)
         was_cleaned = chosen is not None and self._round(hosted[chosen])
         self._delete_old_segments(hosted)
@@ -115,7 +121,7 @@ class Compactor:
         candidates = {}
         for partition, answer in answers.items():
             if isinstance(answer, Exception):
-                self._failed(partition, answer)
+                self._failed(hosted[partition], answer)
                 continue
             candidates[partition] = Candidate(answer, offsets.get(partition), hosted[partition].config)
             right = candidates[partition].wrong_checkpoint
@@ -131,8 +137,8 @@ class Compactor:
                 done = self._clean(one.partition)
         except Exception as error:
             with self._lock:
-                self._schedule.states.end(one.partition)
-            self._failed(one.partition, error)
+                self._schedule.broken_off(one.partition, error, self._clock.now_ms())
+            self._failed(one, error)
             return False
         finally:
             self._done_bytes.pop(one.partition, None)
@@ -178,10 +184,13 @@ class Compactor:
             with self._lock:
                 self._retention.add(partition, answer, self._clock.now_ms())
             if isinstance(answer, Exception):
-                self._failed(partition, answer)
+                self._failed(hosted[partition], answer)
 
-    def _failed(self, partition: TopicPartition, error: Exception) -> None:
+    def _failed(self, one: Hosted, error: Exception) -> None:
+        partition = one.partition
         with self._lock:
+            if self._topic_ids.get(partition) != one.topic_id:
+                return  # it is gone, or another topic's by now
             is_news = self._schedule.failed(partition, error)
             is_given_up = partition in self._schedule.states.uncleanable
         if is_news:
@@ -193,8 +202,7 @@ class Compactor:
     def abandon(self, partition: TopicPartition) -> None:
         """Give the log's round up, if one runs: it would be refused anyway."""
         with self._lock:
-            self._schedule.states.pause(partition)
-            self._schedule.states.resume(partition)
+            self._schedule.states.abort(partition)
 
     def status(self) -> list[CompactionStatus]:
         """What there is to tell of every compacted log that was looked at."""
@@ -220,7 +228,7 @@ class Compactor:
         )
 
     def numbers(self) -> dict[str, float]:
-        """The metrics of a node's compaction."""
+        """The metrics of a node's compaction, and of the retention of its compacted logs."""
         with self._lock:
             found, done = self._schedule.found.values(), self._schedule.done.values()
             known = {
@@ -228,9 +236,11 @@ class Compactor:
                 "max_dirty_ratio": max((one.dirty_ratio for one in found), default=0.0),
                 "lag_seconds": max((one.overdue_ms for one in found), default=0) / 1000,
                 "uncleanable": len(self._schedule.states.uncleanable),
-                "last_round_seconds": max((when_ms for when_ms, _ in done), default=0) / 1000,
             }
-        return {f"raylog_compaction_{name}": value for name, value in known.items()}
+            if done:
+                known["last_round_seconds"] = max(when_ms for when_ms, _ in done) / 1000
+            removed = self._retention.numbers()
+        return {f"raylog_compaction_{name}": value for name, value in known.items()} | removed
 
     def retention(self) -> list[RetentionStatus]:
         """The retention of the compacted logs."""

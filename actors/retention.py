@@ -31,6 +31,7 @@ class RetentionTally:
 
     def __init__(self, node_id: str) -> None:
         self._node_id = node_id
+        self._totals = dict.fromkeys(("segments_deleted", "bytes_deleted", "busy_seconds"), 0.0)
         self._known: dict[TopicPartition, RetentionStatus] = {}
 
     def add(self, partition: TopicPartition, answer: RemovedSegments | Exception, now_ms: int) -> bool:
@@ -39,6 +40,8 @@ class RetentionTally:
         segments, size_bytes = (before.total_segments, before.total_bytes) if before else (0, 0)
         is_error = isinstance(answer, Exception)
         done = RemovedSegments(0, 0, 0.0) if isinstance(answer, Exception) else answer
+        for name, value in zip(self._totals, done, strict=True):
+            self._totals[name] += value
         problem = str(answer) if is_error else None
         self._known[partition] = RetentionStatus(
             str(partition),
@@ -55,6 +58,10 @@ class RetentionTally:
         """Forget the logs that are no longer here."""
         self._known = {one: known for one, known in self._known.items() if one in partitions}
 
+    def numbers(self) -> dict[str, float]:
+        """The metrics that count what went, since this process began."""
+        return {f"raylog_retention_{name}": value for name, value in self._totals.items()}
+
     def statuses(self) -> list[RetentionStatus]:
         return [self._known[partition] for partition in sorted(self._known)]
 
@@ -65,16 +72,12 @@ class Retention:
     def __init__(self, node: Node, node_id: str, clock: Clock) -> None:
         self._node, self._clock = node, clock
         self._tally = RetentionTally(node_id)
-        self._numbers = dict.fromkeys(("segments_deleted", "bytes_deleted", "busy_seconds"), 0.0)
 
     def round(self) -> None:
         """Ask every log once."""
         hosted = [one.partition for one in self._node.hosted() if not one.config.is_compacted]
         self._tally.keep(hosted)
         for partition, answer in self._node.delete_old_segments(hosted).items():
-            if isinstance(answer, RemovedSegments):
-                for name, value in zip(self._numbers, answer, strict=True):
-                    self._numbers[name] += value
             if self._tally.add(partition, answer, self._clock.now_ms()):
                 warn(logger, "retention-failed", partition=partition, why=answer)
             elif isinstance(answer, RemovedSegments) and answer.segments:
@@ -82,9 +85,10 @@ class Retention:
 
     def numbers(self) -> dict[str, float]:
         """The metrics of a node's retention, after a round."""
-        known = {f"raylog_retention_{name}": value for name, value in self._numbers.items()}
-        known["raylog_retention_last_round_seconds"] = self._clock.now_ms() / 1000
-        return known
+        return {
+            **self._tally.numbers(),
+            "raylog_retention_last_round_seconds": self._clock.now_ms() / 1000,
+        }
 
     def status(self) -> list[RetentionStatus]:
         """What was done so far."""

@@ -4,6 +4,9 @@ It is told what its logs look like, begins a round over the filthiest of those t
 ended, and knows what there is to tell of it. An error that passes by itself (the log is being opened, moved or
 deleted, its disk is full) is met again in the next look; any other makes the log uncleanable (``states.py``).
 
+A round that its disk ends (a full one, a sector that cannot be read) is tried again, too, but later each time: it
+may have read gigabytes until then.
+
 Whoever shares an object of this between threads holds a lock. Source: ``LogCleanerManager`` of Kafka.
 """
 
@@ -22,7 +25,10 @@ from raylog.storage.cleaner.cleanable import (
 from raylog.storage.cleaner.cleaner import Cleaned
 from raylog.storage.cleaner.states import CleaningStates
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import RaylogError, StorageError
+
+# How long a log waits whose round its disk has ended: twice as long each time, up to the second.
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 15_000, 300_000
 
 
 class Candidate(NamedTuple):
@@ -47,13 +53,15 @@ class CompactionSchedule(Generic[LogName]):
         self.found: dict[LogName, Cleanable] = {}  # at the last look
         self.problems: dict[LogName, str] = {}  # of the last look or round, where it failed
         self.done: dict[LogName, tuple[int, Cleaned]] = {}  # the last round: when it ended, and what it did
+        self._waits: dict[LogName, tuple[int, int]] = {}  # until when, and how long that is, in ms
 
     def begin(self, candidates: Mapping[LogName, Candidate], now_ms: int) -> LogName | None:
         """Begin a round over the filthiest log that is due now; None if none is."""
         for name, one in candidates.items():
             self.found[name] = cleanable(one.facts, one.checkpoint, one.config, now_ms)
-            self.problems.pop(name, None)
-        free = self.states.free(candidates)
+            if not self._is_waiting(name, now_ms):
+                self.problems.pop(name, None)
+        free = [name for name in self.states.free(candidates) if not self._is_waiting(name, now_ms)]
         due = {name: self.found[name] for name in free if is_due(self.found[name], candidates[name].config)}
         chosen = filthiest(due)
         if chosen is not None:
@@ -63,7 +71,20 @@ class CompactionSchedule(Generic[LogName]):
     def ended(self, name: LogName, done: Cleaned, now_ms: int) -> bool:
         """A round has ended well; returns whether its end may be written down."""
         self.done[name] = (now_ms, done)
+        self._waits.pop(name, None)
         return self.states.end(name)
+
+    def broken_off(self, name: LogName, error: Exception, now_ms: int) -> None:
+        """A round has ended with an error. Whoever tells this tells :meth:`failed`, too."""
+        self.states.end(name)
+        if isinstance(error, StorageError):
+            _, before_ms = self._waits.get(name, (0, 0))
+            wait_ms = min(max(2 * before_ms, FIRST_WAIT_MS), LONGEST_WAIT_MS)
+            self._waits[name] = (now_ms + wait_ms, wait_ms)
+
+    def _is_waiting(self, name: LogName, now_ms: int) -> bool:
+        until_ms, wait_ms = self._waits.get(name, (0, 0))
+        return now_ms < until_ms <= now_ms + wait_ms  # a clock that was set back holds up nothing
 
     def failed(self, name: LogName, error: Exception) -> bool:
         """A look at a log, its round or its retention failed; returns whether this is news."""
@@ -77,6 +98,6 @@ class CompactionSchedule(Generic[LogName]):
     def keep(self, names: Collection[LogName]) -> None:
         """Forget the logs that are no longer here."""
         self.states.keep(names)
-        for known in (self.found, self.problems, self.done):
+        for known in (self.found, self.problems, self.done, self._waits):
             for name in known.keys() - {*names}:
                 known.pop(name, None)

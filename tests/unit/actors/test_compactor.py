@@ -11,8 +11,9 @@ from raylog.actors.metrics import Exporter, Metric
 from raylog.actors.partition import Partition
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import Door, LogView
+from raylog.storage.cleaner.schedule import LONGEST_WAIT_MS
 from raylog.storage.config import BrokerConfig, LogConfig
-from raylog.storage.errors import CleaningAborted, DiskFull, LogLocked
+from raylog.storage.errors import CleaningAborted, DiskFull, LogLocked, StorageError
 from raylog.storage.files import Lock
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.names import TopicPartition
@@ -31,6 +32,7 @@ class Node:
         self.disk = disk
         self.partitions: dict[TopicPartition, Partition] = {}
         self.configs: dict[TopicPartition, LogConfig] = {}
+        self.topic_ids: dict[TopicPartition, str] = {}  # of those that were made anew
         self.checkpoints: dict[TopicPartition, int] = {}
         self.written: list[tuple[TopicPartition, str, int]] = []
         self.errors: dict[TopicPartition, Exception] = {}  # what asking for facts answers
@@ -57,7 +59,7 @@ class Node:
 
     def hosted(self) -> list[Hosted]:
         return [
-            Hosted(name, TOPIC_ID, partition.log.folder, self.configs[name])
+            Hosted(name, self.topic_ids.get(name, TOPIC_ID), partition.log.folder, self.configs[name])
             for name, partition in self.partitions.items()
         ]
 
@@ -191,6 +193,86 @@ def test_a_mistake_of_ours_gives_one_log_up_not_the_thread(node: Node) -> None:
     assert told(one, A).uncleanable == "a mistake"
 
 
+def damage(node: Node, name: TopicPartition) -> bytes:
+    """Flip a bit of the log; returns what the file was."""
+    path = f"/logs/{name}/00000000000000000000.log"
+    content = node.disk.fs.read_file(path)
+    node.disk.fs.write_file(path, flip(90)(content))
+    return content
+
+
+def test_a_topic_that_is_made_again_inherits_no_verdict(node: Node) -> None:
+    node.add(A, 12)
+    content = damage(node, A)
+    one = compactor(node)
+    assert not one.turn()
+    assert told(one, A).uncleanable is not None
+    node.topic_ids[A] = "another"
+    node.disk.fs.write_file("/logs/a-0/00000000000000000000.log", content)
+    assert one.turn(), "between two turns"
+    assert told(one, A).uncleanable is None
+    assert node.written == [(A, "another", 12)]
+
+
+def test_a_round_of_a_topic_that_is_gone_says_nothing_of_its_successor(node: Node) -> None:
+    node.add(A, 12)
+    damage(node, A)
+    one = compactor(node)
+
+    def made_again() -> None:
+        node.before_view = lambda: None
+        node.topic_ids[A] = "another"
+        assert not one.turn(), "the round of the old topic still runs"
+
+    node.before_view = made_again
+    assert not one.turn()
+    assert one.status() == []
+    assert node.written == []
+
+
+def test_a_round_that_its_disk_ends_is_tried_later_each_time(node: Node) -> None:
+    node.add(A, 12)
+    one = compactor(node)
+    tried: list[int] = []
+    began_ms = node.disk.clock.now_ms()
+
+    def unreadable() -> None:
+        tried.append((node.disk.clock.now_ms() - began_ms) // 1000)
+        raise StorageError("/logs/a-0/00000000000000000000.log", "Input/output error")
+
+    node.before_view = unreadable
+    for _ in range(1000):
+        assert not one.turn()
+        assert "Input/output error" in (told(one, A).problem or ""), "which is told all the while"
+        node.disk.clock.advance(1000)
+    assert tried == [0, 15, 45, 105, 225, 465, 765]
+    node.before_view = lambda: None
+    node.disk.clock.advance(LONGEST_WAIT_MS)
+    assert one.turn()
+    assert told(one, A).problem is None
+    node.write(A, 12)
+    node.before_view = unreadable
+    tried.clear()
+    for _ in range(16):
+        one.turn()
+        node.disk.clock.advance(1000)
+    assert len(tried) == 2, "what went well once waits no longer than at first"
+
+
+def test_a_clock_that_is_set_back_holds_up_no_round(node: Node) -> None:
+    node.add(A, 12)
+    one = compactor(node)
+
+    def unreadable() -> None:
+        raise StorageError("/logs/a-0/00000000000000000000.log", "Input/output error")
+
+    node.before_view = unreadable
+    assert not one.turn()
+    node.before_view = lambda: None
+    node.disk.clock.advance(-86_400_000)
+    assert one.turn()
+
+
 # -- given up --------------------------------------------------------------------------------------------------
 
 
@@ -273,6 +355,27 @@ def test_a_rate_that_is_set_makes_rounds_sleep(node: Node) -> None:
     one = compactor(node, config=limited, sleep=slept.append, now=lambda: float(next(seconds)))
     assert one.turn()
     assert sum(slept) > 100, "hundreds of bytes at one a second"
+
+
+def test_before_the_first_round_no_time_of_it_is_told(node: Node) -> None:
+    """0 would be 56 years ago."""
+    node.add(A, 12)
+    one = compactor(node)
+    assert "raylog_compaction_last_round_seconds" not in one.numbers()
+    one.turn()
+    assert one.numbers()["raylog_compaction_last_round_seconds"] == T0 / 1000
+
+
+def test_the_retention_of_compacted_logs_is_counted_as_that_of_others_is(node: Node) -> None:
+    both = LogConfig(segment_bytes=300, cleanup_policy="compact,delete", retention_ms=1000)
+    node.add(A, 12, both)
+    node.disk.clock.advance(10_000)
+    one = compactor(node)
+    one.turn()
+    (status,) = one.retention()
+    numbers = one.numbers()
+    assert numbers["raylog_retention_segments_deleted"] == status.total_segments > 0
+    assert numbers["raylog_retention_bytes_deleted"] == status.total_bytes > 0
 
 
 def test_what_rounds_did_is_told_as_metrics(node: Node) -> None:

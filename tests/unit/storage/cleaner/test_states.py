@@ -20,40 +20,25 @@ def test_a_log_that_is_being_compacted_is_not_taken_twice(states: CleaningStates
     assert states.free(["a", "b"]) == ["a", "b"]
 
 
-def test_a_pause_ends_the_round_that_runs_and_its_end_does_not_count(states: CleaningStates[str]) -> None:
+def test_an_abort_ends_the_round_that_runs_and_its_end_does_not_count(states: CleaningStates[str]) -> None:
     states.begin("a")
-    assert not states.pause("a")
+    states.abort("a")
+    assert not states.is_quiet("a")
     with pytest.raises(CleaningAborted, match="a: its compaction was given up"):
         states.check("a")
     assert not states.end("a")
     assert states.is_quiet("a")
-    assert states.free(["a"]) == []
-    states.resume("a")
     assert states.free(["a"]) == ["a"]
 
 
-def test_pauses_are_counted(states: CleaningStates[str]) -> None:
-    assert states.pause("a")
-    assert states.pause("a")
-    states.resume("a")
-    assert states.free(["a"]) == []
-    states.resume("a")
-    assert states.free(["a"]) == ["a"]
-
-
-def test_a_resume_before_the_round_has_noticed_still_ends_it(states: CleaningStates[str]) -> None:
+def test_an_abort_of_what_does_not_run_is_nothing(states: CleaningStates[str]) -> None:
+    states.abort("a")
     states.begin("a")
-    states.pause("a")
-    states.resume("a")
-    with pytest.raises(CleaningAborted):
-        states.check("a")
-    assert not states.end("a")
-    assert states.free(["a"]) == ["a"]
+    states.check("a")
+    assert states.end("a")
 
 
-def test_what_was_not_paused_or_is_not_free_is_a_mistake(states: CleaningStates[str]) -> None:
-    with pytest.raises(AssertionError, match="not paused"):
-        states.resume("a")
+def test_to_begin_with_what_is_not_free_is_a_mistake(states: CleaningStates[str]) -> None:
     states.begin("a")
     with pytest.raises(AssertionError, match="not free"):
         states.begin("a")
