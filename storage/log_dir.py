@@ -198,11 +198,6 @@ class LogDir:
         kept = {name: known for name, known in offsets.items() if name in here and known >= 0}
         write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), kept)
 
-    def truncate_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
-        """A log was truncated: its compaction goes on no later than at its new end."""
-        if self.cleaner_offsets().get(partition, -1) > offset:
-            self.write_cleaner_offset(partition, offset)
-
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
         """Rename a partition's folder: it waits to be deleted, or as stray is set aside and kept."""
         target = self._new_name(partition, STRAY_DIR_SUFFIX if stray else DELETE_DIR_SUFFIX)

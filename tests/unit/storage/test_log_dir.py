@@ -180,19 +180,6 @@ def test_the_cleaners_offsets_are_kept_for_the_partitions_that_are_here(fs: Memo
     assert log_dir.cleaner_offsets() == {ORDERS: 1}
 
 
-@pytest.mark.parametrize(("end", "expected"), [(6, 6), (7, 7), (8, 7), (0, 0)])
-def test_a_truncation_takes_the_cleaners_offset_back_never_forward(
-    fs: MemoryFileSystem, end: int, expected: int
-) -> None:
-    log_dir = opened(fs)
-    fs.make_dir("/disk/logs/orders-0")
-    log_dir.truncate_cleaner_offset(ORDERS, end)
-    assert log_dir.cleaner_offsets() == {}
-    log_dir.write_cleaner_offset(ORDERS, 7)
-    log_dir.truncate_cleaner_offset(ORDERS, end)
-    assert log_dir.cleaner_offsets() == {ORDERS: expected}
-
-
 def test_a_doomed_partition_is_gone_at_once_and_listed_for_deletion(fs: MemoryFileSystem) -> None:
     log_dir = opened(fs)
     fs.make_dir("/disk/logs/orders-0")
