@@ -3,6 +3,11 @@ deleted; and what it does when a disk fails.
 
 Each task has a thread of its own: a LogActor that does not answer, or a folder that takes minutes to remove, must
 not hold up the look at the disks. **The lock** guards what is known of the dirs, and is held over neither.
+
+**A disk that hangs** answers nothing, so nobody can tell that it has failed. No task here holds the lock while it waits
+for a disk: partitions of the other dirs open, and are asked for, as before. What does hold it, and waits with it, is
+what changes folders in the dir that hangs, or lists all dirs: making, deleting, setting aside and adopting a partition,
+the listing at a node's start, the end. A task that hangs in one dir does not come to the next.
 """
 
 import logging
@@ -58,7 +63,8 @@ class DirKeeper:
         self._namespace, self._config, self._node = namespace, config, own_node()
         self._fs = RealFileSystem()
         self._lock = threading.RLock()
-        self._dirs = NodeDirs(self._fs, SystemClock(), config.topic_defaults.file_delete_delay_ms)
+        delete_delay_ms = config.topic_defaults.file_delete_delay_ms
+        self._dirs = NodeDirs(self._fs, SystemClock(), delete_delay_ms, self._lock)
         self._life = random_id()
         self._stopped = threading.Event()
         self._exporter = Exporter(node=self._node.node_id)
@@ -86,26 +92,26 @@ class DirKeeper:
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition goes on."""
-        with self._lock:
-            return self._dirs.cleaner_offsets()
+        return self._dirs.cleaner_offsets()
 
     def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
         """Write down where the compaction of a partition goes on; fine if it is gone, or another topic's."""
-        with self._lock:
-            if not self._stopped.is_set():
-                self._dirs.cleaned(partition, topic_id, offset)
+        if not self._stopped.is_set():
+            self._dirs.cleaned(partition, topic_id, offset)
 
     def status(self) -> list[PartitionStatus]:
         """What every LogActor that answers says of itself."""
         return list(self._ask_all(lambda handle: handle.status.remote()).values())
 
-    def _ask_all(self, call: Callable[[Any], Any]) -> Mapping[TopicPartition, Any]:
-        """The answers of those LogActors that answer within the time of one call."""
+    def _ask_all(
+        self, call: Callable[[Any], Any], timeout_s: float = CALL_TIMEOUT_S
+    ) -> Mapping[TopicPartition, Any]:
+        """The answers of those LogActors that answer in time: of all together, since they are asked at once."""
         with self._lock:
             names = {partition: log_actor_name(partition) for partition in self._dirs.opened}
         handles = {partition: find(name, self._namespace) for partition, name in names.items()}
         pending = {partition: call(handle) for partition, handle in handles.items() if handle is not None}
-        deadline = time.monotonic() + CALL_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         answers = {}
         for partition, reference in pending.items():
             try:
@@ -137,20 +143,20 @@ class DirKeeper:
 
     def export_metrics(self) -> None:
         """Hand over what there is to tell of the dirs."""
-        export_dirs(self._exporter, self.log_dirs(), len(self.hosted()))
+        with self._lock:
+            served, offline = len(self._dirs.hosted()), self._dirs.offline_count
+        export_dirs(self._exporter, self.log_dirs(), served, offline)
 
     def checkpoint(self) -> None:
         """Write recovery points and high watermarks, as the LogActors tell them; the last word of the silent ones."""
         self._note_offsets()
-        with self._lock:
-            self._dirs.write_recovery_points()
+        self._dirs.write_recovery_points()
         self._kill_orphans()
 
     def checkpoint_starts(self) -> None:
         """Write the log start offsets, in the same way."""
         self._note_offsets()
-        with self._lock:
-            self._dirs.write_log_start_offsets()
+        self._dirs.write_log_start_offsets()
         self._kill_orphans()
 
     def _note_offsets(self) -> None:
@@ -176,8 +182,7 @@ class DirKeeper:
 
     def look_at_dirs(self) -> None:
         """Take the dirs offline that have vanished."""
-        with self._lock:
-            self._dirs.check()
+        self._dirs.check()
         self._kill_orphans()
 
     def failed(self, partition: TopicPartition, topic_id: str, error: StorageError) -> None:

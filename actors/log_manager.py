@@ -29,6 +29,7 @@ from raylog.actors.mover import MOVES_AT_ONCE, Mover
 from raylog.actors.node_dirs import Found, Placed
 from raylog.actors.retention_actor import RetentionActor
 from raylog.actors.runtime import (
+    CALL_TIMEOUT_S,
     OPEN_TIMEOUT_S,
     Node,
     compaction_actor_name,
@@ -53,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 # Each call that opens a partition holds a thread until it serves.
 OPENED_AT_ONCE = 64
+# Each log flushes what it has, all at once on a few disks. The Controller waits a little longer.
+CLOSE_TIMEOUT_S = OPEN_TIMEOUT_S - 2 * CALL_TIMEOUT_S
 
 
 class LogManagerImpl(Mover):
@@ -117,7 +120,9 @@ class LogManagerImpl(Mover):
         """
         with self._lock:
             self._check_running(str(partition))
-            dir = self._dirs.dir_of(partition, directory_id)
+        dir = self._dirs.dir_of(partition, directory_id)  # a look at its disk, which may hang
+        with self._lock:
+            self._check_running(str(partition))
             self._settle_move(partition, dir.directory_id)
             place = Placed(self._node.node_id, dir.directory_id, dir.folder(partition))
             is_first = partition in dir.to_load
@@ -277,7 +282,7 @@ class LogManagerImpl(Mover):
             kill(name, self._namespace)
         with self._lock:
             asked = dict(self._dirs.opened)
-        closed = self._ask_all(lambda handle: handle.close.remote())
+        closed = self._ask_all(lambda handle: handle.close.remote(), CLOSE_TIMEOUT_S)
         with self._lock:
             for partition in asked:  # before anything can fail: a closed actor must not be found again
                 kill(log_actor_name(partition), self._namespace)

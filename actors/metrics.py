@@ -77,6 +77,7 @@ METRICS = (
     Metric("raylog_retention_lag_seconds", "gauge", "s", OF_PARTITION, "Age of the oldest segment beyond its time."),
     # of each node, from its LogManager
     Metric("raylog_partitions", "gauge", "", OF_NODE, "Partitions that the node serves."),
+    Metric("raylog_partitions_offline", "gauge", "", OF_NODE, "Partitions that were served when their dir failed."),
     Metric("raylog_partitions_to_load", "gauge", "", OF_NODE, "Partitions that the node has yet to open."),
     Metric("raylog_log_dirs_offline", "gauge", "", OF_NODE, "Log dirs that failed."),
     Metric("raylog_log_dir_usable_bytes", "gauge", "bytes", OF_DIR, "What the dir's file system has left."),
@@ -90,8 +91,8 @@ METRICS = (
     Metric("raylog_compaction_max_dirty_ratio", "gauge", "", OF_NODE, "Of the dirtiest log, 0 to 1."),
     Metric("raylog_compaction_lag_seconds", "gauge", "s", OF_NODE, "Of the log most overdue by max.compaction.lag.ms."),
     Metric("raylog_compaction_uncleanable", "gauge", "", OF_NODE, "Logs that failed to be compacted: left alone."),
-    Metric("raylog_compaction_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end."),
-    # of each node, from its RetentionActor
+    Metric("raylog_compaction_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end, if any."),
+    # of each node, from its RetentionActor; what is counted, also from its CompactionActor, of compacted logs
     Metric("raylog_retention_segments_deleted", "counter", "", OF_NODE, "Segments that retention took."),
     Metric("raylog_retention_bytes_deleted", "counter", "bytes", OF_NODE, "Of the segments that retention took."),
     Metric("raylog_retention_busy_seconds", "counter", "s", OF_NODE, "That rounds of retention took."),

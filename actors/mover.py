@@ -32,7 +32,7 @@ from raylog.actors.runtime import OPEN_TIMEOUT_S, compaction_actor_name, find, k
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
-from raylog.storage.errors import InvalidLogDir, LogDirOffline
+from raylog.storage.errors import DiskFull, InvalidLogDir, LogDirOffline
 from raylog.storage.mirror import Mirror
 from raylog.storage.names import TopicPartition
 
@@ -134,12 +134,16 @@ class Mover(DirKeeper):
         return copied
 
     def _copy(self, partition: TopicPartition, mirror: Mirror) -> int:
-        """Rounds until little is left; returns how many. The log rolls before each: what grows is small then."""
+        """Rounds until little is left; returns how many. The log rolls before each: what grows is small then.
+
+        On a full disk it can neither roll nor grow.
+        """
         for number in range(1, MAX_ROUNDS + 1):
             handle = find(log_actor_name(partition), self._namespace)
             if handle is None:
                 raise NotLeader(str(partition), "its LogActor does not run")
-            wait_for(handle.roll.remote(), f"moving {partition}")
+            with suppress(DiskFull):
+                wait_for(handle.roll.remote(), f"moving {partition}")
             if mirror.round() <= SMALL_BYTES:
                 return number
         return MAX_ROUNDS
@@ -152,8 +156,12 @@ class Mover(DirKeeper):
         handle = find(log_actor_name(partition), self._namespace)
         if handle is None:
             raise NotLeader(str(partition), "its LogActor does not run")
-        offsets: PartitionOffsets = wait_for(handle.close.remote(), f"closing {partition}", OPEN_TIMEOUT_S)
-        kill(log_actor_name(partition), self._namespace)
+        try:
+            offsets: PartitionOffsets = wait_for(
+                handle.close.remote(), f"closing {partition}", OPEN_TIMEOUT_S
+            )
+        finally:  # one that was half closed must not stay
+            kill(log_actor_name(partition), self._namespace)
         return offsets
 
     def _adopt(self, partition: TopicPartition, move: Move, offsets: PartitionOffsets) -> None:
@@ -161,7 +169,7 @@ class Mover(DirKeeper):
             self._check_running(str(partition))
             if self._moves.get(partition) is not move:
                 raise NotLeader(str(partition), "it was deleted meanwhile")
-            cleaner_offset = move.source.log_dir.cleaner_offsets().get(partition)
+            cleaner_offset = move.source.cleaner_offsets().get(partition)
             target = self._dirs.online(move.target.directory_id)
             with self._dirs.using(target):
                 target.adopt(partition, move.folder, checkpointed(offsets), cleaner_offset)

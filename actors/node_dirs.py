@@ -8,15 +8,18 @@
                                                                                  are orphans: to be killed)
 
 LogManager does what needs actors; what the disks and the clock decide is decided here and in ``online_dir.py``.
-Not safe for threads: LogManager holds its lock.
+**The lock** of LogManager guards it all, and its callers hold it, but for what is done again and again and must not
+hold the lock while a disk hangs: ``check``, ``dir_of``, what writes a checkpoint, ``cleaner_offsets`` and ``cleaned``.
+These take it themselves, for what is known and for the verdict, and none of them while it waits for a disk.
 
 Source: the state of Kafka's ``LogManager``.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from raylog.actors.events import event, warn
 from raylog.actors.messages import Configured, Hosted, NoLogDirs, OfflineDir
@@ -36,6 +39,7 @@ from raylog.storage.log_dir import LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
+Taken = TypeVar("Taken")
 
 
 class Found(NamedTuple):
@@ -65,12 +69,23 @@ class Opened(NamedTuple):
 class NodeDirs:
     """See the module's head."""
 
-    def __init__(self, fs: FileSystem, clock: Clock, delete_delay_ms: int) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        delete_delay_ms: int,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        """``lock``: may be taken again by who has it; None where there is one thread."""
         self._fs, self._clock, self._delete_delay_ms = fs, clock, delete_delay_ms
+        self._lock = lock or nullcontext()
         self._online: dict[str, OnlineDir] = {}
         self.offline: list[OfflineDir] = []
         self.opened: dict[TopicPartition, Opened] = {}
         self._orphans: list[TopicPartition] = []
+        self._lost: dict[
+            TopicPartition, str
+        ] = {}  # topic ids of the partitions that went offline with their dir
 
     # -- start and end -------------------------------------------------------------------------------------
 
@@ -143,7 +158,8 @@ class NodeDirs:
 
     def dirs(self) -> list[OnlineDir]:
         """Those that are online."""
-        return list(self._online.values())
+        with self._lock:
+            return list(self._online.values())
 
     def online(self, directory_id: str) -> OnlineDir:
         """A dir by its id. Raises LogDirOffline, or InvalidLogDir of one that is not this node's."""
@@ -166,7 +182,7 @@ class NodeDirs:
         self._is_offline(OfflineDir(dir.log_dir.path, directory_id, why))
         lost = [partition for partition, opened in self.opened.items() if opened.directory_id == directory_id]
         for partition in lost:
-            del self.opened[partition]
+            self._lost[partition] = self.opened.pop(partition).topic_id
         self._orphans += lost
         dir.log_dir.close(clean=False)
 
@@ -179,6 +195,11 @@ class NodeDirs:
         orphans, self._orphans = self._orphans, []
         return orphans
 
+    @property
+    def offline_count(self) -> int:
+        """How many partitions went offline with their dir, and have not been deleted or opened elsewhere since."""
+        return len(self._lost)
+
     @contextmanager
     def using(self, dir: OnlineDir) -> Iterator[None]:
         """Where the disk fails in here, the dir goes offline: LogDirOffline."""
@@ -187,12 +208,13 @@ class NodeDirs:
         except StorageError as error:
             if not error.is_disk_failure:
                 raise
-            self.fail(dir.directory_id, str(error))
+            with self._lock:
+                self.fail(dir.directory_id, str(error))
             raise LogDirOffline(dir.log_dir.path, str(error)) from error
 
     def _each(self, work: Callable[[OnlineDir], None]) -> None:
         """Do it in every dir that is online; the others go on where one fails."""
-        for dir in list(self._online.values()):
+        for dir in self.dirs():
             try:
                 with self.using(dir):
                     work(dir)
@@ -241,7 +263,8 @@ class NodeDirs:
 
         Raises LogMissing, LogDirOffline.
         """
-        candidates = [*self._online.values()] if directory_id is None else [self.online(directory_id)]
+        with self._lock:
+            candidates = self.dirs() if directory_id is None else [self.online(directory_id)]
         for dir in candidates:
             if dir.has(partition):
                 return dir
@@ -259,12 +282,15 @@ class NodeDirs:
                     dir.delete(partition)
         if partition in self.opened and self.opened[partition].topic_id == topic_id:
             del self.opened[partition]
+        if self._lost.get(partition) == topic_id:
+            del self._lost[partition]
 
     def open(
         self, partition: TopicPartition, topic_id: str, directory_id: str, told: Configured
     ) -> tuple[Configured, bool]:
         """Its LogActor is started now; returns what it is to obey, and whether an orderly stop left the log."""
         is_clean = self.online(directory_id).open(partition)
+        self._lost.pop(partition, None)
         known = self.opened.get(partition)
         if known is None or known[:2] != (topic_id, directory_id):
             self.opened[partition] = Opened(topic_id, directory_id, told)
@@ -313,19 +339,43 @@ class NodeDirs:
 
     def write_recovery_points(self) -> None:
         """Replace the checkpoint files of recovery points and high watermarks."""
-        self._each(OnlineDir.write_recovery_points)
+        self._each(lambda dir: self._write(dir, lambda: dict(dir.offsets), dir.write_recovery_points))
 
     def write_log_start_offsets(self) -> None:
-        """Replace the checkpoint files of log start offsets."""
-        self._each(OnlineDir.write_log_start_offsets)
+        """Replace the checkpoint file of log start offsets."""
+        self._each(lambda dir: self._write(dir, lambda: dict(dir.offsets), dir.write_log_start_offsets))
+
+    def _write(
+        self, dir: OnlineDir, take: Callable[[], Taken | None], write: Callable[[Taken], None]
+    ) -> None:
+        """Write what ``take`` says under the lock, without it; nothing if that is None, or the dir is gone.
+
+        Whoever holds the lock and wants to write a file of the dir waits until this is done: so a partition that
+        leaves is out of the checkpoints for good, even if this has taken it down before.
+        """
+        while True:
+            with self._lock:
+                taken = take() if self._online.get(dir.directory_id) is dir else None
+                if taken is None:
+                    return
+                if dir.writing.acquire(blocking=False):
+                    break
+            with dir.writing:
+                pass  # whoever writes there has done so; what is known may have changed
+        try:
+            write(taken)
+        finally:
+            dir.writing.release()
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition that is served goes on."""
+        with self._lock:
+            home = {partition: one.directory_id for partition, one in self.opened.items()}
         found: dict[TopicPartition, int] = {}
 
         def look(dir: OnlineDir) -> None:
-            for partition, offset in dir.log_dir.cleaner_offsets().items():
-                if partition in self.opened and self.opened[partition].directory_id == dir.directory_id:
+            for partition, offset in dir.cleaner_offsets().items():
+                if home.get(partition) == dir.directory_id:
                     found[partition] = offset
 
         self._each(look)
@@ -333,8 +383,19 @@ class NodeDirs:
 
     def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
         """Where a partition's compaction goes on from now; not heard if it is another topic's by now."""
-        opened = self.opened.get(partition)
-        if opened is not None and opened.topic_id == topic_id:
-            dir = self.online(opened.directory_id)
-            with self.using(dir):
-                dir.log_dir.write_cleaner_offset(partition, offset)
+
+        def directory_id() -> str | None:
+            opened = self.opened.get(partition)
+            return opened.directory_id if opened is not None and opened.topic_id == topic_id else None
+
+        with self._lock:
+            home = directory_id()
+            if home is None:
+                return
+            dir = self.online(home)
+        with self.using(dir):
+            self._write(
+                dir,
+                lambda: offset if directory_id() == home else None,
+                partial(dir.log_dir.write_cleaner_offset, partition),
+            )

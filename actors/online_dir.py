@@ -6,10 +6,14 @@
     deletion queue               folders that were renamed -delete, and when each is removed
 
 A method that the disk fails raises StorageError; what follows from it, ``node_dirs.py`` decides.
+
+Not safe for threads, but for the checkpoint files: who writes them holds ``writing``, and waits for nothing else
+meanwhile, so that a disk that hangs holds up nobody but those who want to write to it.
 """
 
 import logging
-from collections.abc import Iterable, Set
+import threading
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from raylog.actors.events import warn
@@ -24,6 +28,7 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import read_topic_id
 
 logger = logging.getLogger(__name__)
+Offsets = Mapping[TopicPartition, PartitionOffsets]
 
 
 class Doomed(NamedTuple):
@@ -34,11 +39,12 @@ class Doomed(NamedTuple):
 
 
 class OnlineDir:
-    """A log dir that has just been locked, looked through. Not safe for threads."""
+    """A log dir that has just been locked, looked through."""
 
     def __init__(self, fs: FileSystem, clock: Clock, log_dir: LogDir, delete_delay_ms: int) -> None:
         self._fs, self._clock, self._delete_delay_ms = fs, clock, delete_delay_ms
         self.log_dir = log_dir
+        self.writing = threading.Lock()  # of the checkpoint files
         self.offsets = log_dir.offsets()
         listing = log_dir.listing()
         self.to_load = set(listing.partitions)
@@ -115,14 +121,23 @@ class OnlineDir:
     def adopt(
         self, partition: TopicPartition, copy: str, offsets: PartitionOffsets, cleaner_offset: int | None
     ) -> None:
-        """A copy becomes the partition, as its log was closed in order; all that is written of it comes along."""
+        """A copy becomes the partition, as its log was closed in order; all that is written of it comes along.
+
+        Where the disk is full it is removed: under its own name it would stand in the way of the next move.
+        """
         self._write_down_who_left()
         self.log_dir.adopt(partition, copy)
         self.offsets[partition] = offsets
-        self.write_recovery_points()
-        self.write_log_start_offsets()
-        if cleaner_offset is not None:
-            self.log_dir.write_cleaner_offset(partition, cleaner_offset)
+        try:
+            with self.writing:
+                self.write_recovery_points(self.offsets)
+                self.write_log_start_offsets(self.offsets)
+                if cleaner_offset is not None:
+                    self.log_dir.write_cleaner_offset(partition, cleaner_offset)
+        except DiskFull:
+            self._doom([self.log_dir.doom(partition)], 0)
+            self._forget(partition)
+            raise
         self._clean.add(partition)
 
     def drop_copy(self, copy: str) -> None:
@@ -165,11 +180,13 @@ class OnlineDir:
 
     def _write_down_who_left(self) -> None:
         """A partition may come again under its name: it must not begin where the checkpoints of the old one end."""
-        if self._have_left:
-            self.write_recovery_points()
-            self.write_log_start_offsets()
+        if not self._have_left:
+            return
+        with self.writing:
+            self.write_recovery_points(self.offsets)
+            self.write_log_start_offsets(self.offsets)
             self.log_dir.drop_cleaner_offsets()
-            self._have_left = False
+        self._have_left = False
 
     # -- deletion ------------------------------------------------------------------------------------------
 
@@ -186,16 +203,23 @@ class OnlineDir:
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
-    def write_recovery_points(self) -> None:
-        """Replace the checkpoint files of recovery points and high watermarks."""
-        self.log_dir.write_recovery_points(self._offsets_of(set(self.log_dir.partitions())))
+    def write_recovery_points(self, offsets: Offsets) -> None:
+        """Replace the checkpoint files of recovery points and high watermarks, by what ``offsets`` has of those that
+        are here. The caller has ``writing``."""
+        self.log_dir.write_recovery_points(self._of_those_here(offsets))
 
-    def write_log_start_offsets(self) -> None:
-        """Replace the checkpoint file of log start offsets."""
-        self.log_dir.write_log_start_offsets(self._offsets_of(set(self.log_dir.partitions())))
+    def write_log_start_offsets(self, offsets: Offsets) -> None:
+        """Replace the checkpoint file of log start offsets, in the same way."""
+        self.log_dir.write_log_start_offsets(self._of_those_here(offsets))
 
-    def _offsets_of(self, here: Set[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
-        return {partition: known for partition, known in self.offsets.items() if partition in here}
+    def _of_those_here(self, offsets: Offsets) -> Offsets:
+        here = set(self.log_dir.partitions())
+        return {partition: known for partition, known in offsets.items() if partition in here}
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """Where the compaction of each partition goes on. The caller does not have ``writing``."""
+        with self.writing:
+            return self.log_dir.cleaner_offsets()
 
     def unlock(self, closed: Set[TopicPartition]) -> bool:
         """Write the checkpoints and the marker, and unlock; returns whether every log here was ``closed`` in order.
@@ -204,10 +228,10 @@ class OnlineDir:
         opened is as it was.
         """
         try:
-            here = set(self.log_dir.partitions())
-            is_clean = here <= closed | self._clean
-            self.log_dir.write_offsets(self._offsets_of(here))
-            self.log_dir.close(clean=is_clean)
+            with self.writing:
+                is_clean = {*self.log_dir.partitions()} <= closed | self._clean
+                self.log_dir.write_offsets(self._of_those_here(self.offsets))
+                self.log_dir.close(clean=is_clean)
             return is_clean
         except RaylogError as error:
             warn(logger, "log-dir-not-closed", log_dir=self.log_dir.path, why=error)

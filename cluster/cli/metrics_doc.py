@@ -13,20 +13,25 @@ Names are as Prometheus sees them: Ray puts `ray_` before each and `_total` behi
 `_bucket`, `_sum` and `_count`. Besides the tags here Ray adds its own (`NodeAddress`, `SessionName`, `WorkerId`).
 
 """
+# Of what carries the name of a node; all else is a partition's.
 _GROUPS = (
     ("Nodes and disks", "From each node's LogManager.", ("raylog_partitions", "raylog_log_dir")),
     ("Compaction", "From each node's CompactionActor.", ("raylog_compaction_",)),
-    ("Retention", "From each node's RetentionActor.", ("raylog_retention_",)),
+    (
+        "Retention",
+        "From each node's RetentionActor; the counters from its CompactionActor, too, for compacted logs.",
+        ("raylog_retention_",),
+    ),
 )
 
 
 def page() -> str:
     """The whole page."""
-    of_nodes = tuple(prefix for _, _, prefixes in _GROUPS for prefix in prefixes)
-    of_partitions = [metric for metric in METRICS if not metric.name.startswith(of_nodes)]
+    of_nodes = [metric for metric in METRICS if "node" in metric.tags]
+    of_partitions = [metric for metric in METRICS if metric not in of_nodes]
     parts = [_section("Partitions", "From each partition's LogActor.", of_partitions)]
     for title, whose, prefixes in _GROUPS:
-        parts.append(_section(title, whose, [one for one in METRICS if one.name.startswith(prefixes)]))
+        parts.append(_section(title, whose, [one for one in of_nodes if one.name.startswith(prefixes)]))
     limits = ", ".join(f"{limit:g}" for limit in BOUNDARIES)
     return _HEAD + "\n".join(parts) + f"\nHistograms have the bounds {limits} (seconds).\n"
 

@@ -158,9 +158,9 @@ def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(disk: D
 def test_a_node_tells_of_its_log_dirs(sink: Sink) -> None:
     good = LogDirStatus("n1", "/a", "id", True, None, 3, 1000, 9000, 4000, 2, 5)
     bad = LogDirStatus.offline("n1", "/b", "id2", "Input/output error")
-    export_dirs(Exporter(sink.make, node="n1"), [good, bad], 3)
+    export_dirs(Exporter(sink.make, node="n1"), [good, bad], 3, 2)
     values = sink.values
     assert (values["raylog_partitions"], values["raylog_partitions_to_load"]) == (3, 3)
-    assert values["raylog_log_dirs_offline"] == 1
+    assert (values["raylog_log_dirs_offline"], values["raylog_partitions_offline"]) == (1, 2)
     assert (values["raylog_log_dir_usable_bytes"], values["raylog_log_dir_size_bytes"]) == (4000, 1000)
     assert sink.tags["raylog_log_dir_size_bytes"] == {"node": "n1", "log_dir": "/a"}

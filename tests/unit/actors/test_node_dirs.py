@@ -1,5 +1,10 @@
 """What a LogManager knows of its dirs: which can be used, what lies in them, what is written down, what is due."""
 
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 
 from raylog.actors.messages import Configured, NoLogDirs
@@ -22,6 +27,7 @@ from raylog.storage.state.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS,
 from raylog.storage.state.properties import CLEAN_SHUTDOWN, random_id
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.waiting import wait_for
 
 CLUSTER, TOPIC, OTHER_TOPIC = random_id(), random_id(), random_id()
 ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("others", 0)
@@ -186,6 +192,20 @@ def test_a_dir_that_fails_takes_its_partitions_along_and_no_others(node: Node) -
         node.dirs.dir_of(ORDERS, failed)
     node.dirs.fail(failed, "again")
     assert len(node.dirs.offline) == 1
+
+
+def test_partitions_are_counted_as_offline_until_they_are_deleted_or_served_again(node: Node) -> None:
+    for number in range(4):
+        node.make(TopicPartition("orders", number))
+    assert node.dirs.offline_count == 0
+    node.dirs.fail(node.id_of(A), "Input/output error")
+    assert node.dirs.offline_count == 2
+    node.dirs.delete(ORDERS, OTHER_TOPIC)
+    assert node.dirs.offline_count == 2
+    node.dirs.delete(ORDERS, TOPIC)
+    assert node.dirs.offline_count == 1
+    node.make(TopicPartition("orders", 2))
+    assert node.dirs.offline_count == 0
 
 
 def test_a_dir_that_failed_is_written_to_no_more_but_unlocked(node: Node) -> None:
@@ -417,3 +437,187 @@ def test_the_newest_config_counts_however_late_an_older_one_comes(node: Node) ->
     assert node.dirs.hosted()[0].config == new.config
     assert node.dirs.configure(ORDERS, OTHER_TOPIC, new) is None
     assert node.dirs.configure(OTHERS, TOPIC, new) is None
+
+
+# -- a partition that moves in ---------------------------------------------------------------------------------
+
+
+def copied(node: Node, path: str = B) -> str:
+    """A copy of a partition, as a move has it when it is whole."""
+    copy = node.dirs.online(node.id_of(path)).log_dir.future_folder(ORDERS)
+    create_log(node.fs, copy, TOPIC)
+    return copy
+
+
+@pytest.mark.parametrize("cleaner_offset", [None, 4])
+def test_an_adopted_copy_brings_its_checkpoints(node: Node, cleaner_offset: int | None) -> None:
+    target = node.dirs.online(node.id_of(B))
+    target.adopt(ORDERS, copied(node), PartitionOffsets(7, 3, 9), cleaner_offset)
+    assert (node.checkpoint(B), node.checkpoint(B, LOG_START_OFFSETS)) == ({ORDERS: 7}, {ORDERS: 3})
+    assert node.checkpoint(B, CLEANER_OFFSETS) == ({ORDERS: 4} if cleaner_offset else {})
+    assert target.open(ORDERS), "as an orderly end left it"
+
+
+def test_a_copy_whose_checkpoints_find_no_room_is_in_nobodys_way(node: Node) -> None:
+    target = node.dirs.online(node.id_of(B))
+    failures = 0
+    for fault in range(30):
+        node.fs.fail_at(node.fs.operations + 10**6, DiskFull)
+        copy = copied(node)
+        node.fs.fail_at(node.fs.operations + fault, DiskFull)
+        try:
+            target.adopt(ORDERS, copy, PartitionOffsets(7, 3, 9), 4)
+        except DiskFull:
+            failures += 1
+        else:
+            break
+        target.drop_copy(copy)  # as the move does that has failed
+        assert not target.has(ORDERS), "the next move is not refused"
+        for folder in node.dirs.due_deletions():
+            node.fs.remove_dir(folder)
+        assert node.fs.list_dir(B) == [name for name in node.fs.list_dir(B) if "orders" not in name]
+        assert not target.open(ORDERS)
+    assert failures > 8
+    assert node.checkpoint(B) == {ORDERS: 7}
+
+
+# -- a disk that hangs -----------------------------------------------------------------------------------------
+
+
+class Hang:
+    """Whatever is done to one dir's disk does not end until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, under: str) -> None:
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+        self.is_on = True
+        self._under = under
+        for name in ("exists", "read_file", "list_dir", "is_dir", "change"):
+            monkeypatch.setattr(MemoryFileSystem, name, self._hanging(getattr(MemoryFileSystem, name)))
+
+    def _hanging(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(fs: MemoryFileSystem, *arguments: Any) -> Any:
+            if self.is_on and str(arguments[-1]).startswith(self._under):
+                self.has_begun.set()
+                assert self.may_end.wait(30), "a test that let nobody go"
+            return real(fs, *arguments)
+
+        return call
+
+    def let_go(self) -> None:
+        self.is_on = False
+        self.may_end.set()
+
+
+UPKEEP: dict[str, Callable[[NodeDirs], object]] = {
+    "look": lambda dirs: dirs.check(),
+    "recovery points": lambda dirs: dirs.write_recovery_points(),
+    "starts": lambda dirs: dirs.write_log_start_offsets(),
+    "cleaner offsets": lambda dirs: dirs.cleaner_offsets(),
+    "cleaned": lambda dirs: dirs.cleaned(ORDERS, TOPIC, 5),
+    "open": lambda dirs: dirs.dir_of(ORDERS, next(iter(dirs.paths))),
+}
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as executor:
+        yield executor
+
+
+def locked_node() -> tuple[Node, threading.RLock]:
+    """A node whose dirs have the lock of a LogManager, with a partition in each."""
+    node, lock = Node(), threading.RLock()
+    node.dirs = NodeDirs(node.fs, node.clock, DELAY_MS, lock)
+    node.start()
+    assert (node.make(ORDERS), node.make(OTHERS)) == (A, B)
+    for partition in (ORDERS, OTHERS):
+        node.note(partition, 7, 3, 9)
+    return node, lock
+
+
+@pytest.mark.parametrize("task", UPKEEP)
+def test_a_disk_that_hangs_under_upkeep_holds_up_no_other_dir(
+    task: str, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    node, lock = locked_node()
+    hang, home = Hang(monkeypatch, A), node.id_of(B)
+    stuck = pool.submit(UPKEEP[task], node.dirs)
+    assert hang.has_begun.wait(10)
+
+    def open_another() -> bool:
+        with lock:
+            return node.dirs.open(OTHERS, TOPIC, home, Configured(LogConfig(), 0))[1]
+
+    try:
+        opened = pool.submit(open_another)
+        assert opened.result(10) is False
+    finally:
+        hang.let_go()
+    stuck.result(10)
+    assert node.dirs.offline == []
+
+
+def test_a_partition_that_leaves_while_a_checkpoint_is_being_written_is_out_of_it(
+    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    """Its offsets were taken down before: one that comes under its name must not begin there."""
+    node, lock = locked_node()
+    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
+    writing = pool.submit(node.dirs.write_recovery_points)
+    assert hang.has_begun.wait(10)
+
+    def make_anew() -> None:
+        with lock:
+            node.dirs.delete(ORDERS, TOPIC)
+            node.dirs.create(ORDERS, OTHER_TOPIC)
+
+    made = pool.submit(make_anew)
+    wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
+    assert not made.done(), "it waits for the checkpoint"
+    hang.let_go()
+    writing.result(10)
+    made.result(10)
+    assert node.checkpoint(A) == {}
+
+
+def test_what_compaction_says_of_a_topic_that_goes_meanwhile_is_not_heard(
+    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    node, lock = locked_node()
+    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
+    writing = pool.submit(node.dirs.write_recovery_points)
+    assert hang.has_begun.wait(10)
+    cleaned = pool.submit(node.dirs.cleaned, ORDERS, TOPIC, 5)
+
+    def make_anew() -> None:
+        with lock:
+            node.dirs.delete(ORDERS, TOPIC)
+            node.dirs.create(ORDERS, OTHER_TOPIC)
+
+    made = pool.submit(make_anew)
+    wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
+    hang.let_go()
+    for one in (writing, cleaned, made):
+        one.result(10)
+    assert node.checkpoint(A, CLEANER_OFFSETS) == {}
+
+
+def test_the_end_of_a_dir_waits_for_the_checkpoint_that_is_being_written(
+    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    """What is written after the unlocking would be another process's file."""
+    node, lock = locked_node()
+    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
+    writing = pool.submit(node.dirs.write_recovery_points)
+    assert hang.has_begun.wait(10)
+    node.note(ORDERS, 9, 3, 9)
+
+    def end() -> bool:
+        with lock:
+            return node.dirs.unlock({ORDERS, OTHERS})
+
+    ended = pool.submit(end)
+    hang.let_go()
+    writing.result(10)
+    assert ended.result(10)
+    assert node.checkpoint(A) == {ORDERS: 9}
