@@ -71,7 +71,7 @@ class Amount(NamedTuple):
 
 
 FULL = Amount(20_000_000, 150, 3, 500_000_000)
-QUICK = Amount(2_000_000, 30, 1, 50_000_000)
+QUICK = Amount(2_000_000, 30, 1, 200_000_000)
 
 
 class System(Protocol):
