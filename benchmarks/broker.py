@@ -224,9 +224,11 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         ]
         figures: list[dict[str, Any]] = []
         for cell, config in cells:
+            print(f"  {cell}", flush=True)  # a cell takes half a minute
             figures += _cell(ours, kafka, cell, config, amount)
         figures += _queue(ours, amount)
         for cell, config in cells:
+            print(f"  {cell}, beside compaction", flush=True)
             figures += _beside_compaction(broker, ours, cell, config, amount)
         return figures
 
