@@ -15,7 +15,7 @@ from raylog.actors.compactor import Compactor
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.log_actor import lock_patiently
 from raylog.actors.messages import CompactionStatus, RetentionStatus
-from raylog.actors.metrics import Exporter
+from raylog.actors.metrics import export_for_ever
 from raylog.actors.node_logs import NodeLogs
 from raylog.actors.runtime import own_node
 from raylog.storage.clock import SystemClock
@@ -24,8 +24,6 @@ from raylog.storage.files import Lock, ReadOnlyFileSystem, RealFileSystem
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-EXPORT_INTERVAL_S = 5.0
 
 
 class CompactionActorImpl:
@@ -39,7 +37,8 @@ class CompactionActorImpl:
         self._compactor = Compactor(node, own.node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock)
         for number in range(config.log_cleaner_threads):
             threading.Thread(target=self._work, name=f"cleaner-{number}", daemon=True).start()
-        threading.Thread(target=self._export, args=(own.node_id,), name="metrics", daemon=True).start()
+        told = (own.node_id, self._compactor.numbers)
+        threading.Thread(target=export_for_ever, args=told, name="metrics", daemon=True).start()
 
     def _work(self) -> None:
         while True:
@@ -50,15 +49,6 @@ class CompactionActorImpl:
                 was_cleaned = False
             if not was_cleaned:
                 time.sleep(self._backoff_s)
-
-    def _export(self, node_id: str) -> None:
-        exporter = Exporter(node=node_id)
-        while True:
-            time.sleep(EXPORT_INTERVAL_S)
-            try:
-                exporter.numbers(self._compactor.numbers())
-            except Exception:  # metrics are not worth a compaction
-                warn(logger, "metrics-failed", trace=True)
 
     def status(self) -> list[CompactionStatus]:
         """Every compacted log of the node."""

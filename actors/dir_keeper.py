@@ -26,7 +26,7 @@ from raylog.actors.messages import (
     PartitionOffsets,
     PartitionStatus,
 )
-from raylog.actors.metrics import Exporter
+from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node_dirs import NodeDirs
 from raylog.actors.node_meters import export_dirs
 from raylog.actors.runtime import CALL_TIMEOUT_S, find, kill, log_actor_name, own_node, wait_for
@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 LOG_DIRS_VARIABLE = "RAYLOG_LOG_DIRS"
 # How often the dirs are looked at, and the deletion queue.
 LOOK_INTERVAL_S = 1.0
-EXPORT_INTERVAL_S = 15.0  # it looks at the size of every file
 
 
 def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
@@ -129,7 +128,7 @@ class DirKeeper:
             (self.checkpoint_starts, config.log_flush_start_offset_checkpoint_interval_ms / 1000),
             (self.look_at_dirs, LOOK_INTERVAL_S),
             (self.remove_deleted, LOOK_INTERVAL_S),
-            (self.export_metrics, EXPORT_INTERVAL_S),
+            (self.export_metrics, IDLE_EXPORT_INTERVAL_S),  # it looks at the size of every file
         ):
             arguments = (task, interval_s)
             threading.Thread(target=self._repeat, args=arguments, name=task.__name__, daemon=True).start()

@@ -35,7 +35,7 @@ from raylog.actors.messages import (
     PartitionStatus,
     RemovedSegments,
 )
-from raylog.actors.metrics import Exporter
+from raylog.actors.metrics import EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.partition import Partition
 from raylog.actors.runtime import find, is_restarted, own_node, wait_for
 from raylog.storage.cleaner.cleanable import LogFacts
@@ -63,7 +63,6 @@ MANAGER_TIMEOUT_S = 5.0
 SWITCH_INTERVAL_S = 0.0005
 # Upkeep and metrics of a partition that is busy; one that is idle rests until something is due.
 UPKEEP_INTERVAL_S = 1.0
-EXPORT_INTERVAL_S = 5.0
 
 
 class LogSpec(NamedTuple):
@@ -243,13 +242,13 @@ class LogActorImpl:
         return offsets
 
     def _keep_up(self) -> None:
-        """Upkeep and metrics, while something happens; nothing at all while nothing does."""
+        """Upkeep and metrics while something happens; how the partition stands, now and then, while nothing does."""
         expiration_ms = self._spec.producer_expiration_ms
         exporter = Exporter(topic=self._spec.partition.topic, partition=self._spec.partition.partition)
         next_export_s, is_exported = 0.0, False
         while True:
             if is_exported:
-                self._partition.rest(expiration_ms)
+                self._partition.rest(expiration_ms, IDLE_EXPORT_INTERVAL_S)
             time.sleep(UPKEEP_INTERVAL_S)
             is_exported = False
             if self._partition.is_stuck:

@@ -4,18 +4,25 @@
 each name and ``_total`` behind a counter's, and adds the tags NodeAddress, WorkerId and SessionName.
 
 On the hot path there is nothing of Ray (a call there costs 3 µs): actors keep plain numbers, and an
-:class:`Exporter` turns them into Ray's metrics every few seconds while something happens. A partition that is idle
-exports nothing; Ray goes on showing its last values.
+:class:`Exporter` turns them into Ray's metrics every few seconds, for an idle partition every 15: Ray forgets a gauge
+that is not set again for two or three of its own reports (10 s apart).
 
-**To see them** each node of the Ray cluster needs ``ray[default]`` (``pip install "raylog[metrics]"``); without it
+**To see them** each node of the Ray cluster needs ``ray[default]`` (``pip install '.[metrics]'``); without it
 the numbers are counted and go nowhere. Ray serves them at ``http://<node>:<MetricsExportPort>/metrics``
 (``ray start --metrics-export-port``, else a free port, told by ``ray.nodes()``).
 """
 
+import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from raylog.actors.events import warn
+
+logger = logging.getLogger(__name__)
+
 Kind = Literal["counter", "gauge", "histogram"]
+EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S = 5.0, 15.0
 OF_PARTITION = ("topic", "partition")
 OF_ERROR = (*OF_PARTITION, "error")
 OF_NODE = ("node",)
@@ -143,6 +150,17 @@ class Exporter:
             assert BY_NAME[name].kind == kind, f"{name} is a {BY_NAME[name].kind}"
             self._made[name] = self._make(BY_NAME[name])
         return self._made[name]
+
+
+def export_for_ever(node_id: str, numbers: Callable[[], Mapping[str, float]]) -> None:
+    """What a helper of a node counts, every few seconds: the work of a thread."""
+    exporter = Exporter(node=node_id)
+    while True:
+        time.sleep(EXPORT_INTERVAL_S)
+        try:
+            exporter.numbers(numbers())
+        except Exception:  # Ray may fail in its own ways, and metrics are not worth what is counted
+            warn(logger, "metrics-failed", trace=True)
 
 
 def _of_ray(metric: Metric) -> Any:

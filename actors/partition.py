@@ -291,9 +291,9 @@ class Partition:
         with self._append_lock:
             self.log.expire_producers(producer_expiration_ms)
 
-    def rest(self, producer_expiration_ms: int) -> None:
+    def rest(self, producer_expiration_ms: int, at_most_s: float = MAX_REST_S) -> None:
         """Return when something may be due again: something was asked of the partition, or time has passed."""
-        self._stirred.wait(self.rest_s(producer_expiration_ms))
+        self._stirred.wait(min(self.rest_s(producer_expiration_ms), at_most_s))
 
     def rest_s(self, producer_expiration_ms: int) -> float:
         """How long nothing is due if nothing is asked."""

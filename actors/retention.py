@@ -72,6 +72,7 @@ class Retention:
     def __init__(self, node: Node, node_id: str, clock: Clock) -> None:
         self._node, self._clock = node, clock
         self._tally = RetentionTally(node_id)
+        self._last_round_ms: int | None = None
 
     def round(self) -> None:
         """Ask every log once."""
@@ -82,13 +83,14 @@ class Retention:
                 warn(logger, "retention-failed", partition=partition, why=answer)
             elif isinstance(answer, RemovedSegments) and answer.segments:
                 event(logger, "segments-removed", partition=partition, **answer._asdict())
+        self._last_round_ms = self._clock.now_ms()
 
     def numbers(self) -> dict[str, float]:
-        """The metrics of a node's retention, after a round."""
-        return {
-            **self._tally.numbers(),
-            "raylog_retention_last_round_seconds": self._clock.now_ms() / 1000,
-        }
+        """The metrics of a node's retention."""
+        known = self._tally.numbers()
+        if self._last_round_ms is not None:
+            known["raylog_retention_last_round_seconds"] = self._last_round_ms / 1000
+        return known
 
     def status(self) -> list[RetentionStatus]:
         """What was done so far."""

@@ -12,7 +12,7 @@ import ray
 
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import RetentionStatus
-from raylog.actors.metrics import Exporter
+from raylog.actors.metrics import export_for_ever
 from raylog.actors.node_logs import NodeLogs
 from raylog.actors.retention import Retention
 from raylog.actors.runtime import own_node
@@ -28,17 +28,17 @@ class RetentionActorImpl:
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         set_up_logs()
         node = own_node()
-        self._exporter = Exporter(node=node.node_id)
         self._interval_s = config.log_retention_check_interval_ms / 1000
         self._retention = Retention(NodeLogs(namespace, node.key), node.node_id, SystemClock())
         threading.Thread(target=self._work, name="retention", daemon=True).start()
+        told = (node.node_id, self._retention.numbers)
+        threading.Thread(target=export_for_ever, args=told, name="metrics", daemon=True).start()
 
     def _work(self) -> None:
         while True:
             time.sleep(self._interval_s)
             try:
                 self._retention.round()
-                self._exporter.numbers(self._retention.numbers())
             except Exception:  # a LogManager that is away, an error of Ray's own: the next round tries again
                 warn(logger, "retention-failed", trace=True)
 

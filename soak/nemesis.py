@@ -68,7 +68,7 @@ def schedule(seed: int, duration_s: float) -> list[Planned]:
     early = rng.sample(list(WEIGHTS), len(WEIGHTS))
     planned: list[Planned] = []
     at_s, all_are_up_s = 0.0, 0.0
-    while (at_s := at_s + rng.uniform(*GAP_S)) < duration_s:
+    while (at_s := round(at_s + rng.uniform(*GAP_S), 3)) < duration_s:
         if at_s > calm_s:
             planned.append(Planned(calm_s, CALM, 0.0, 0.0))
             calm_s += CALM_EVERY_S
@@ -78,7 +78,7 @@ def schedule(seed: int, duration_s: float) -> list[Planned]:
         for_s = rng.uniform(*LASTS_S.get(kind, (0.0, 0.0)))
         if kind == "kill-node":
             all_are_up_s = at_s + for_s + NODE_REST_S
-        planned.append(Planned(round(at_s, 3), kind, rng.random(), round(for_s, 3)))
+        planned.append(Planned(at_s, kind, rng.random(), round(for_s, 3)))
     return planned
 
 

@@ -166,6 +166,13 @@ def test_a_retention_that_takes_nothing_stirs_nothing(disk: Disk, monkeypatch: p
     assert stirred == []
 
 
+def test_rest_has_an_end_for_those_who_show_how_a_partition_stands(disk: Disk) -> None:
+    partition = Partition(disk.open(), disk.clock)
+    partition.maintain(10**12)
+    assert partition.rest_s(10**12) == MAX_REST_S
+    partition.rest(10**12, 0.0)  # returns
+
+
 def test_a_partition_that_is_offline_is_looked_after_without_rest(disk: Disk) -> None:
     partition = Partition(disk.open(), disk.clock)
     partition.append(batch())

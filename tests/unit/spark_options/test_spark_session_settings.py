@@ -65,7 +65,7 @@ def test_without_java_the_error_says_what_to_install(monkeypatch: Any, tmp_path:
 
 def test_without_pyspark_the_error_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setattr(sys.modules[require_spark.__module__], "find_spec", lambda name: None)
-    with pytest.raises(SparkUnavailable, match=r"pyspark.*pip install 'raylog\[spark\]'"):
+    with pytest.raises(SparkUnavailable, match=r"pyspark.*pip install '\.\[spark\]'"):
         session_function(cast("Any", None))
 
 
