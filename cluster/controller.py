@@ -7,9 +7,9 @@ opened there again. It never makes an empty partition in the place of one that i
 ``placement.py`` keeps.
 
 **The lock** guards the metadata and the map, and is never held while another actor is waited for: look-ups are
-answered at once while a hundred partitions are made. **The watch** looks twice a second who is there, and waits for
-nobody: nodes join, partitions are opened (``opening.py``) and told of configs in threads beside it (``jobs.py``). What
-is done to topics is in ``topics.py``.
+answered at once while a hundred partitions are made. **The watch** looks who is there, twice a second; what takes
+longer is done in threads beside it (``jobs.py``): nodes join, partitions are opened (``opening.py``) and told of
+configs. What is done to topics is in ``topics.py``.
 """
 
 import logging

@@ -82,7 +82,7 @@ def test_a_node_that_opens_for_minutes_holds_up_neither_a_death_nor_a_return(clu
 def test_a_node_that_does_not_answer_when_it_joins_holds_up_nobody(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hangs, reached, go_on = Manager("dir-a"), threading.Event(), threading.Event()
+    hangs, reached, go_on = Manager("dir-old"), threading.Event(), threading.Event()
     controller = cluster.controller
     look = type(controller)._look_through
 
@@ -107,6 +107,7 @@ def test_a_node_that_does_not_answer_when_it_joins_holds_up_nobody(
     go_on.set()
     controller._jobs.wait()
     assert controller.nodes() == {"node-a": None, "node-b": None}, "the end of its last life changes nothing"
+    assert sorted(controller._placement.node_of) == ["dir-a", "dir-b"]
     assert log_manager_name("node-a") in cluster.actors
 
 
