@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+import ray
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from ray.util.queue import Queue
@@ -71,7 +72,7 @@ class Amount(NamedTuple):
 
 
 FULL = Amount(20_000_000, 150, 3, 500_000_000)
-QUICK = Amount(2_000_000, 30, 1, 50_000_000)
+QUICK = Amount(2_000_000, 30, 1, 200_000_000)
 
 
 class System(Protocol):
@@ -224,9 +225,11 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         ]
         figures: list[dict[str, Any]] = []
         for cell, config in cells:
+            print(f"  {cell}", flush=True)  # a cell takes half a minute
             figures += _cell(ours, kafka, cell, config, amount)
-        figures += _queue(ours, amount)
+        figures += _beside_a_call(broker, ours, amount) + _queue(ours, amount)
         for cell, config in cells:
+            print(f"  {cell}, beside compaction", flush=True)
             figures += _beside_compaction(broker, ours, cell, config, amount)
         return figures
 
@@ -338,7 +341,33 @@ def _latencies(cell: Cell, taken: list[Waits], systems: int) -> list[dict[str, A
     return figures
 
 
-# -- Ray's own queue -------------------------------------------------------------------------------------------
+# -- Ray's own call and queue --------------------------------------------------------------------------------
+
+
+def _beside_a_call(broker: Broker, ours: Raylog, amount: Amount) -> list[dict[str, Any]]:
+    """What of a wait for an acknowledgement is Ray's: a call that only asks, with the same pauses."""
+    ours.create(TOPIC, 1, {"retention.ms": -1})
+    actor, value = broker.partition(TOPIC, 0), b"x" * 100
+    with ours.sending(TOPIC) as send:
+        works: list[Callable[[], object]] = [partial(send, value), lambda: ray.get(actor.offsets.remote())]
+        taken = [[_paused(work, amount.waits) for work in works] for _ in range(amount.rounds)]
+    ours.delete(TOPIC)
+    figures = []
+    for percent in (50, 99):
+        sent, asked = (
+            statistics.median(float(np.percentile(w, percent)) for w in ws) for ws in zip(*taken, strict=True)
+        )
+        figures.append(rate(f"acknowledged p{percent}, nobody reads", sent, "ms", "an empty Ray call", asked))
+    return figures
+
+
+def _paused(work: Callable[[], object], count: int) -> list[float]:
+    """How long each call takes, in ms, but the first."""
+    taken = []
+    for _ in range(count + 1):
+        taken.append(seconds(work) * 1000)
+        time.sleep(PAUSE_S)
+    return taken[1:]
 
 
 def _queue(ours: Raylog, amount: Amount) -> list[dict[str, Any]]:

@@ -426,8 +426,20 @@ BROKER_KEYS: dict[str, Key] = {
             "how fast all moves of a node between its log dirs may copy",
         ),
         _number("producer.id.expiration.ms", 86_400_000, 1, MAX_LONG, "when a silent producer is forgotten"),
-        Key("log.cleaner.enable", True, _as_bool, "true or false", "whether topics are compacted at all"),
-        _number("log.cleaner.threads", 1, 0, 1000, "how many compactions a node runs at once"),
+        Key(
+            "log.cleaner.enable",
+            True,
+            _as_bool,
+            "true or false",
+            "whether topics are compacted at all; without, those with compact,delete get no retention either",
+        ),
+        _number(
+            "log.cleaner.threads",
+            1,
+            0,
+            1000,
+            "how many compactions a node runs at once; 0: as log.cleaner.enable=false",
+        ),
         _number(
             "log.cleaner.dedupe.buffer.size",
             134_217_728,

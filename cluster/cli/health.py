@@ -26,7 +26,7 @@ MAX_WIDTH = 100
 def health(
     errors_only: Annotated[
         bool,
-        typer.Option("--errors-only", help="Leave warnings out, as a probe may that restarts what fails."),
+        typer.Option("--errors-only", help="Leave warnings out, as an alert may."),
     ] = False,
     output: Format = TABLE,
     address: Address = None,

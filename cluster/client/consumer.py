@@ -70,6 +70,12 @@ class _Assigned:
     def is_at_end(self) -> bool:
         return self.end is not None and self.offset >= self.end
 
+    def drop_pending(self) -> None:
+        """Nobody waits for the answer any more. (Ray prints the error of an answer that nobody has looked at.)"""
+        if self.pending is not None:
+            self.pending.future()
+        self.pending = None
+
 
 class Consumer:
     """Reads topics, or assigned partitions of them.
@@ -131,6 +137,8 @@ class Consumer:
         wanted = [TopicPartition(*partition) for partition in partitions]
         starts = self._offsets(wanted, from_)
         ends: dict[TopicPartition, int] = {} if to is None else self._offsets(wanted, to)
+        for assigned in self._assigned.values():
+            assigned.drop_pending()
         self._assigned = {
             partition: _Assigned(
                 PartitionReader(self._broker, *partition, self._maps), starts[partition], ends.get(partition)
@@ -143,7 +151,8 @@ class Consumer:
         if not isinstance(offset, int) or not 0 <= offset < 2**63:
             raise InvalidRequest("offset", offset, "must be an integer of 0 or more")
         assigned = self._of(topic, partition)
-        assigned.offset, assigned.pending = offset, None
+        assigned.drop_pending()
+        assigned.offset = offset
 
     def seek_to_time(self, timestamp: int) -> None:
         """Go on, in every partition, at the first record at or after ``timestamp`` (ms); at the end without one."""
@@ -209,6 +218,8 @@ class Consumer:
 
     def close(self) -> None:
         """Forget the assignment and unmap the segments."""
+        for assigned in self._assigned.values():
+            assigned.drop_pending()
         self._assigned, self._maps, self._watch = {}, SegmentMaps(), None
 
     def _fetched(self, timeout_ms: int) -> Iterator[tuple[_Assigned, Buffer]]:

@@ -162,7 +162,9 @@ def require_spark() -> None:
     """Raise SparkUnavailable if pyspark, raydp or Java is missing, and say what to install."""
     for package in ("pyspark", "raydp"):
         if find_spec(package) is None:
-            raise SparkUnavailable(f"the Python package {package}", "pip install 'raylog[spark]'")
+            raise SparkUnavailable(
+                f"the Python package {package}", "pip install '.[spark]' in raylog's clone"
+            )
     version = java_version()
     if version < JAVA_VERSION_MIN:
         found = f"found Java {version}" if version else "found none"

