@@ -33,6 +33,9 @@ LOG_MANAGER, COMPACTION, RETENTION = "LogManager:", "Compaction:", "Retention:"
 CALL_TIMEOUT_S = 30.0
 # Opening after a crash reads every unflushed byte back.
 OPEN_TIMEOUT_S = 600.0
+# What takes as long as the disk does: to move 20 TB at 30 MB/s, to open what a crash has left of thousands of logs. An
+# actor that dies over it is heard of at once.
+WORK_TIMEOUT_S = 7 * 86_400.0
 # The label by which a node with disks is known from one of its lives to the next.
 NODE_LABEL = "raylog/log-node"
 _OURS = (LOG_MANAGER, "Log:", COMPACTION, RETENTION)
@@ -82,18 +85,25 @@ def retention_actor_name(node: str) -> str:
 
 
 def find(name: str, namespace: str) -> Any | None:
-    """The handle of a named actor, or None if there is none."""
+    """The handle of a named actor, or None if there is none.
+
+    Raises RequestTimedOut or NotLeader where Ray's head does not answer: then nobody knows.
+    """
     try:
         return ray.get_actor(name, namespace=namespace)
     except ValueError:
         return None
+    except RayError as error:
+        raise named_error(error, name) from error
 
 
 def running(namespace: str) -> set[str]:
-    """The names of all actors of a namespace that live or are being restarted."""
-    return {
-        entry["name"] for entry in list_named_actors(all_namespaces=True) if entry["namespace"] == namespace
-    }
+    """The names of all actors of a namespace that live or are being restarted. Raises as ``find`` does."""
+    try:
+        named = list_named_actors(all_namespaces=True)
+    except RayError as error:
+        raise named_error(error, "the names of the actors") from error
+    return {entry["name"] for entry in named if entry["namespace"] == namespace}
 
 
 def create(actor: Any, name: str, namespace: str, node: Node, *args: Any, **options: Any) -> Any:

@@ -33,6 +33,7 @@ from raylog.actors.runtime import (
     NAMESPACE,
     OPEN_TIMEOUT_S,
     RETENTION,
+    WORK_TIMEOUT_S,
     create,
     find,
     kill,
@@ -45,7 +46,6 @@ from raylog.cluster.config_file import read_config_file
 from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
 from raylog.cluster.controller import Controller
 from raylog.cluster.controller_state import stop_nodes
-from raylog.cluster.moves import MOVE_TIMEOUT_S
 from raylog.cluster.placement import PartitionDescription, TopicDescription
 from raylog.cluster.seat import seat
 from raylog.storage.config import BrokerConfig
@@ -62,6 +62,8 @@ logger = logging.getLogger(__name__)
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
 RETRY_INTERVAL_S = 0.1
+# Of each of two rounds of questions: thousands of partitions take their time, and one that hangs takes all of it.
+STATUS_TIMEOUT_S = 10.0
 # Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
 MIN_DECLARED_CPUS = 8
 
@@ -113,7 +115,7 @@ def start(
 def _start_controller(namespace: str, config: BrokerConfig) -> None:
     controller = create(Controller, CONTROLLER, namespace, seat(config), namespace, config)
     try:
-        wait_for(controller.start.remote(), "starting the broker", OPEN_TIMEOUT_S)
+        wait_for(controller.start.remote(), "starting the broker", WORK_TIMEOUT_S)
     except BrokerRunning:
         raise  # somebody else's, started at the same time
     except BaseException:  # KeyboardInterrupt, too: what is half started is not left to itself
@@ -202,7 +204,7 @@ class Broker:
         if config is not None and not isinstance(config, Mapping):
             raise InvalidRequest("config", config, "must be a map of Kafka's topic keys to values")
         call = self._controller().create_topic.remote(topic, partitions, dict(config or {}))
-        created: TopicDescription = wait_for(call, f"creating {topic}", OPEN_TIMEOUT_S)
+        created: TopicDescription = wait_for(call, f"creating {topic}", WORK_TIMEOUT_S)
         return created
 
     def alter_topic_config(
@@ -247,7 +249,7 @@ class Broker:
         nothing is changed.
         """
         call = self._controller().add_partitions.remote(topic, total)
-        described: TopicDescription = wait_for(call, f"extending {topic}", OPEN_TIMEOUT_S)
+        described: TopicDescription = wait_for(call, f"extending {topic}", WORK_TIMEOUT_S)
         self._topics[topic] = described
         partitions_added(self.namespace, topic, len(described.partitions))
         return described
@@ -261,7 +263,7 @@ class Broker:
         UnknownTopicOrPartition, InvalidRequest, TopicBusy, NoRoom; the partition serves on where it was then.
         """
         call = self._controller().move_partition.remote(topic, partition, log_dir)
-        moved: PartitionDescription = wait_for(call, f"moving {topic}-{partition}", MOVE_TIMEOUT_S)
+        moved: PartitionDescription = wait_for(call, f"moving {topic}-{partition}", WORK_TIMEOUT_S)
         self.forget(topic, partition)
         return moved
 
@@ -317,9 +319,14 @@ class Broker:
         """The handle of the partition's LogActor: ``append``, ``fetch``, ``poll``, ``offsets`` and more.
 
         Waits up to ``timeout_s`` for an actor that is being started, or for its node; with 0 for nothing at all.
-        Raises UnknownTopicOrPartition, LogMissing, or NotLeader (its node is still away, or it is still being
-        started).
+        A handle outlives its actor: when a call ends with an error of Ray, ask for another one. Raises
+        UnknownTopicOrPartition, LogMissing, or NotLeader (its node is still away, or it is still being started).
         """
+        self._handles.pop(TopicPartition(topic, partition), None)
+        return self.log_actor(topic, partition, timeout_s)
+
+    def log_actor(self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
+        """As ``partition``, from what this process knows already. Call :meth:`forget` when it proves wrong."""
         wanted = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
         handle = self._handles.get(wanted)
@@ -384,7 +391,7 @@ class Broker:
             pending: dict[tuple[str, int], Any] = {}
             for key in left:
                 with self._again_until(deadline, *key):
-                    pending[key] = call(key, self.partition(*key, timeout_s=0))
+                    pending[key] = call(key, self.log_actor(*key, timeout_s=0))
             for key, reference in pending.items():
                 with self._again_until(deadline, *key):
                     answers[key] = wait_for(reference, f"{key[0]}-{key[1]}")
@@ -409,10 +416,13 @@ class Broker:
     def delete_records(self, topic: str, partition: int, before_offset: int = -1) -> int:
         """Make the records of a partition below an offset unreadable; returns its log start offset.
 
-        -1: all that there are. Segments that hold nothing else are removed by the next round of retention. Raises
-        OffsetOutOfRange, PolicyViolation where ``cleanup.policy`` has no delete, UnknownTopicOrPartition.
+        -1: all that there are when it is called. Segments that hold nothing else are removed by the next round of
+        retention. Raises OffsetOutOfRange, UnknownTopicOrPartition, or PolicyViolation where ``cleanup.policy`` has no
+        delete.
         """
         key = (topic, partition)
+        if before_offset == -1:  # once: when the call is repeated, there may be newer records
+            before_offset = self.list_offsets({key: -1})[key] or 0
         found: int = self.ask([key], lambda _, handle: handle.delete_records.remote(before_offset))[key]
         return found
 
@@ -452,9 +462,12 @@ class Broker:
         return found
 
     def status(self) -> list[PartitionStatus]:
-        """What every partition that answers says of itself."""
-        found: list[PartitionStatus] = wait_for(self._controller().status.remote(), "the status")
-        return found
+        """What every partition that answers within seconds says of itself, by name."""
+        from raylog.cluster.gathering import gather
+
+        self._controller()  # raises BrokerNotFound
+        facts = gather(self.namespace, STATUS_TIMEOUT_S)
+        return sorted(facts.partitions, key=lambda one: one.partition)
 
     def health(self) -> list["Finding"]:
         """What is wrong, why, and what to do; errors first, empty if all is well. Answers within seconds."""
@@ -499,8 +512,11 @@ class Broker:
 
     def _shut_down(self) -> bool:
         deadline = time.monotonic() + LOOKUP_TIMEOUT_S
-        while (controller := find(CONTROLLER, self.namespace)) is not None:
+        while True:
             try:
+                controller = find(CONTROLLER, self.namespace)
+                if controller is None:
+                    break
                 return bool(wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S))
             except NotLeader as error:
                 if time.monotonic() > deadline:

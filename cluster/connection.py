@@ -45,7 +45,8 @@ def join_ray(address: str | None = None) -> str:
 def join_ray_with(has_broker: Callable[[], bool], namespace: str, address: str | None = None) -> None:
     """As ``join_ray``, but the cluster for which ``has_broker``, asked when connected, is true.
 
-    Raises BrokerNotFound, SeveralBrokers, RayNotFound; then this process is not connected.
+    Raises BrokerNotFound, SeveralBrokers, RayNotFound, or what ``has_broker`` raises; then this process is not
+    connected.
     """
     candidates = _candidates(address)
     found: list[str] = []
@@ -57,7 +58,12 @@ def join_ray_with(has_broker: Callable[[], bool], namespace: str, address: str |
             problem = problem if isinstance(problem, BrokerNotFound) else error
             continue
         problem = BrokerNotFound(namespace)
-        if has_broker():
+        try:
+            is_here = has_broker()
+        except RaylogError:
+            ray.shutdown()
+            raise
+        if is_here:
             if len(candidates) == 1:
                 return
             found.append(candidate)

@@ -7,20 +7,24 @@ opened there again. It never makes an empty partition in the place of one that i
 ``placement.py`` keeps.
 
 **The lock** guards the metadata and the map, and is never held while another actor is waited for: look-ups are
-answered at once while a hundred partitions are made. What is done to topics is in ``topics.py``.
+answered at once while a hundred partitions are made. **The watch** looks who is there, twice a second; what takes
+longer is done in threads beside it (``jobs.py``): nodes join, partitions are opened (``opening.py``) and told of
+configs. What is done to topics is in ``topics.py``.
 """
 
 import logging
 import threading
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import ray
 
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.log_manager import LogManager, node_log_dirs
-from raylog.actors.messages import BrokerRunning, LogDirStatus, NodeState, NotLeader, PartitionStatus
+from raylog.actors.messages import BrokerRunning, LogDirStatus, NodeState, NotLeader
 from raylog.actors.node_dirs import Found
 from raylog.actors.runtime import (
     CALL_TIMEOUT_S,
@@ -35,11 +39,13 @@ from raylog.actors.runtime import (
     running,
     wait_for,
 )
-from raylog.cluster.controller_state import answer_of, stop_nodes
+from raylog.cluster.backoff import Backoff
+from raylog.cluster.controller_state import answer_of, answers_of, stop_nodes
 from raylog.cluster.metadata import producer_ids_record
 from raylog.cluster.metadata_log import MetadataLog
 from raylog.cluster.moves import MOVES_AT_ONCE, Moves
-from raylog.cluster.placement import Wanted, members
+from raylog.cluster.opening import Claim
+from raylog.cluster.placement import members
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidLogDir, RaylogError, StorageError
@@ -52,6 +58,8 @@ PRODUCER_ID_BLOCK = 1000
 WATCH_INTERVAL_S = 0.5
 # How long the watch waits for LogManagers: one that hangs must not keep it from seeing others die.
 ASK_TIMEOUT_S = 2.0
+# How long others wait for a LogManager that hangs: less than their callers do.
+PATIENCE_S = 10.0
 
 
 class ControllerImpl(Moves):
@@ -62,8 +70,9 @@ class ControllerImpl(Moves):
         self._next_producer_id = 0
         self._lives: dict[str, str] = {}  # node id -> which life of its LogManager was told what to open
         self._asked: dict[str, Any] = {}  # node id -> the question after it
+        self._join_problems: dict[str, str] = {}  # node id -> why it could not join
+        self._joins = Backoff(time.monotonic)
         self._is_starting = False
-        self._stopped = threading.Event()
         if own_name():
             set_up_logs()
         if is_restarted():
@@ -73,7 +82,7 @@ class ControllerImpl(Moves):
     # -- nodes ---------------------------------------------------------------------------------------------
 
     def start(self) -> str:
-        """Open the metadata log, join every node; returns the cluster id.
+        """Open the metadata log, join every node, open what is there; returns the cluster id.
 
         Raises why this node's log dirs cannot be used, with nothing left running, or BrokerRunning; of the other
         nodes, ``nodes()`` tells.
@@ -84,8 +93,10 @@ class ControllerImpl(Moves):
             self._is_starting = True
         try:
             self._open_metadata()
-            self._join(own_node())
+            node = own_node()
+            self._bring_in(node, self._start_manager(node))
             self._watch_once()
+            self._jobs.wait()
             cluster_id = self.cluster_id()
         except BaseException:
             self.shutdown()
@@ -107,11 +118,7 @@ class ControllerImpl(Moves):
 
     def _watch(self) -> None:
         while True:
-            try:
-                self._watch_once()
-            except Exception:
-                if not self._stopped.is_set():
-                    warn(logger, "watch-failed", trace=True)
+            self._jobs.attempt("watch", self._watch_once)
             if self._stopped.wait(WATCH_INTERVAL_S):
                 return
 
@@ -126,16 +133,18 @@ class ControllerImpl(Moves):
             is_there = key in alive and alive[key].node_id == node.node_id
             if not is_there or log_manager_name(key) not in names or key in begun_again:
                 self._leave(key)
+        self._take_down_problems({node.node_id for node in alive.values()}, problems)
         for key, node in alive.items():
-            if key not in self._managers:
-                try:
-                    self._join(node)
-                except Exception as error:
-                    problems[node.node_id] = str(error)
-        self._node_problems = problems
+            if key not in self._managers and self._joins.is_due(node.node_id):
+                self._join(node)
         self._reopen_lost()
-        self._configure()
-        self._remove_left_over()
+        self._jobs.begin_alone("upkeep", self._upkeep)
+
+    def _take_down_problems(self, alive: Set[str], problems: Mapping[str, str]) -> None:
+        with self._lock:
+            self._join_problems = {key: why for key, why in self._join_problems.items() if key in alive}
+            self._node_problems = {**problems, **self._join_problems}
+            self._joins.keep(alive)
 
     def _begun_again(self) -> set[str]:
         """The nodes whose LogManager Ray has started again: what it was told is gone. Of the others, take down which
@@ -164,7 +173,15 @@ class ControllerImpl(Moves):
         return begun_again
 
     def _join(self, node: Node) -> None:
-        """Start the node's LogManager and open what lies on its disks; if that fails, no LogManager is left."""
+        """Bring the node in, beside the watch. Where that fails ``nodes()`` tells why, and it is tried again later."""
+        try:
+            manager = self._start_manager(node)
+        except Exception as error:
+            self._could_not_join(node, error)
+        else:
+            self._jobs.begin("join", partial(self._try_to_bring_in, node, manager))
+
+    def _start_manager(self, node: Node) -> Any:
         with self._lock:
             if self._stopped.is_set():
                 raise NotLeader("the broker", "it is being stopped")
@@ -172,34 +189,59 @@ class ControllerImpl(Moves):
             manager = create(LogManager, log_manager_name(node.key), self._namespace, node, *arguments)
             self._nodes[node.key] = node
             self._managers[node.key] = manager  # at once: a shutdown must find it
+            return manager
+
+    def _try_to_bring_in(self, node: Node, manager: Any) -> None:
+        with suppress(RaylogError):  # it was told
+            self._bring_in(node, manager)
+
+    def _bring_in(self, node: Node, manager: Any) -> None:
+        """Open what lies on the node's disks; if they cannot be looked through, no LogManager is left."""
         try:
-            found = self._look_through(node, manager)
-        except BaseException:
-            self._leave(node.key)
-            kill(log_manager_name(node.key), self._namespace)
+            claims, strays = self._look_through(node, manager)
+        except BaseException as error:
+            with self._lock:
+                if self._managers.get(node.key) is manager:
+                    self._leave(node.key)
+                    self._could_not_join(node, error)
+                    kill(log_manager_name(node.key), self._namespace)
             raise
-        to_open, strays = found
-        self._open(to_open)
+        self._open(claims)
         self._set_aside(manager, strays)
 
-    def _look_through(self, node: Node, manager: Any) -> tuple[list[Wanted], list[Found]]:
+    def _could_not_join(self, node: Node, error: BaseException) -> None:
+        why = str(error)
+        with self._lock:
+            is_news = self._join_problems.get(node.node_id) != why
+            self._join_problems[node.node_id] = self._node_problems[node.node_id] = why
+            self._joins.failed(node.node_id)
+        if is_news and not self._stopped.is_set():
+            warn(logger, "node-not-joined", node=node, why=why)
+
+    def _look_through(self, node: Node, manager: Any) -> tuple[list[Claim], list[Found]]:
         """What to open of a node's disks, and what belongs to no topic."""
         directories = wait_for(manager.start.remote(), f"the LogManager of node {node}")
         state = wait_for(manager.state.remote(), f"the LogManager of node {node}")
         found = wait_for(manager.found.remote(), "looking through the log dirs")
         with self._lock:
+            if self._managers.get(node.key) is not manager:
+                raise NotLeader(f"the LogManager of node {node}", "the node has left meanwhile")
             for path in self._placement.foreign(node.key, directories):
                 why = "another node has brought a log dir with the same directory id: is this a copy of its disk?"
                 raise InvalidLogDir(path, why + " Take one of the two away")
             self._lives[node.key] = state.life
+            self._join_problems.pop(node.node_id, None)
+            self._joins.reset(node.node_id)
             self._placement.went_offline(node.key, state.offline)
             to_open, strays = self._placement.joined(node.key, directories, found, self._wanted())
-            left_over = {(one.partition, one.topic_id) for one in self._left_over}
-            return to_open, [
-                entry
-                for entry in strays
-                if entry.partition.topic not in self._reserved and entry[:2] not in left_over
-            ]
+            return self._claim(to_open), [entry for entry in strays if self._is_stray(entry, node.key)]
+
+    def _is_stray(self, entry: Found, node: str) -> bool:
+        """Whether nobody has a use for it. What a deletion has left over is removed instead, wherever it turns up."""
+        left = self._left_over.get((entry.partition, entry.topic_id or ""))
+        if left is not None:
+            self._note_left_over(left._replace(node=node))
+        return left is None and entry.partition.topic not in self._reserved
 
     def _set_aside(self, manager: Any, strays: Iterable[Found]) -> None:
         for entry in strays:
@@ -212,6 +254,7 @@ class ControllerImpl(Moves):
 
     def _leave(self, key: str) -> None:
         with self._lock:
+            self._void_claims(self._managers.get(key))
             for facts in (self._nodes, self._managers, self._lives, self._asked):
                 facts.pop(key, None)
             # A move that its LogManager did not see through is not committed any more.
@@ -222,57 +265,13 @@ class ControllerImpl(Moves):
         wanted = self._wanted()  # before looking what runs: a topic that is published now has its actors
         names = running(self._namespace)
         with self._lock:
-            lost = self._placement.lost(wanted, names)
-        self._open(lost)
+            claims = self._claim(self._placement.lost(wanted, names))
+        if claims:
+            self._jobs.begin("opening", partial(self._open, claims))
 
-    def _open(self, wanted: Iterable[Wanted]) -> None:
-        """Have these opened, and take down where they are or why they are not.
-
-        Not of a topic that was deleted meanwhile (its deletion has ended the actor), or a node that has left.
-        """
-        for one, manager, reference in self._in_turns(wanted):
-            answer = answer_of(reference, f"opening {one.partition}")
-            with self._lock:
-                topic = self._state.topics.get(one.topic.name)
-                if topic is None or topic.topic_id != one.topic.topic_id:
-                    continue
-                if self._manager_of(one.directory_id) is not manager:
-                    continue
-                if isinstance(answer, RaylogError):
-                    self._placement.failed(one.partition, answer)
-                else:
-                    self._placement.opened(one.partition, answer, one.topic.version)
-
-    def _in_turns(self, wanted: Iterable[Wanted]) -> Iterator[tuple[Wanted, Any, Any]]:
-        """Have these opened, and yield each with its manager and its call as soon as that is answered.
-
-        Of each log dir no more at once than its LogManager opens at once: the rest of a slow one waits here, and
-        holds up no other.
-        """
-        waiting: dict[str, deque[Wanted]] = defaultdict(deque)
-        for one in wanted:
-            waiting[one.directory_id].append(one)
-        pending: dict[Any, tuple[Wanted, Any]] = {}
-        while waiting or pending:
-            for directory_id in list(waiting):
-                opening = sum(one.directory_id == directory_id for one, _ in pending.values())
-                free = self._config.num_recovery_threads_per_data_dir - opening
-                queue = waiting[directory_id]
-                pending.update(self._begin([queue.popleft() for _ in range(min(free, len(queue)))]))
-                if not queue:
-                    del waiting[directory_id]
-            if pending:
-                [reference], _ = ray.wait(list(pending), num_returns=1)
-                yield *pending.pop(reference), reference
-
-    def _begin(self, wanted: Iterable[Wanted]) -> dict[Any, tuple[Wanted, Any]]:
-        """Have these opened, but those that are being moved; the calls."""
-        with self._lock:
-            return {
-                self._opening(manager, one.partition, one.topic, one.directory_id): (one, manager)
-                for one, manager in self._with_managers(wanted)
-                if one.partition not in self._moving
-            }
+    def _upkeep(self) -> None:
+        self._configure()
+        self._remove_left_over()
 
     # -- the rest ------------------------------------------------------------------------------------------
 
@@ -293,31 +292,18 @@ class ControllerImpl(Moves):
             joined = {self._nodes[key].node_id: None for key in self._placement.nodes}
             return {**self._node_problems, **joined}  # one that has joined since the last look has no problem
 
-    def status(self) -> list[PartitionStatus]:
-        """What every partition that answers says of itself."""
-        with self._lock:
-            managers = dict(self._managers)
-        pending = {key: manager.status.remote() for key, manager in managers.items()}
-        found: list[PartitionStatus] = []
-        for key, reference in pending.items():
-            try:
-                found += wait_for(reference, "status")
-            except RaylogError as error:
-                warn(logger, "node-silent", node=key, why=error)
-        return found
-
     def log_dirs(self) -> list[LogDirStatus]:
         """Every log dir of the nodes that answer."""
         with self._lock:
             managers = dict(self._managers)
-        pending = {key: manager.log_dirs.remote() for key, manager in managers.items()}
+        calls = {manager.log_dirs.remote(): key for key, manager in managers.items()}
+        answers = answers_of({call: f"the log dirs of node {key}" for call, key in calls.items()}, PATIENCE_S)
         found: list[LogDirStatus] = []
-        for key, reference in pending.items():
-            answer = answer_of(reference, f"the log dirs of node {key}", CALL_TIMEOUT_S)
-            if isinstance(answer, RaylogError):
-                warn(logger, "node-silent", node=key, why=answer)
+        for call, key in calls.items():
+            if isinstance(answers[call], RaylogError):
+                warn(logger, "node-silent", node=key, why=answers[call])
             else:
-                found += answer
+                found += answers[call]
         return found
 
     def shutdown(self) -> bool:
@@ -330,14 +316,21 @@ class ControllerImpl(Moves):
             metadata, self._metadata = self._metadata, None
             for key in dict(self._managers):
                 self._leave(key)
-        clean = stop_nodes(self._namespace)
         try:
-            if metadata is not None:
-                metadata.close()
-        except StorageError as error:  # every append was fsynced: nothing is lost
-            warn(logger, "metadata-not-closed", why=error)
-            clean = False
-        return clean
+            clean = stop_nodes(self._namespace)
+            self._jobs.wait(CALL_TIMEOUT_S)  # which end now: nobody is left that they could wait for
+        finally:
+            is_closed = metadata is None or _close(metadata)
+        return clean and is_closed
+
+
+def _close(metadata: MetadataLog) -> bool:
+    try:
+        metadata.close()
+    except StorageError as error:  # every append was fsynced: nothing is lost
+        warn(logger, "metadata-not-closed", why=error)
+        return False
+    return True
 
 
 Controller = ray.remote(

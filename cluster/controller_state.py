@@ -1,16 +1,20 @@
 """What the Controller knows: the metadata log, the LogManagers, the map of partitions. And its lock.
 
-``topics.py`` and ``controller.py`` work on this; the lock guards all of it, and is never held while another
-actor is waited for.
+``opening.py``, ``topics.py``, ``moves.py`` and ``controller.py`` work on this; the lock guards all of it, and is
+never held while another actor is waited for.
 """
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import ray
+
 from raylog.actors.events import warn
-from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.messages import NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.actors.runtime import (
+    CALL_TIMEOUT_S,
     LOG_MANAGER,
     OPEN_TIMEOUT_S,
     Node,
@@ -29,13 +33,24 @@ from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+# The folders of nodes that never come back are waited for in vain: beyond this the oldest are forgotten. One that
+# turns up later is set aside as a stray.
+MAX_LEFT_OVER = 10_000
+# How often it is looked whether some of many calls have been answered.
+LOOK_INTERVAL_S = 5.0
+
 
 class LeftOver(NamedTuple):
-    """A partition that is to be removed, but whose LogManager did not do it yet."""
+    """A partition that is to be removed, but whose LogManager did not do it yet.
+
+    ``node``: where its folder was seen last. A node without a label comes back under another key: there the folder is
+    found again, by its topic's id.
+    """
 
     partition: TopicPartition
     topic_id: str
     node: str
+    why: str = ""  # it could not be removed yet
 
 
 class ControllerState:
@@ -50,7 +65,7 @@ class ControllerState:
         self._placement = Placement()
         self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
         self._making: list[str] = []  # the nodes where partitions are being made
-        self._left_over: list[LeftOver] = []
+        self._left_over: dict[tuple[TopicPartition, str], LeftOver] = {}  # by partition and topic id
         self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them
         self._moving: dict[TopicPartition, str] = {}  # partitions that nobody else opens -> node id
 
@@ -86,6 +101,11 @@ class ControllerState:
         """The LogManager that has a log dir; None while its node is away."""
         return self._managers.get(self._placement.node_of.get(directory_id, ""))
 
+    def _note_left_over(self, left: LeftOver) -> None:
+        self._left_over[left.partition, left.topic_id] = left
+        if len(self._left_over) > MAX_LEFT_OVER:
+            del self._left_over[next(iter(self._left_over))]
+
 
 def answer_of(reference: Any, what: str, timeout_s: float = OPEN_TIMEOUT_S) -> Any:
     """The answer to a call that may take as long as opening a log, or the error that it ended with."""
@@ -93,6 +113,21 @@ def answer_of(reference: Any, what: str, timeout_s: float = OPEN_TIMEOUT_S) -> A
         return wait_for(reference, what, timeout_s)
     except RaylogError as error:
         return error
+
+
+def answers_of(calls: Mapping[Any, str], patience_s: float = CALL_TIMEOUT_S) -> dict[Any, Any]:
+    """The answers to calls (reference -> what for), or the errors that they ended with.
+
+    Those that hang cost ``patience_s`` together: for so long none of them was answered. Then they are
+    RequestTimedOut.
+    """
+    left, answers, silent_s = list(calls), {}, 0.0
+    while left and silent_s < patience_s:
+        ready, left = ray.wait(left, num_returns=len(left), timeout=LOOK_INTERVAL_S)
+        silent_s = 0.0 if ready else silent_s + LOOK_INTERVAL_S
+        answers.update({reference: answer_of(reference, calls[reference]) for reference in ready})
+    timed_out = {reference: RequestTimedOut(calls[reference], int(patience_s * 1000)) for reference in left}
+    return {**answers, **timed_out}
 
 
 def all_answers(references: list[Any], what: str) -> list[Any]:

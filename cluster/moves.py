@@ -20,17 +20,15 @@ import ray
 
 from raylog.actors.messages import InvalidRequest, NotLeader, UnknownTopicOrPartition
 from raylog.actors.node_dirs import Placed
-from raylog.actors.runtime import wait_for
+from raylog.actors.runtime import WORK_TIMEOUT_S, wait_for
 from raylog.cluster.metadata import Topic, topic_record
-from raylog.cluster.placement import PartitionDescription, Wanted, wanted_of
+from raylog.cluster.placement import BEING_OPENED, PartitionDescription, Wanted, wanted_of
 from raylog.cluster.topics import Topics
 
 logger = logging.getLogger(__name__)
 
 # Each holds a thread until it is over.
 MOVES_AT_ONCE = 4
-# A disk of 20 TB at 30 MB/s; a LogManager that dies is heard of at once.
-MOVE_TIMEOUT_S = 7 * 86_400.0
 
 
 class Moves(Topics):
@@ -63,20 +61,21 @@ class Moves(Topics):
 
     def _move(self, one: Wanted, manager: Any, target: str) -> None:
         with self._lock:
-            node_id = self._placement.node_of[one.directory_id]
-            self._moving[one.partition] = node_id
+            if one.partition in self._claimed:
+                raise NotLeader(str(one.partition), BEING_OPENED)
+            self._moving[one.partition] = self._placement.node_of[one.directory_id]
         try:
             call = manager.move_partition.remote(one.partition, one.topic.topic_id, target)
-            place: Placed = wait_for(call, f"moving {one.partition}", MOVE_TIMEOUT_S)
+            place: Placed = wait_for(call, f"moving {one.partition}", WORK_TIMEOUT_S)
             self._commit(one, place)
         finally:
+            claims = []
             with self._lock:
                 # After an fsync that failed nobody knows which folder counts; the next start reads it.
-                is_known = self._metadata is not None and not self._metadata.has_failed
-                if is_known:
+                if self._metadata is not None and not self._metadata.has_failed:
                     self._moving.pop(one.partition, None)
-            if is_known:
-                self._open([self._wanted_one(*one.partition)])
+                    claims = self._claim([self._wanted_one(*one.partition)])
+            self._open(claims)
         with self._lock:
             problem = self._placement.explain(self._topic(one.topic.name), one.partition.partition)
         if problem is not None:
@@ -94,9 +93,6 @@ class Moves(Topics):
             moved = topic._replace(directories=tuple(directories))
             self._log.append(topic_record(moved))
             return moved
-
-    def _open(self, wanted: Any) -> None:
-        raise NotImplementedError("controller.py has it")
 
 
 def _directory_id(log_dir: str, dirs: dict[str, str]) -> str:

@@ -7,12 +7,14 @@ about to be opened there.
 What is opened, closed, set aside and where new partitions go is the Controller's to do; here it is decided.
 """
 
-from collections.abc import Iterable, Mapping, Set
+import time
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from raylog.actors.messages import LabelShared, NotLeader, OfflineDir, UnknownTopicOrPartition
 from raylog.actors.node_dirs import Found, Placed
 from raylog.actors.runtime import NODE_LABEL, Node, log_actor_name
+from raylog.cluster.backoff import Backoff
 from raylog.cluster.metadata import Topic
 from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
@@ -71,14 +73,18 @@ def members(alive: Iterable[Node], in_use: Mapping[str, Node]) -> tuple[dict[str
 
 
 class Placement:
-    """The map. Not safe for threads: the Controller holds its lock. A node is what its ``Node.key`` says."""
+    """The map. Not safe for threads: the Controller holds its lock. A node is what its ``Node.key`` says.
 
-    def __init__(self) -> None:
+    ``clock``: seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.node_of: dict[str, str] = {}  # directory id -> node
         self._places: dict[TopicPartition, Placed] = {}
         self._problems: dict[TopicPartition, RaylogError] = {}
         self._versions: dict[TopicPartition, int] = {}  # of the configs that they obey
         self._offline: dict[str, tuple[OfflineDir, ...]] = {}  # node -> its log dirs that cannot be used
+        self._openings = Backoff(clock)  # of those that failed
 
     # -- events --------------------------------------------------------------------------------------------
 
@@ -100,6 +106,7 @@ class Placement:
         for one in wanted:
             if one.directory_id not in directories:
                 continue
+            self._openings.reset(one.partition)
             entry = strays.pop((one.directory_id, one.partition), None)
             if entry is not None and entry.topic_id == one.topic.topic_id:
                 self._problems.pop(one.partition, None)
@@ -135,6 +142,7 @@ class Placement:
     def opened(self, partition: TopicPartition, place: Placed, version: int = 0) -> None:
         """It serves, with this version of its topic's config."""
         self._problems.pop(partition, None)
+        self._openings.reset(partition)
         self._places[partition] = place
         self._versions[partition] = version
 
@@ -145,6 +153,7 @@ class Placement:
     def failed(self, partition: TopicPartition, problem: RaylogError) -> None:
         self._places.pop(partition, None)
         self._problems[partition] = problem
+        self._openings.failed(partition)
 
     def forget(self, topic: Topic) -> None:
         """The topic was deleted."""
@@ -152,6 +161,7 @@ class Placement:
             self._places.pop(one.partition, None)
             self._problems.pop(one.partition, None)
             self._versions.pop(one.partition, None)
+            self._openings.reset(one.partition)
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -179,13 +189,15 @@ class Placement:
 
     def lost(self, wanted: Iterable[Wanted], running: Set[str]) -> list[Wanted]:
         """Those to be opened again: on a node that is there, but without an actor (its start had failed, or somebody
-        killed it for good) or a place. Data that is missing is not looked for again until its node joins."""
+        killed it for good) or a place. One that fails again and again is left in peace for longer each time; data that
+        is missing until its node joins."""
         return [
             one
             for one in wanted
             if one.directory_id in self.node_of
             and not isinstance(self._problems.get(one.partition), LogMissing)
             and (one.partition not in self._places or log_actor_name(one.partition) not in running)
+            and self._openings.is_due(one.partition)
         ]
 
     def outdated(self, wanted: Iterable[Wanted]) -> list[Wanted]:

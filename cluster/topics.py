@@ -22,9 +22,10 @@ from raylog.actors.messages import (
     UnknownTopicOrPartition,
 )
 from raylog.actors.node_dirs import Placed
-from raylog.actors.runtime import CALL_TIMEOUT_S, kill, log_actor_name
-from raylog.cluster.controller_state import ControllerState, LeftOver, all_answers, answer_of
+from raylog.actors.runtime import kill, log_actor_name
+from raylog.cluster.controller_state import LeftOver, all_answers, answers_of
 from raylog.cluster.metadata import Topic, topic_record, topic_removed_record
+from raylog.cluster.opening import Opening
 from raylog.cluster.placement import TopicDescription, Wanted, wanted_of
 from raylog.cluster.settings import altered, broker_entries, topic_entries
 from raylog.storage.config import LogConfig, topic_overrides
@@ -46,7 +47,7 @@ class Home(NamedTuple):
     manager: Any
 
 
-class Topics(ControllerState):
+class Topics(Opening):
     """The Controller's methods for topics."""
 
     # -- making --------------------------------------------------------------------------------------------
@@ -68,6 +69,7 @@ class Topics(ControllerState):
                 topic = self._topic(name)
             count = len(topic.directories)
             _check_partitions(total, least=count + 1)
+            self._check_removed(topic)
             with self._made(topic, count, total - count) as made, self._lock:
                 self._publish(self._same(topic), made, topic.version)
         return self.describe_topic(name)
@@ -121,28 +123,42 @@ class Topics(ControllerState):
 
     def _remove_left_over(self) -> None:
         with self._lock:
-            left_over, self._left_over = self._left_over, []
+            left_over = [one for one in self._left_over.values() if one.partition.topic not in self._reserved]
         self._remove(left_over)
 
     def _remove(self, partitions: list[LeftOver]) -> list[RaylogError]:
         """Have these removed; returns what kept some of them. Those the watch asks for again, until it is done: a
         folder that stays would be in the way of the next topic of that name."""
+        calls: dict[Any, LeftOver] = {}
         with self._lock:
-            self._left_over += [one for one in partitions if one.node not in self._managers]
-            calls = [
-                (one, self._managers[one.node].delete_partition.remote(one.partition, one.topic_id))
-                for one in partitions
-                if one.node in self._managers
-            ]
-        errors = []
-        for one, reference in calls:
-            answer = answer_of(reference, f"removing {one.partition}", CALL_TIMEOUT_S)
-            if isinstance(answer, RaylogError):
-                warn(logger, "partition-left-over", partition=one.partition, why=answer)
-                errors.append(answer)
-                with self._lock:
-                    self._left_over.append(one)
-        return errors
+            for one in partitions:
+                self._note_left_over(one)
+                if one.node in self._managers:
+                    call = self._managers[one.node].delete_partition.remote(one.partition, one.topic_id)
+                    calls[call] = one
+        answers = answers_of({call: f"removing {one.partition}" for call, one in calls.items()})
+        for call, one in calls.items():
+            self._removed(one, answers[call])
+        return [answer for answer in answers.values() if isinstance(answer, RaylogError)]
+
+    def _removed(self, one: LeftOver, answer: Any) -> None:
+        key = one.partition, one.topic_id
+        with self._lock:
+            if self._left_over.get(key) is not one:
+                return  # its folder was found on another node meanwhile
+            if not isinstance(answer, RaylogError):
+                del self._left_over[key]
+                return
+            self._left_over[key] = one._replace(why=str(answer))
+        if str(answer) != one.why:
+            warn(logger, "partition-left-over", partition=one.partition, why=answer)
+
+    def _check_removed(self, topic: Topic) -> None:
+        """What is still to be removed must not be made again: its removal could not tell the two apart."""
+        with self._lock:
+            for one in self._left_over.values():
+                if one.topic_id == topic.topic_id and one.node in self._managers:
+                    raise TopicBusy(topic.name, f"cleaned up: {one.partition} could not be added")
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
         """The commit point of new partitions. ``version``: of the config that they were opened with."""
@@ -150,6 +166,7 @@ class Topics(ControllerState):
         with self._lock:
             self._log.append(topic_record(topic._replace(directories=directories)))
             for home, place in made:
+                self._left_over.pop((home.partition, topic.topic_id), None)  # it has been made anew
                 # Where the LogManager is another by now, it has yet to be told of the partition: the watch does it.
                 if self._managers.get(home.node) is home.manager:
                     self._placement.opened(home.partition, place, version)
@@ -201,14 +218,15 @@ class Topics(ControllerState):
         """Tell partitions that serve with an old config the one of now. Whom this does not reach the watch tells."""
         with self._lock:
             outdated = self._placement.outdated(self._wanted())
-            calls = [
-                (one, manager, self._configuring(manager, one))
-                for one, manager in self._with_managers(outdated)
-            ]
-        for one, manager, reference in calls:
-            answer = answer_of(reference, f"configuring {one.partition}", CALL_TIMEOUT_S)
-            if isinstance(answer, RaylogError):
-                warn(logger, "config-not-told", partition=one.partition, why=answer)
+            calls = {
+                self._configuring(manager, one): (one, manager)
+                for one in outdated
+                if (manager := self._manager_of(one.directory_id)) is not None
+            }
+        answers = answers_of({call: f"configuring {one.partition}" for call, (one, _) in calls.items()})
+        for call, (one, manager) in calls.items():
+            if isinstance(answers[call], RaylogError):
+                warn(logger, "config-not-told", partition=one.partition, why=answers[call])
                 continue
             with self._lock:
                 if self._manager_of(one.directory_id) is manager:
@@ -219,11 +237,6 @@ class Topics(ControllerState):
         return manager.reconfigure.remote(
             one.partition, topic.topic_id, self._config_of(topic), topic.version
         )
-
-    def _with_managers(self, wanted: Iterable[Wanted]) -> list[tuple[Wanted, Any]]:
-        """Those whose node is there, each with its LogManager."""
-        found = [(one, self._manager_of(one.directory_id)) for one in wanted]
-        return [(one, manager) for one, manager in found if manager is not None]
 
     def topic_config(self, name: str) -> list[ConfigEntry]:
         """Every key that a topic has, with its value and who set it."""
@@ -251,11 +264,11 @@ class Topics(ControllerState):
                 all_of_it = wanted_of([topic])
                 homes = {one.partition: self._placement.node_of.get(one.directory_id) for one in all_of_it}
             here = [LeftOver(one, topic.topic_id, node) for one, node in homes.items() if node is not None]
+            errors = self._remove(here)
             # Those of a node that is away are set aside as strays when it returns; actors that wait for it end now.
             for partition, node in homes.items():
                 if node is None:
                     kill(log_actor_name(partition), self._namespace)
-            errors = self._remove(here)
         if errors:
             raise errors[0]
 

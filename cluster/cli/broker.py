@@ -90,7 +90,6 @@ def _join(address: str | None) -> str | None:
 
 def _stay(broker: "Broker") -> None:
     """Wait until the broker is stopped from elsewhere, or from here by a signal; then end Ray."""
-    from raylog.actors.runtime import CONTROLLER, find
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -98,7 +97,7 @@ def _stay(broker: "Broker") -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
     try:
-        while find(CONTROLLER, broker.namespace) is not None:
+        while _may_run(broker):
             time.sleep(WATCH_INTERVAL_S)
     except KeyboardInterrupt:
         note("stopping ...")
@@ -107,6 +106,16 @@ def _stay(broker: "Broker") -> None:
     except KeyboardInterrupt:
         note("stopped at once: the next start recovers the logs")
         raise typer.Exit(1) from None
+
+
+def _may_run(broker: "Broker") -> bool:
+    from raylog.actors.messages import NotLeader, RequestTimedOut
+    from raylog.actors.runtime import CONTROLLER, find
+
+    try:
+        return find(CONTROLLER, broker.namespace) is not None
+    except (NotLeader, RequestTimedOut):
+        return True  # Ray's head is slow; asked again
 
 
 def stop(address: Address = None, namespace: Namespace = NAMESPACE) -> None:

@@ -101,7 +101,7 @@ class PartitionReader:
     def request(self, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
         """Ask for batches from ``offset`` on; the answer is for :meth:`records`. NotLeader at once if no actor is
         there."""
-        handle = self._broker.partition(self.topic, self.partition, timeout_s=0)
+        handle = self._broker.log_actor(self.topic, self.partition, timeout_s=0)
         return self._call(handle, offset, max_bytes, max_wait_ms)
 
     def _call(self, handle: Any, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:

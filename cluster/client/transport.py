@@ -38,7 +38,7 @@ class RayTransport:
         self._broker = broker
 
     def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
-        handle = self._broker.partition(topic, partition, timeout_s=0)  # one that is away holds up no other
+        handle = self._broker.log_actor(topic, partition, timeout_s=0)  # one that is away holds up no other
         # bytes travel inside of the call; an array goes to the object store without a copy in pickle
         payload = bytes(batch) if len(batch) <= INLINE_BYTES else np.frombuffer(batch, np.uint8)
         answer: Future[AppendResult] = Future()

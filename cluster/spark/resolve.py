@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.messages import NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import EARLIEST, LATEST, Bound, Options, Selection, TopicPartition
 from raylog.cluster.spark.plan import Edge, Lost, Offsets, Range, clip_ranges
@@ -91,7 +91,7 @@ def list_offsets(catalog: Catalog, wanted: dict[TopicPartition, int]) -> dict[To
             topic, partition, _ = gone.args
             if wanted.pop((topic, partition), None) is None:
                 raise
-        except NotLeader:
+        except (NotLeader, RequestTimedOut):
             if time.monotonic() > deadline:
                 raise
             for tp in wanted:

@@ -17,6 +17,7 @@ from raylog.actors.messages import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from raylog.actors.runtime import find, log_actor_name
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import (
     CorruptRecord,
@@ -31,8 +32,10 @@ from raylog.storage.errors import (
     RaylogError,
     RecordTooLarge,
 )
+from raylog.storage.names import TopicPartition
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.testing.waiting import wait_for
 
 NOW = int(time.time() * 1000)
 
@@ -142,6 +145,17 @@ def test_a_bad_batch_is_refused_and_nothing_is_written(
     assert ray.get(log.offsets.remote()).log_end_offset == 0
     ray.get(log.append.remote(bytes(batch(b"good"))))
     assert ray.get(log.offsets.remote()).log_end_offset == 1
+
+
+def test_a_handle_that_is_asked_for_again_is_the_actors_of_now(broker: Broker, topic: str) -> None:
+    before = broker.partition(topic, 0)
+    ray.get(before.append.remote(bytes(batch(b"one"))))
+    name = log_actor_name(TopicPartition(topic, 0))
+    ray.kill(before, no_restart=True)
+    wait_for(lambda: find(name, broker.namespace) not in (None, before), 60, "it is opened anew")
+    assert ray.get(broker.partition(topic, 0).offsets.remote(), timeout=60).log_end_offset == 1
+    [status] = [one for one in broker.status() if one.partition == f"{topic}-0"]
+    assert status.offsets.log_end_offset == 1
 
 
 def test_an_offset_out_of_range_names_both_bounds(broker: Broker, topic: str) -> None:

@@ -20,6 +20,7 @@ from raylog.cluster import controller_state
 from raylog.cluster.controller import ControllerImpl
 from raylog.cluster.controller_state import LeftOver
 from raylog.cluster.metadata import Topic, topic_removed_record
+from raylog.cluster.opening import Claim
 from raylog.cluster.placement import wanted_of
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
@@ -169,17 +170,17 @@ def test_look_ups_are_refused_at_once_while_the_broker_stops(
 def test_a_topic_that_is_gone_when_its_opening_is_answered_leaves_no_trace(broker: Broker) -> None:
     directory_id = next(iter(broker.controller._placement.node_of))
     ghost = Topic("ghost", "id", {}, (directory_id,))
-    broker.controller._open(wanted_of([ghost]))
+    [one] = wanted_of([ghost])
+    broker.controller._take_down(Claim(one, None), LogMissing("/ghost-0", "gone"))
     assert not isinstance(broker.controller._placement.explain(ghost, 0), LogMissing)
 
 
-def test_a_node_that_does_not_answer_is_left_out_of_the_status(
+def test_a_node_that_does_not_answer_is_left_out_of_the_log_dirs(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker.controller.create_topic("t", 1, {})
-    assert [one.partition for one in broker.controller.status()] == ["t-0"]
-    failing(monkeypatch, "status", RequestTimedOut("status", 30_000))
-    assert broker.controller.status() == []
+    assert [one.path for one in broker.controller.log_dirs()] == [str(broker.log_dir)]
+    failing(monkeypatch, "the log dirs", RequestTimedOut("the log dirs", 30_000))
+    assert broker.controller.log_dirs() == []
 
 
 # -- topics --------------------------------------------------------------------------------------------------
@@ -306,14 +307,14 @@ def test_a_restarted_controller_survives_a_join_that_fails(
 ) -> None:
     broker.controller.create_topic("kept", 1, {})
     broker.controller.shutdown()
-    join, failures = ControllerImpl._join, [NotLeader("x", "dying"), ValueError("Ray's own")]
+    look, failures = ControllerImpl._look_through, [NotLeader("x", "dying"), ValueError("Ray's own")]
 
-    def sometimes(controller: ControllerImpl, node: Node) -> None:
+    def sometimes(controller: ControllerImpl, node: Node, manager: Any) -> Any:
         if failures:
             raise failures.pop()
-        join(controller, node)
+        return look(controller, node, manager)
 
-    monkeypatch.setattr(ControllerImpl, "_join", sometimes)
+    monkeypatch.setattr(ControllerImpl, "_look_through", sometimes)
     monkeypatch.setattr(controller_module, "is_restarted", lambda: True)
     broker.controller = broker.another()
     wait_for(lambda: broker.controller._metadata, 60, "the metadata is open")
@@ -336,7 +337,7 @@ def test_what_a_deletion_has_left_over_is_removed_and_no_stray(
         again._log.append(topic_removed_record("gone"))
 
     monkeypatch.setattr(again, "_open_metadata", deleted)
-    again._left_over.append(LeftOver(TopicPartition("gone", 0), topic_id, own_node_id()))
+    again._note_left_over(LeftOver(TopicPartition("gone", 0), topic_id, "its node's last id"))
     again.start()
     assert broker.folders() == []
 
@@ -344,15 +345,25 @@ def test_what_a_deletion_has_left_over_is_removed_and_no_stray(
 # -- watching ------------------------------------------------------------------------------------------------
 
 
+def pids(broker: Broker) -> list[int]:
+    """Of the LogActors that the LogManager knows."""
+    manager: Any = find(log_manager_name(own_node_id()), broker.namespace)
+    actors: list[Any] = [
+        find(log_actor_name(one.partition), broker.namespace)
+        for one in ray.get(manager.hosted.remote(), timeout=30)
+    ]
+    return [ray.get(actor.status.remote(), timeout=30).pid for actor in actors]
+
+
 def test_a_log_manager_killed_for_good_is_replaced_and_its_actors_live_on(broker: Broker) -> None:
     broker.controller.create_topic("t", 1, {})
-    pid = broker.controller.status()[0].pid
+    [pid] = pids(broker)
     name = log_manager_name(own_node_id())
     before = find(name, broker.namespace)
     ray.kill(before, no_restart=True)
     wait_for(lambda: find(name, broker.namespace) not in (None, before), 60, "another LogManager")
     wait_for(lambda: broker.controller.nodes() == {own_node_id(): None}, 60, "the node has joined again")
-    wait_for(lambda: [one.pid for one in broker.controller.status()] == [pid], 60, "its actor is adopted")
+    wait_for(lambda: pids(broker) == [pid], 60, "its actor is adopted")
     assert broker.controller.create_topic("u", 1, {}).partitions[0].problem is None
 
 

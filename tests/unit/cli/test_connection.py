@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import ray
 
-from raylog.actors.messages import BrokerNotFound, RayNotFound, SeveralBrokers
+from raylog.actors.messages import BrokerNotFound, RayNotFound, RequestTimedOut, SeveralBrokers
 from raylog.cluster import connection
 
 
@@ -69,6 +69,17 @@ def test_without_exactly_one_broker_none_is_joined(
     here = machine(clusters)
     with pytest.raises(error):
         connection.join_ray_with(here.has_broker, "raylog")
+    assert here.joined is None
+
+
+def test_a_cluster_that_does_not_tell_is_left_and_its_error_told(machine: Callable[..., Machine]) -> None:
+    here = machine({"a": True})
+
+    def is_slow() -> bool:
+        raise RequestTimedOut("Controller", 30_000)
+
+    with pytest.raises(RequestTimedOut):
+        connection.join_ray_with(is_slow, "raylog")
     assert here.joined is None
 
 

@@ -76,7 +76,7 @@ class FakeBroker:
     def list_offsets(self, wanted: Any) -> Any:
         return dict.fromkeys(wanted, 0)
 
-    def partition(self, _: str, number: int, timeout_s: float = PATIENCE_S) -> Any:
+    def log_actor(self, _: str, number: int, timeout_s: float = PATIENCE_S) -> Any:
         assert timeout_s == 0, "one that is away would hold up the others"
         away = self.actors[number].is_away
         if away is not None:

@@ -5,15 +5,26 @@ from typing import Any, cast
 
 import pytest
 
-from raylog.actors.messages import NotLeader
-from raylog.cluster import topics
+from raylog.actors.messages import NoLogDirs, NotLeader, TopicBusy
+from raylog.actors.node_dirs import Found
+from raylog.cluster import controller_state, topics
+from raylog.cluster.controller_state import LeftOver
 from raylog.cluster.metadata import Topic
 from raylog.cluster.topics import Home, Topics
 from raylog.storage.config import BrokerConfig
 from raylog.storage.names import TopicPartition
+from tests.unit.cluster.controllers import Cluster
+from tests.unit.cluster.controllers import Manager as Watched
 
-PARTITION = TopicPartition("half-made", 0)
+PARTITION, OTHER = TopicPartition("half-made", 0), TopicPartition("other", 0)
 TOPIC = Topic("half-made", "its-id", {}, ())
+
+
+class Call:
+    """One that has been answered."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
 
 
 class Manager:
@@ -26,12 +37,12 @@ class Manager:
 
     def _delete(self, partition: TopicPartition, topic_id: str) -> Any:
         self.asked.append((partition, topic_id))
-        return self.answers[len(self.asked) - 1]
+        return Call(self.answers[len(self.asked) - 1])
 
 
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch) -> Topics:
-    monkeypatch.setattr(topics, "answer_of", lambda reference, *_: reference)
+    monkeypatch.setattr(topics, "answers_of", lambda calls: {call: call.answer for call in calls})
     return Topics("test", BrokerConfig.parse({}))
 
 
@@ -69,3 +80,63 @@ def test_a_deletion_that_does_not_reach_the_disk_tells_it_and_is_seen_through_by
     assert controller.list_topics() == []
     controller._remove_left_over()
     assert manager.asked == [(PARTITION, "its-id")] * 2
+
+
+def test_a_folder_that_turns_up_on_another_node_is_removed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without a label comes back under a new id."""
+    cluster = Cluster(monkeypatch)
+    again = Watched("its-dir", Found(PARTITION, "its-id", "its-dir"), Found(OTHER, "no-ones", "its-dir"))
+    watching = cluster.controller
+    watching._open_metadata()
+    watching._unmake_partitions(TOPIC, [Home(PARTITION, "old-id", None)])
+    cluster.comes("new-id", again)
+    for _ in range(2):
+        watching._watch_once()
+        watching._jobs.wait()
+    assert again.asked("delete_partition") == [(PARTITION, "its-id")]
+    assert [arguments[0] for arguments in again.asked("set_aside")] == [OTHER]
+    watching._watch_once()
+    watching._jobs.wait()
+    assert len(again.asked("delete_partition")) == 1
+    assert watching._left_over == {}
+
+
+def test_what_is_waited_for_in_vain_does_not_grow_for_ever(
+    controller: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_state, "MAX_LEFT_OVER", 3)
+    homes = [Home(TopicPartition("half-made", number), "gone-for-good", None) for number in range(5)]
+    controller._unmake_partitions(TOPIC, homes)
+    assert [one.partition.partition for one in controller._left_over.values()] == [2, 3, 4]
+
+
+def test_an_answer_of_a_node_where_the_folder_is_no_more_leaves_it_to_be_removed(controller: Topics) -> None:
+    one = LeftOver(PARTITION, "its-id", "old-id")
+    controller._note_left_over(one._replace(node="new-id"))
+    controller._removed(one, None)
+    assert [left.node for left in controller._left_over.values()] == ["new-id"]
+
+
+def test_nothing_is_added_where_the_last_try_is_still_to_be_removed(controller: Topics) -> None:
+    """Its removal would take the new partition: topic and number are the same."""
+    manager = Manager()
+    controller._managers["n1"] = manager
+    state = SimpleNamespace(topics={TOPIC.name: TOPIC})
+    controller._metadata = cast(Any, SimpleNamespace(state=state))
+    controller._unmake_partitions(TOPIC, [Home(PARTITION, "n1", manager)])
+    with pytest.raises(TopicBusy, match="half-made-0 could not be added"):
+        controller.add_partitions(TOPIC.name, 1)
+    controller._remove_left_over()
+    with pytest.raises(NoLogDirs):  # it goes on
+        controller.add_partitions(TOPIC.name, 1)
+
+
+def test_what_a_running_change_makes_or_removes_is_not_removed_by_the_watch(controller: Topics) -> None:
+    manager = Manager()
+    controller._managers["n1"] = manager
+    controller._note_left_over(LeftOver(PARTITION, "its-id", "n1"))
+    with controller._reserve(TOPIC.name, "deleted"):
+        controller._remove_left_over()
+        assert manager.asked == []
+    controller._remove_left_over()
+    assert len(manager.asked) == 1

@@ -1,5 +1,6 @@
 """How a Broker finds partitions: without waiting where it must not, and with patience where it may."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ from raylog.actors.messages import NotLeader, RequestTimedOut, UnknownTopicOrPar
 from raylog.actors.runtime import CONTROLLER
 from raylog.cluster import broker as module
 from raylog.cluster.broker import Broker
+from raylog.cluster.placement import TopicDescription
+from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import LogMissing, RaylogError, StorageError
+from raylog.storage.indexes.time_index import TimestampOffset
 
 
 class Reference:
@@ -79,6 +83,20 @@ def ask(broker: Broker, *references: Reference) -> Any:
 def test_a_partition_that_runs_is_found_without_the_controller(cluster: Cluster) -> None:
     cluster.actors = {"Log:t-0": "actor"}
     assert Broker().partition("t", 0) == "actor"
+
+
+def test_a_user_gets_the_actor_of_now_and_a_client_the_one_that_it_knows_until_it_proves_wrong(
+    cluster: Cluster,
+) -> None:
+    cluster.actors["Log:t-0"] = "first"
+    broker = Broker()
+    assert broker.log_actor("t", 0) == broker.partition("t", 0) == "first"
+    cluster.actors["Log:t-0"] = "second"  # as after the node has come back
+    assert broker.log_actor("t", 0) == "first"
+    assert broker.partition("t", 0) == broker.log_actor("t", 0) == "second"
+    cluster.actors["Log:t-0"] = "third"
+    broker.forget("t", 0)
+    assert broker.log_actor("t", 0) == "third"
 
 
 @pytest.mark.parametrize("partition", ["0", -1])
@@ -151,3 +169,54 @@ def test_asking_ends_when_the_time_is_up(
     cluster.actors["Log:t-0"] = "actor"
     with pytest.raises(type(error)):
         Broker().ask([("t", 0)], lambda _key, _handle: Failed(error))
+
+
+class LogActor:
+    """Its first deletion is written down, but the answer is lost; meanwhile records are appended."""
+
+    def __init__(self) -> None:
+        self.end, self.deleted_before = 5, list[int]()
+        self.offset_for_timestamp, self.delete_records = (
+            SimpleNamespace(remote=self._offset),
+            SimpleNamespace(remote=self._delete),
+        )
+
+    def _offset(self, timestamp: int) -> Reference:
+        assert timestamp == -1
+        return Reference(TimestampOffset(-1, self.end))
+
+    def _delete(self, before_offset: int) -> Reference:
+        self.deleted_before.append(before_offset)
+        if len(self.deleted_before) == 1:
+            self.end += 3
+            return Failed(NotLeader("t-0", "died"))
+        return Reference(before_offset)
+
+
+def test_deleting_all_records_means_those_of_the_moment_of_the_call(cluster: Cluster) -> None:
+    cluster.actors["Log:t-0"] = actor = LogActor()
+    assert Broker().delete_records("t", 0) == 5
+    assert actor.deleted_before == [5, 5]
+    assert Broker().delete_records("t", 0, before_offset=2) == 2
+
+
+def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who gave up after minutes would tear down a broker that only reads its logs back."""
+    waited_s: list[float] = []
+
+    def wait_for(_: Any, __: str, timeout_s: float = 30.0) -> Any:
+        waited_s.append(timeout_s)
+        return TopicDescription("t", "id", {}, ())
+
+    remote = SimpleNamespace(remote=lambda *_: Reference())
+    controller = SimpleNamespace(start=remote, create_topic=remote, add_partitions=remote)
+    cluster.actors[CONTROLLER] = controller
+    monkeypatch.setattr(module, "wait_for", wait_for)
+    monkeypatch.setattr(module, "create", lambda *_: controller)
+    monkeypatch.setattr(module, "seat", lambda _: None)
+    module._start_controller("test", BrokerConfig.parse({}))
+    Broker().create_topic("t")
+    Broker().add_partitions("t", 2)
+    assert min(waited_s) >= 86_400

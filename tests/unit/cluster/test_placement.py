@@ -1,6 +1,7 @@
 """The map of partitions: what to open, what is a stray, what is missing, what to open again."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -32,8 +33,8 @@ def join(
     return placement.joined(node_id, {one.directory_id: "/disk"}, entries, WANTED)
 
 
-def both_open() -> Placement:
-    placement = Placement()
+def both_open(clock: Callable[[], float] = float) -> Placement:
+    placement = Placement(clock)
     for node_id, one in (("node-1", ON_A), ("node-2", ON_B)):
         join(placement, node_id, one, found(one))
         placement.opened(one.partition, place(one, node_id))
@@ -79,14 +80,32 @@ def test_a_node_that_left_takes_its_partitions_along_and_no_others() -> None:
 
 
 def test_lost_is_what_has_no_actor_or_could_not_be_opened() -> None:
-    placement = both_open()
+    now_s = 0
+    placement = both_open(lambda: now_s)
     assert placement.lost(WANTED, ACTORS) == []
     assert placement.lost(WANTED, {"Log:t-0"}) == [ON_B]
     placement.failed(ON_A.partition, StorageError("/disk", "I/O error"))
+    assert placement.lost(WANTED, ACTORS) == [], "a try costs a process"
+    now_s = 1
     assert placement.lost(WANTED, ACTORS) == [ON_A]
     assert "I/O error" in str(placement.explain(TOPIC, 0))
     placement.opened(ON_A.partition, place(ON_A, "node-1"))
     assert placement.lost(WANTED, ACTORS) == []
+
+
+def test_what_failed_is_tried_at_once_where_it_was_opened_since_or_its_node_has_joined_again() -> None:
+    placement = both_open()  # where no time passes
+    for _ in range(2):
+        placement.failed(ON_A.partition, StorageError("/disk", "I/O error"))
+        placement.failed(ON_B.partition, StorageError("/disk", "I/O error"))
+    placement.opened(ON_A.partition, place(ON_A, "node-1"))
+    assert placement.lost(WANTED, {"Log:t-1"}) == [ON_A]
+    placement.left("node-2")
+    assert join(placement, "node-2", ON_B, found(ON_B)) == ([ON_B], [])
+    assert placement.lost(WANTED, ACTORS) == [ON_B]
+    placement.failed(ON_B.partition, StorageError("/disk", "I/O error"))
+    placement.forget(TOPIC)
+    assert placement.lost(WANTED, set()) == [ON_A, ON_B]
 
 
 def test_a_partition_is_outdated_until_it_obeys_its_topics_config_of_now() -> None:

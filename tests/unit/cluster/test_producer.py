@@ -247,13 +247,13 @@ def test_a_partition_without_an_actor_holds_up_no_other(produce: Callable[..., P
     def remote(batch: Buffer) -> Any:
         return SimpleNamespace(future=lambda: link.append("t", 1, batch))
 
-    def partition(_: str, number: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
+    def log_actor(_: str, number: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
         if number == 0:
             ends.wait(timeout_s)
             raise NotLeader("t-0", "it is being started")
         return SimpleNamespace(append=SimpleNamespace(remote=remote))
 
-    broker: Any = SimpleNamespace(partition=partition, forget=lambda *_: None)
+    broker: Any = SimpleNamespace(log_actor=log_actor, forget=lambda *_: None)
     producer = produce(RayTransport(broker))
     away = producer.send("t", b"x", partition=0)
     try:

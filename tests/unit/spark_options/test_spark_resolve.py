@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.messages import NotLeader, UnknownTopicOrPartition
+from raylog.actors.messages import NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import parse
 from raylog.cluster.spark.plan import Edge, Range
@@ -157,7 +157,8 @@ def test_a_time_filter_skips_what_comes_before_it() -> None:
 
 
 def test_planning_outlives_the_restart_of_a_partition() -> None:
-    unsteady = Unsteady([NotLeader("t-0", "restarting")] * 2, t=[(0, [10])])
+    passing: list[Exception] = [NotLeader("t-0", "restarting"), RequestTimedOut("t-0", 30_000)]
+    unsteady = Unsteady(passing, t=[(0, [10])])
     assert list_offsets(unsteady, {("t", 0): -1}) == {("t", 0): 1}
     assert unsteady.forgotten == [("t", 0)] * 2
 
