@@ -24,7 +24,6 @@ from raylog.actors.messages import (
     NodeState,
     NoLogDirs,
     PartitionOffsets,
-    PartitionStatus,
 )
 from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node_dirs import NodeDirs
@@ -97,10 +96,6 @@ class DirKeeper:
         """Write down where the compaction of a partition goes on; fine if it is gone, or another topic's."""
         if not self._stopped.is_set():
             self._dirs.cleaned(partition, topic_id, offset)
-
-    def status(self) -> list[PartitionStatus]:
-        """What every LogActor that answers says of itself."""
-        return list(self._ask_all(lambda handle: handle.status.remote()).values())
 
     def _ask_all(
         self, call: Callable[[Any], Any], timeout_s: float = CALL_TIMEOUT_S
