@@ -45,6 +45,7 @@ from raylog.storage.cleaner.schedule import Candidate, CompactionSchedule
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import Clock
 from raylog.storage.config import BrokerConfig
+from raylog.storage.errors import RaylogError
 from raylog.storage.files import FileSystem, Lock
 from raylog.storage.names import TopicPartition
 
@@ -126,7 +127,7 @@ class Compactor:
             candidates[partition] = Candidate(answer, offsets.get(partition), hosted[partition].config)
             right = candidates[partition].wrong_checkpoint
             if right is not None:
-                self._node.cleaned(partition, hosted[partition].topic_id, right)
+                self._write_down(hosted[partition], right)
         with self._lock:
             return self._schedule.begin(candidates, self._clock.now_ms())
 
@@ -156,8 +157,15 @@ class Compactor:
             for name, value in zip(_TOTALS, grown, strict=True):
                 self._totals[name] += value
         if counts:
-            self._node.cleaned(one.partition, one.topic_id, done.end_offset)
+            self._write_down(one, done.end_offset)
         return counts
+
+    def _write_down(self, one: Hosted, offset: int) -> None:
+        """Where its compaction goes on. Not on a full disk: retention, which comes next, may make room."""
+        try:
+            self._node.cleaned(one.partition, one.topic_id, offset)
+        except RaylogError as error:
+            self._failed(one, error)
 
     def _clean(self, partition: TopicPartition) -> Cleaned:
         view = self._node.view(partition)

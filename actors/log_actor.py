@@ -37,7 +37,7 @@ from raylog.actors.messages import (
 )
 from raylog.actors.metrics import EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.partition import Partition
-from raylog.actors.runtime import find, is_restarted, own_node, wait_for
+from raylog.actors.runtime import find, is_restarted, own_node, own_node_id, wait_for
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
@@ -151,13 +151,13 @@ class LogActorImpl:
     # -- what it is ----------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
-    def serving(self) -> tuple[str, str] | None:
-        """The id of the topic whose log this serves, and its folder; None once it is closed. Raises why it is
-        offline."""
+    def serving(self) -> tuple[str, str, str] | None:
+        """The id of the topic whose log this serves, its folder, and the node that has it; None once it is closed.
+        Raises why it is offline."""
         if self._partition.is_closed:
             return None
         _or_exit(self._partition.check_online)
-        return self._spec.topic_id, self._spec.folder
+        return self._spec.topic_id, self._spec.folder, own_node_id()
 
     @ray.method(concurrency_group="admin")
     def offsets(self) -> PartitionOffsets:

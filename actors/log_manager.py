@@ -180,7 +180,7 @@ class LogManagerImpl(Mover):
     def _serves(self, handle: Any, spec: LogSpec) -> bool:
         """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of another folder."""
         serving = wait_for(handle.serving.remote(), f"opening {spec.partition}", OPEN_TIMEOUT_S)
-        return serving == (spec.topic_id, spec.folder)
+        return serving == (spec.topic_id, spec.folder, self._node.node_id)
 
     def _opened(self, partition: TopicPartition, place: Placed, seconds: float) -> None:
         """Progress of the start; a partition whose opening failed counts, too: its error was told."""
@@ -253,20 +253,24 @@ class LogManagerImpl(Mover):
         self._end_actor(partition, topic_id, folder)
         with self._lock:
             self._check_running(str(partition))
-            return self._dirs.set_aside(partition, directory_id)
+            return self._dirs.set_aside(partition, topic_id, directory_id)
 
     def _end_actor(self, partition: TopicPartition, topic_id: str | None, folder: str | None = None) -> None:
-        """End the LogActor in order, if it serves this topic (and folder): a newer topic's of the same name may run
-        here or on another node."""
+        """End the LogActor in order, if it serves this topic (and this node's folder): a newer topic's of the same name
+        may run here or on another node. One that does not say what it serves ends if the topic's log is here."""
         handle = find(log_actor_name(partition), self._namespace)
         if handle is None:
             return
+        is_here = (folder, self._node.node_id)
         try:
             serving = wait_for(handle.serving.remote(), f"closing {partition}")
-            if serving is not None and (serving[0] != topic_id or folder not in (None, serving[1])):
+            if serving is not None and (serving[0] != topic_id or (folder and serving[1:] != is_here)):
                 return
             wait_for(handle.close.remote(), f"closing {partition}")
         except RaylogError as error:
+            with self._lock:
+                if not self._dirs.has(partition, topic_id):
+                    return
             warn(logger, "log-not-closed", partition=partition, why=error)
         kill(log_actor_name(partition), self._namespace)
 

@@ -306,10 +306,21 @@ class NodeDirs:
         self.opened[partition] = opened._replace(configured=newest)
         return newest
 
-    def set_aside(self, partition: TopicPartition, directory_id: str | None) -> str:
-        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
+    def has(self, partition: TopicPartition, topic_id: str | None) -> bool:
+        """Whether the topic's folder of this partition is in a dir."""
+        return any(
+            dir.has(partition) and dir.topic_id(partition) == topic_id for dir in self._online.values()
+        )
+
+    def set_aside(self, partition: TopicPartition, topic_id: str | None, directory_id: str | None) -> str:
+        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path.
+
+        Raises LogMissing if it is gone, or another topic's by now.
+        """
         dir = self.dir_of(partition, directory_id)
         with self.using(dir):
+            if dir.topic_id(partition) != topic_id:
+                raise LogMissing(dir.folder(partition), "it is another topic's by now")
             return dir.set_aside(partition)
 
     def hosted(self) -> list[Hosted]:

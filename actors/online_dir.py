@@ -111,6 +111,7 @@ class OnlineDir:
         if self._fs.exists(folder):
             raise InvalidLogDir(folder, "a partition's folder is there already: move it away")
         self._write_down_who_left()
+        self.offsets.pop(partition, None)
         try:
             create_log(self._fs, folder, topic_id)
         except DiskFull:

@@ -16,7 +16,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Set
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -94,15 +93,16 @@ class ControllerImpl(Moves):
         try:
             self._open_metadata()
             node = own_node()
-            self._bring_in(node, self._start_manager(node))
+            manager = self._start_manager(node)
+            claims, strays = self._look_through_or_leave(node, manager)
+            self._jobs.begin("join", partial(self._settle_in, manager, claims, strays))
             self._watch_once()
+            self._begin_watch()  # opening may take minutes, in which others come and go
             self._jobs.wait()
-            cluster_id = self.cluster_id()
+            return self.cluster_id()
         except BaseException:
             self.shutdown()
             raise
-        self._begin_watch()
-        return cluster_id
 
     def _open_metadata(self) -> None:
         """What a process at its end holds locked, or a disk that is mounted late, may take a second try."""
@@ -176,10 +176,10 @@ class ControllerImpl(Moves):
         """Bring the node in, beside the watch. Where that fails ``nodes()`` tells why, and it is tried again later."""
         try:
             manager = self._start_manager(node)
+            self._jobs.begin("join", partial(self._bring_in, node, manager))
         except Exception as error:
+            self._leave(node.key)
             self._could_not_join(node, error)
-        else:
-            self._jobs.begin("join", partial(self._try_to_bring_in, node, manager))
 
     def _start_manager(self, node: Node) -> Any:
         with self._lock:
@@ -191,14 +191,24 @@ class ControllerImpl(Moves):
             self._managers[node.key] = manager  # at once: a shutdown must find it
             return manager
 
-    def _try_to_bring_in(self, node: Node, manager: Any) -> None:
-        with suppress(RaylogError):  # it was told
-            self._bring_in(node, manager)
-
     def _bring_in(self, node: Node, manager: Any) -> None:
-        """Open what lies on the node's disks; if they cannot be looked through, no LogManager is left."""
         try:
-            claims, strays = self._look_through(node, manager)
+            claims, strays = self._look_through_or_leave(node, manager)
+        except RaylogError:
+            return  # it was told
+        self._settle_in(manager, claims, strays)
+
+    def _settle_in(self, manager: Any, claims: list[Claim], strays: list[Found]) -> None:
+        """Strays first: to open the others may take minutes, in which they would be in the way of new topics."""
+        try:
+            self._set_aside(manager, strays)
+        finally:
+            self._open(claims)
+
+    def _look_through_or_leave(self, node: Node, manager: Any) -> tuple[list[Claim], list[Found]]:
+        """What is on the node's disks; if they cannot be looked through, no LogManager is left."""
+        try:
+            return self._look_through(node, manager)
         except BaseException as error:
             with self._lock:
                 if self._managers.get(node.key) is manager:
@@ -206,8 +216,6 @@ class ControllerImpl(Moves):
                     self._could_not_join(node, error)
                     kill(log_manager_name(node.key), self._namespace)
             raise
-        self._open(claims)
-        self._set_aside(manager, strays)
 
     def _could_not_join(self, node: Node, error: BaseException) -> None:
         why = str(error)
@@ -241,7 +249,9 @@ class ControllerImpl(Moves):
         left = self._left_over.get((entry.partition, entry.topic_id or ""))
         if left is not None:
             self._note_left_over(left._replace(node=node))
-        return left is None and entry.partition.topic not in self._reserved
+        doing, now = self._reserved.get(entry.partition.topic), self._state.topics.get(entry.partition.topic)
+        is_in_work = doing not in (None, "deleted") and (now is None or now.topic_id == entry.topic_id)
+        return left is None and not is_in_work
 
     def _set_aside(self, manager: Any, strays: Iterable[Found]) -> None:
         for entry in strays:
@@ -267,11 +277,17 @@ class ControllerImpl(Moves):
         with self._lock:
             claims = self._claim(self._placement.lost(wanted, names))
         if claims:
-            self._jobs.begin("opening", partial(self._open, claims))
+            try:
+                self._jobs.begin("opening", partial(self._open, claims))
+            except RuntimeError:  # no more threads: the next look claims them again
+                with self._lock:
+                    for claim in claims:
+                        self._give_back(claim)
+                raise
 
     def _upkeep(self) -> None:
-        self._configure()
-        self._remove_left_over()
+        self._jobs.attempt("configuring", self._configure)
+        self._jobs.attempt("removing", self._remove_left_over)
 
     # -- the rest ------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class Moves(Topics):
 
     def _move(self, one: Wanted, manager: Any, target: str) -> None:
         with self._lock:
-            if one.partition in self._claimed:
+            if self._is_claimed(one):
                 raise NotLeader(str(one.partition), BEING_OPENED)
             self._moving[one.partition] = self._placement.node_of[one.directory_id]
         try:

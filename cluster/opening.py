@@ -27,7 +27,7 @@ from raylog.cluster.controller_state import ControllerState, answer_of
 from raylog.cluster.jobs import Jobs
 from raylog.cluster.placement import Wanted
 from raylog.storage.config import BrokerConfig
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -56,12 +56,17 @@ class Opening(ControllerState):
             claims = [
                 Claim(now, manager)
                 for one in wanted
-                if one.partition not in self._claimed and one.partition not in self._moving
+                if not self._is_claimed(one) and one.partition not in self._moving
                 if (now := self._now(one)) is not None
                 if (manager := self._manager_of(now.directory_id)) is not None
             ]
             self._claimed.update({claim.one.partition: claim for claim in claims})
             return claims
+
+    def _is_claimed(self, one: Wanted) -> bool:
+        """Whether somebody opens it. A claim on a topic that is gone counts no more for its successor."""
+        claim = self._claimed.get(one.partition)
+        return claim is not None and claim.one.topic.topic_id == one.topic.topic_id
 
     def _void_claims(self, manager: Any) -> None:
         """The node of this LogManager has left."""
@@ -108,7 +113,13 @@ class Opening(ControllerState):
                     self._give_back(claim)
                     continue
                 claim.one = now
-                calls[self._opening(claim.manager, now.partition, now.topic, now.directory_id)] = claim
+                try:
+                    call = self._opening(claim.manager, now.partition, now.topic, now.directory_id)
+                except InvalidConfig as error:  # the broker's own keys have changed since it was given
+                    self._placement.failed(now.partition, error)
+                    self._give_back(claim)
+                else:
+                    calls[call] = claim
         return calls
 
     @staticmethod

@@ -120,6 +120,11 @@ class Topics(Opening):
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
         self._remove([LeftOver(home.partition, topic.topic_id, home.node) for home in homes])
+        for (
+            home
+        ) in homes:  # an actor whose node is away would wait for it, and serve there what lies elsewhere then
+            if home.node not in self._managers:
+                kill(log_actor_name(home.partition), self._namespace)
 
     def _remove_left_over(self) -> None:
         with self._lock:

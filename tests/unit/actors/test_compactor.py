@@ -357,6 +357,22 @@ def test_a_rate_that_is_set_makes_rounds_sleep(node: Node) -> None:
     assert sum(slept) > 100, "hundreds of bytes at one a second"
 
 
+def test_a_checkpoint_that_a_full_disk_refuses_keeps_no_retention_from_making_room(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.add(A, 12, LogConfig(segment_bytes=300, cleanup_policy="compact,delete", retention_ms=1000))
+    node.disk.clock.advance(10_000)
+
+    def full(*_: object) -> None:
+        raise DiskFull("/disk/cleaner-offset-checkpoint")
+
+    monkeypatch.setattr(node, "cleaned", full)
+    one = compactor(node)
+    one.turn()
+    assert one.retention()[0].total_segments > 0
+    assert "cleaner-offset-checkpoint" in str(told(one, A).problem)
+
+
 def test_before_the_first_round_no_time_of_it_is_told(node: Node) -> None:
     """0 would be 56 years ago."""
     node.add(A, 12)

@@ -311,7 +311,9 @@ def test_a_partition_is_looked_for_in_the_dir_that_it_is_said_to_be_in(node: Nod
     node.make()
     create_log(node.fs, f"{B}/{ORDERS}", TOPIC)  # as a move that was not committed leaves it
     assert [node.dirs.dir_of(ORDERS, node.id_of(path)).log_dir.path for path in (A, B)] == [A, B]
-    node.dirs.set_aside(ORDERS, node.id_of(A))
+    with pytest.raises(LogMissing, match="another topic's"):
+        node.dirs.set_aside(ORDERS, "of a topic before it", node.id_of(A))
+    node.dirs.set_aside(ORDERS, TOPIC, node.id_of(A))
     with pytest.raises(LogMissing):
         node.dirs.dir_of(ORDERS, node.id_of(A))
 

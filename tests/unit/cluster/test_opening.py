@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from raylog.actors.messages import NotLeader
+from raylog.actors.node_dirs import Found, Placed
 from raylog.cluster.controller import ControllerImpl
 from raylog.cluster.placement import Wanted, wanted_of
 from raylog.storage.errors import RaylogError, StorageError
@@ -79,6 +80,48 @@ def test_an_answer_of_before_a_move_says_nothing_of_the_partition(cluster: Clust
     move(cluster, "dir-b")
     controller._take_down(claim, StorageError("/disk", "it was closed"))
     assert "being opened" in explained(controller)[0]
+
+
+def test_a_config_that_the_brokers_own_does_not_allow_any_more_keeps_no_other_closed(
+    cluster: Cluster,
+) -> None:
+    manager = bring(cluster, Manager("dir-a"))
+    manager.answers["open_partition"] = Placed("node", "dir-a", "/dir-a/t")
+    good = cluster.topics.pop("t")
+    cluster.topics["bad"] = cluster.topic("bad", "dir-a")._replace(config={"retention.ms": "soon"})
+    cluster.topics["t"] = good
+    controller = cluster.controller
+    claims = controller._claim(wanted(cluster))
+    controller._open(claims)
+    assert "retention.ms" in str(controller.explain("bad", 0))
+    assert explained(controller) == ["None", "None"]
+    assert len(asked(manager)) == 2
+
+
+def test_a_claim_on_a_topic_that_is_gone_does_not_count_for_its_successor(cluster: Cluster) -> None:
+    bring(cluster, Manager("dir-a"))
+    controller = cluster.controller
+    assert len(controller._claim(wanted(cluster))) == 2
+    cluster.topics["t"] = cluster.topics["t"]._replace(topic_id="its successor's")
+    assert len(controller._claim(wanted(cluster))) == 2
+
+
+@pytest.mark.parametrize(
+    ("doing", "topic_id", "is_stray"),
+    [
+        (None, "id-t", True),
+        ("deleted", "id-t", True),
+        ("moved", "id-t", False),
+        ("moved", "id of another", True),
+    ],
+)
+def test_a_folder_is_no_stray_while_its_topic_is_worked_at_unless_that_is_its_deletion(
+    cluster: Cluster, doing: str | None, topic_id: str, is_stray: bool
+) -> None:
+    controller = cluster.controller
+    if doing is not None:
+        controller._reserved["t"] = doing
+    assert controller._is_stray(Found(TopicPartition("t", 0), topic_id, "dir-a"), "node") is is_stray
 
 
 def test_a_partition_is_opened_by_one_at_a_time_and_not_moved_meanwhile(cluster: Cluster) -> None:
