@@ -94,8 +94,8 @@ class ControllerImpl(Moves):
             self._open_metadata()
             node = own_node()
             manager = self._start_manager(node)
-            claims, strays = self._look_through_or_leave(node, manager)
-            self._jobs.begin("join", partial(self._settle_in, manager, claims, strays))
+            claims = self._look_through_or_leave(node, manager)
+            self._jobs.begin("join", partial(self._open, claims))
             self._watch_once()
             self._begin_watch()  # opening may take minutes, in which others come and go
             self._jobs.wait()
@@ -193,20 +193,13 @@ class ControllerImpl(Moves):
 
     def _bring_in(self, node: Node, manager: Any) -> None:
         try:
-            claims, strays = self._look_through_or_leave(node, manager)
+            claims = self._look_through_or_leave(node, manager)
         except RaylogError:
             return  # it was told
-        self._settle_in(manager, claims, strays)
+        self._open(claims)
 
-    def _settle_in(self, manager: Any, claims: list[Claim], strays: list[Found]) -> None:
-        """Strays first: to open the others may take minutes, in which they would be in the way of new topics."""
-        try:
-            self._set_aside(manager, strays)
-        finally:
-            self._open(claims)
-
-    def _look_through_or_leave(self, node: Node, manager: Any) -> tuple[list[Claim], list[Found]]:
-        """What is on the node's disks; if they cannot be looked through, no LogManager is left."""
+    def _look_through_or_leave(self, node: Node, manager: Any) -> list[Claim]:
+        """What to open of a node's disks; if they cannot be looked through, no LogManager is left."""
         try:
             return self._look_through(node, manager)
         except BaseException as error:
@@ -226,35 +219,52 @@ class ControllerImpl(Moves):
         if is_news and not self._stopped.is_set():
             warn(logger, "node-not-joined", node=node, why=why)
 
-    def _look_through(self, node: Node, manager: Any) -> tuple[list[Claim], list[Found]]:
-        """What to open of a node's disks, and what belongs to no topic."""
+    def _look_through(self, node: Node, manager: Any) -> list[Claim]:
+        """What to open of a node's disks. It takes part when what belongs to no topic is out of the way of new ones."""
         directories = wait_for(manager.start.remote(), f"the LogManager of node {node}")
         state = wait_for(manager.state.remote(), f"the LogManager of node {node}")
-        found = wait_for(manager.found.remote(), "looking through the log dirs")
-        with self._lock:
-            if self._managers.get(node.key) is not manager:
-                raise NotLeader(f"the LogManager of node {node}", "the node has left meanwhile")
-            for path in self._placement.foreign(node.key, directories):
-                why = "another node has brought a log dir with the same directory id: is this a copy of its disk?"
-                raise InvalidLogDir(path, why + " Take one of the two away")
-            self._lives[node.key] = state.life
-            self._join_problems.pop(node.node_id, None)
-            self._joins.reset(node.node_id)
-            self._placement.went_offline(node.key, state.offline)
-            to_open, strays = self._placement.joined(node.key, directories, found, self._wanted())
-            return self._claim(to_open), [entry for entry in strays if self._is_stray(entry, node.key)]
+        tried: set[Found] = set()
+        while True:
+            found = wait_for(manager.found.remote(), "looking through the log dirs")
+            with self._lock:
+                if self._managers.get(node.key) is not manager:
+                    raise NotLeader(f"the LogManager of node {node}", "the node has left meanwhile")
+                strays = self._strays(node.key, found) - tried
+                if not strays:
+                    return self._take_in(node, directories, state, found)
+            self._set_aside(manager, strays)
+            tried |= strays
 
-    def _is_stray(self, entry: Found, node: str) -> bool:
-        """Whether nobody has a use for it. What a deletion has left over is removed instead, wherever it turns up."""
-        left = self._left_over.get((entry.partition, entry.topic_id or ""))
-        if left is not None:
-            self._note_left_over(left._replace(node=node))
-        doing, now = self._reserved.get(entry.partition.topic), self._state.topics.get(entry.partition.topic)
-        is_in_work = doing not in (None, "deleted") and (now is None or now.topic_id == entry.topic_id)
-        return left is None and not is_in_work
+    def _take_in(
+        self, node: Node, directories: Mapping[str, str], state: NodeState, found: list[Found]
+    ) -> list[Claim]:
+        for path in self._placement.foreign(node.key, directories):
+            why = "another node has brought a log dir with the same directory id: is this a copy of its disk?"
+            raise InvalidLogDir(path, why + " Take one of the two away")
+        self._lives[node.key] = state.life
+        self._join_problems.pop(node.node_id, None)
+        self._joins.reset(node.node_id)
+        self._placement.went_offline(node.key, state.offline)
+        return self._claim(self._placement.joined(node.key, directories, found, self._wanted()))
+
+    def _strays(self, node: str, found: Iterable[Found]) -> set[Found]:
+        """What nobody has a use for. What a deletion has left over is removed instead, wherever it turns up."""
+        wanted = {(one.partition, one.topic.topic_id, one.directory_id) for one in self._wanted()}
+        strays = set()
+        for entry in found:
+            left = self._left_over.get((entry.partition, entry.topic_id or ""))
+            if left is not None:
+                self._note_left_over(left._replace(node=node))
+            elif (
+                entry not in wanted
+                and entry.topic_id not in self._made_now
+                and entry.partition not in self._moving
+            ):
+                strays.add(entry)
+        return strays
 
     def _set_aside(self, manager: Any, strays: Iterable[Found]) -> None:
-        for entry in strays:
+        for entry in sorted(strays, key=lambda one: (one.partition, one.directory_id)):
             try:
                 call = manager.set_aside.remote(*entry)
                 path = wait_for(call, f"setting {entry.partition} aside")

@@ -65,6 +65,7 @@ class ControllerState:
         self._placement = Placement()
         self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
         self._making: list[str] = []  # the nodes where partitions are being made
+        self._made_now: set[str] = set()  # the ids of the topics that are being made or extended
         self._left_over: dict[tuple[TopicPartition, str], LeftOver] = {}  # by partition and topic id
         self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them
         self._moving: dict[TopicPartition, str] = {}  # partitions that nobody else opens -> node id

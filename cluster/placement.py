@@ -94,21 +94,20 @@ class Placement:
         directories: Mapping[str, str],
         found: Iterable[Found],
         wanted: Iterable[Wanted],
-    ) -> tuple[list[Wanted], list[Found]]:
+    ) -> list[Wanted]:
         """A node brought log dirs (directory id -> path) with these partitions.
 
-        Returns which of them to open, and the strays that belong to no topic. A wanted one that is missing, or
-        whose folder is another topic's, is a problem until its folder is back.
+        Returns which of them to open. A wanted one that is missing, or whose folder is another topic's, is a problem
+        until its folder is back.
         """
         self.node_of.update(dict.fromkeys(directories, node))
-        strays = {(entry.directory_id, entry.partition): entry for entry in found}
+        here = {(entry.directory_id, entry.partition): entry.topic_id for entry in found}
         to_open = []
         for one in wanted:
             if one.directory_id not in directories:
                 continue
             self._openings.reset(one.partition)
-            entry = strays.pop((one.directory_id, one.partition), None)
-            if entry is not None and entry.topic_id == one.topic.topic_id:
+            if here.get((one.directory_id, one.partition)) == one.topic.topic_id:
                 self._problems.pop(one.partition, None)
                 to_open.append(one)
             else:
@@ -116,7 +115,7 @@ class Placement:
                 self.failed(
                     one.partition, LogMissing(folder, "the partition's folder is gone or another topic's")
                 )
-        return to_open, list(strays.values())
+        return to_open
 
     def foreign(self, node: str, directories: Mapping[str, str]) -> list[str]:
         """The paths of log dirs that another node has brought already: copies of a disk, or one disk twice."""

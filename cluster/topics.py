@@ -58,8 +58,10 @@ class Topics(Opening):
         check_topic_name(name)
         _check_partitions(partitions, least=1)
         topic = Topic(name, random_id(), self._checked(topic_overrides(config)), ())
-        with self._reserve(name, "created", must_be_free=True), self._made(topic, 0, partitions) as made:
-            self._publish(topic, made, topic.version)
+        with self._reserve(name, "created", must_be_free=True):
+            self._clear(name)
+            with self._made(topic, 0, partitions) as made:
+                self._publish(topic, made, topic.version)
         return self.describe_topic(name)
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
@@ -69,7 +71,7 @@ class Topics(Opening):
                 topic = self._topic(name)
             count = len(topic.directories)
             _check_partitions(total, least=count + 1)
-            self._check_removed(topic)
+            self._clear(name)
             with self._made(topic, count, total - count) as made, self._lock:
                 self._publish(self._same(topic), made, topic.version)
         return self.describe_topic(name)
@@ -87,6 +89,7 @@ class Topics(Opening):
         with self._lock:
             homes = self._homes(topic.name, first, count)
             self._making += [home.node for home in homes]
+            self._made_now.add(topic.topic_id)
         try:
             yield self._make_partitions(topic, homes)
         except BaseException:
@@ -94,6 +97,7 @@ class Topics(Opening):
             raise
         finally:
             with self._lock:
+                self._made_now.discard(topic.topic_id)
                 for home in homes:
                     self._making.remove(home.node)
 
@@ -158,12 +162,17 @@ class Topics(Opening):
         if str(answer) != one.why:
             warn(logger, "partition-left-over", partition=one.partition, why=answer)
 
-    def _check_removed(self, topic: Topic) -> None:
-        """What is still to be removed must not be made again: its removal could not tell the two apart."""
+    def _clear(self, name: str) -> None:
+        """Remove what is left over of this name, on nodes that are there: it would be in the way. And a removal that
+        comes later could not tell a partition that is added from the try before it."""
         with self._lock:
-            for one in self._left_over.values():
-                if one.topic_id == topic.topic_id and one.node in self._managers:
-                    raise TopicBusy(topic.name, f"cleaned up: {one.partition} could not be added")
+            left_over = [
+                one
+                for one in self._left_over.values()
+                if one.partition.topic == name and one.node in self._managers
+            ]
+        for error in self._remove(left_over):
+            raise TopicBusy(name, f"cleaned up after an earlier one: {error}")
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
         """The commit point of new partitions. ``version``: of the config that they were opened with."""

@@ -19,6 +19,7 @@ from raylog.cluster import controller as controller_module
 from raylog.cluster import controller_state
 from raylog.cluster.controller import ControllerImpl
 from raylog.cluster.controller_state import LeftOver
+from raylog.cluster.jobs import Jobs
 from raylog.cluster.metadata import Topic, topic_removed_record
 from raylog.cluster.opening import Claim
 from raylog.cluster.placement import wanted_of
@@ -273,15 +274,20 @@ def test_a_config_value_of_numpys_is_kept_as_the_number_that_it_is(broker: Broke
 # -- starting ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", ["the LogManager", "looking through", "opening", None])
+@pytest.mark.parametrize("step", ["the LogManager", "looking through", "the watch", "waiting for all"])
 def test_a_start_that_fails_or_is_interrupted_leaves_nothing_running(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, step: str | None
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     broker.controller.create_topic("kept", 1, {})
     broker.controller.shutdown()
     with monkeypatch.context() as patch:
-        if step is None:
+        if step == "the watch":
             patch.setattr(ControllerImpl, "_watch_once", lambda _: failing_now(KeyboardInterrupt()))
+        elif step == "waiting for all":
+            wait = Jobs.wait
+            patch.setattr(
+                Jobs, "wait", lambda self, s=None: wait(self, s) if s else failing_now(KeyboardInterrupt())
+            )
         else:
             failing(patch, step, KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):

@@ -117,18 +117,21 @@ def test_an_answer_of_a_node_where_the_folder_is_no_more_leaves_it_to_be_removed
     assert [left.node for left in controller._left_over.values()] == ["new-id"]
 
 
-def test_nothing_is_added_where_the_last_try_is_still_to_be_removed(controller: Topics) -> None:
-    """Its removal would take the new partition: topic and number are the same."""
+def test_what_is_left_over_is_removed_before_the_name_is_used_again(controller: Topics) -> None:
+    """Its folder would be in the way; and its removal would take a partition that is added: the id is the same."""
     manager = Manager()
+    manager.answers = [NotLeader("n1", "it is being started")] * 3 + [None]
     controller._managers["n1"] = manager
-    state = SimpleNamespace(topics={TOPIC.name: TOPIC})
-    controller._metadata = cast(Any, SimpleNamespace(state=state))
+    controller._metadata = cast(Any, SimpleNamespace(state=SimpleNamespace(topics={TOPIC.name: TOPIC})))
     controller._unmake_partitions(TOPIC, [Home(PARTITION, "n1", manager)])
-    with pytest.raises(TopicBusy, match="half-made-0 could not be added"):
+    with pytest.raises(TopicBusy, match="it is being started"):
         controller.add_partitions(TOPIC.name, 1)
-    controller._remove_left_over()
+    controller._state.topics.clear()
+    with pytest.raises(TopicBusy, match="it is being started"):
+        controller.create_topic(TOPIC.name, 1, {})
     with pytest.raises(NoLogDirs):  # it goes on
-        controller.add_partitions(TOPIC.name, 1)
+        controller.create_topic(TOPIC.name, 1, {})
+    assert len(manager.asked) == 4
 
 
 def test_what_a_running_change_makes_or_removes_is_not_removed_by_the_watch(controller: Topics) -> None:

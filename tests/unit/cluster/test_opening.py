@@ -106,22 +106,20 @@ def test_a_claim_on_a_topic_that_is_gone_does_not_count_for_its_successor(cluste
     assert len(controller._claim(wanted(cluster))) == 2
 
 
-@pytest.mark.parametrize(
-    ("doing", "topic_id", "is_stray"),
-    [
-        (None, "id-t", True),
-        ("deleted", "id-t", True),
-        ("moved", "id-t", False),
-        ("moved", "id of another", True),
-    ],
-)
-def test_a_folder_is_no_stray_while_its_topic_is_worked_at_unless_that_is_its_deletion(
-    cluster: Cluster, doing: str | None, topic_id: str, is_stray: bool
+def test_a_folder_is_no_stray_while_it_is_wanted_or_its_topic_is_made_or_it_is_moved(
+    cluster: Cluster,
 ) -> None:
     controller = cluster.controller
-    if doing is not None:
-        controller._reserved["t"] = doing
-    assert controller._is_stray(Found(TopicPartition("t", 0), topic_id, "dir-a"), "node") is is_stray
+    wanted_, old, made, moved = (
+        Found(TopicPartition("t", 0), "id-t", "dir-a"),
+        Found(TopicPartition("t", 0), "id-t", "dir-b"),
+        Found(TopicPartition("new", 0), "id-new", "dir-a"),
+        Found(TopicPartition("moved", 0), "id-moved", "dir-b"),
+    )
+    controller._reserved |= {"t": "deleted", "new": "created", "moved": "moved"}
+    controller._made_now.add("id-new")
+    controller._moving[moved.partition] = "node"
+    assert controller._strays("node", [wanted_, old, made, moved]) == {old}
 
 
 def test_a_partition_is_opened_by_one_at_a_time_and_not_moved_meanwhile(cluster: Cluster) -> None:

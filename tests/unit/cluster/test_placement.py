@@ -1,4 +1,4 @@
-"""The map of partitions: what to open, what is a stray, what is missing, what to open again."""
+"""The map of partitions: what to open, what is missing, what to open again."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -27,9 +27,7 @@ def place(one: Wanted, node_id: str) -> Placed:
     return Placed(node_id, one.directory_id, f"/{one.partition}")
 
 
-def join(
-    placement: Placement, node_id: str, one: Wanted, *entries: Found
-) -> tuple[list[Wanted], list[Found]]:
+def join(placement: Placement, node_id: str, one: Wanted, *entries: Found) -> list[Wanted]:
     return placement.joined(node_id, {one.directory_id: "/disk"}, entries, WANTED)
 
 
@@ -43,16 +41,12 @@ def both_open(clock: Callable[[], float] = float) -> Placement:
 
 def test_a_joining_node_opens_what_lies_on_its_disks_and_belongs_to_a_topic() -> None:
     stray = Found(TopicPartition("other", 0), "id-o", "dir-a")
-    assert join(Placement(), "node-1", ON_A, found(ON_A), stray) == ([ON_A], [stray])
+    assert join(Placement(), "node-1", ON_A, found(ON_A), stray) == [ON_A]
 
 
-def test_a_folder_of_an_older_topic_of_the_same_name_is_a_stray_elsewhere_and_missing_data_here() -> None:
-    assert join(Placement(), "node-1", ON_A, Found(ON_B.partition, "id-old", "dir-a"), found(ON_A)) == (
-        [ON_A],
-        [Found(ON_B.partition, "id-old", "dir-a")],
-    )
+def test_a_folder_of_an_older_topic_of_the_same_name_is_missing_data() -> None:
     placement = Placement()
-    assert join(placement, "node-1", ON_A, found(ON_A, "id-old")) == ([], [])
+    assert join(placement, "node-1", ON_A, found(ON_A, "id-old")) == []
     assert isinstance(placement.explain(TOPIC, 0), LogMissing)
 
 
@@ -64,7 +58,7 @@ def test_a_missing_log_is_not_looked_for_again_until_its_node_joins_with_its_fol
     assert placement.lost(WANTED, set()) == []
     placement.left("node-1")
     assert isinstance(placement.explain(TOPIC, 0), NotLeader)
-    assert join(placement, "node-2", ON_A, found(ON_A)) == ([ON_A], [])
+    assert join(placement, "node-2", ON_A, found(ON_A)) == [ON_A]
     assert placement.lost(WANTED, set()) == [ON_A]
     placement.opened(ON_A.partition, place(ON_A, "node-2"))
     assert placement.explain(TOPIC, 0) is None
@@ -101,7 +95,7 @@ def test_what_failed_is_tried_at_once_where_it_was_opened_since_or_its_node_has_
     placement.opened(ON_A.partition, place(ON_A, "node-1"))
     assert placement.lost(WANTED, {"Log:t-1"}) == [ON_A]
     placement.left("node-2")
-    assert join(placement, "node-2", ON_B, found(ON_B)) == ([ON_B], [])
+    assert join(placement, "node-2", ON_B, found(ON_B)) == [ON_B]
     assert placement.lost(WANTED, ACTORS) == [ON_B]
     placement.failed(ON_B.partition, StorageError("/disk", "I/O error"))
     placement.forget(TOPIC)

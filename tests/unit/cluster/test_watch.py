@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from raylog.actors.messages import NodeState, NotLeader
-from raylog.actors.node_dirs import Placed
+from raylog.actors.node_dirs import Found, Placed
 from raylog.actors.runtime import log_actor_name, log_manager_name
 from raylog.cluster import controller_state
 from raylog.storage.errors import InvalidLogDir, StorageError
@@ -48,6 +48,23 @@ def test_a_start_returns_when_all_that_is_there_is_opened(cluster: Cluster) -> N
         assert starting.result(60) == "cluster"
     assert serves(cluster, "a")
     assert serves(cluster, "b")
+
+
+def test_strays_are_out_of_the_way_before_a_node_takes_part(cluster: Cluster) -> None:
+    stray = Found(TopicPartition("old", 0), "id-old", "dir-a")
+    manager, seen = Manager("dir-a", stray), []
+    called = manager._called
+
+    def watched(name: str, arguments: tuple[object, ...]) -> object:
+        if name == "set_aside":
+            seen.append((arguments, cluster.controller.nodes()))
+        return called(name, arguments)
+
+    manager._called = watched  # type: ignore[assignment]
+    cluster.comes("node-a", manager)
+    cluster.controller.start()
+    assert seen == [(tuple(stray), {})]
+    assert cluster.controller.nodes() == {"node-a": None}
 
 
 def test_a_node_that_opens_for_minutes_holds_up_neither_a_death_nor_a_return(cluster: Cluster) -> None:
