@@ -13,7 +13,7 @@ import ray
 from raylog.actors.log_actor import LogActor, LogSpec
 from raylog.actors.log_manager import LogManagerImpl
 from raylog.actors.messages import NotLeader
-from raylog.actors.runtime import create, find, kill, log_actor_name, own_node, running
+from raylog.actors.runtime import create, find, kill, log_actor_name, own_node, own_node_id, running
 from raylog.storage.config import BrokerConfig, LogConfig
 from raylog.storage.errors import DiskFull
 from raylog.storage.files import RealFileSystem
@@ -63,7 +63,7 @@ class Node:
         create_log(RealFileSystem(), str(folder), topic_id)
         spec = LogSpec(partition, topic_id, str(folder), LogConfig(), False, 1000)
         create(LogActor, log_actor_name(partition), self.namespace, own_node(), spec)
-        assert self.ask("serving", partition=partition) == (topic_id, str(folder))
+        assert self.ask("serving", partition=partition) == (topic_id, str(folder), own_node_id())
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         return read_offsets(RealFileSystem(), f"{self.log_dir}/{RECOVERY_POINTS}")
