@@ -83,9 +83,7 @@ class NodeDirs:
         self.offline: list[OfflineDir] = []
         self.opened: dict[TopicPartition, Opened] = {}
         self._orphans: list[TopicPartition] = []
-        self._lost: dict[
-            TopicPartition, str
-        ] = {}  # topic ids of the partitions that went offline with their dir
+        self._lost: dict[TopicPartition, str] = {}  # that went offline with their dir, and their topic ids
 
     # -- start and end -------------------------------------------------------------------------------------
 

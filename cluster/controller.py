@@ -229,18 +229,21 @@ class ControllerImpl(Moves):
             with self._lock:
                 if self._managers.get(node.key) is not manager:
                     raise NotLeader(f"the LogManager of node {node}", "the node has left meanwhile")
+                self._check_own(node, directories)  # before anything on these disks is touched
                 strays = self._strays(node.key, found) - tried
                 if not strays:
                     return self._take_in(node, directories, state, found)
             self._set_aside(manager, strays)
             tried |= strays
 
-    def _take_in(
-        self, node: Node, directories: Mapping[str, str], state: NodeState, found: list[Found]
-    ) -> list[Claim]:
+    def _check_own(self, node: Node, directories: Mapping[str, str]) -> None:
         for path in self._placement.foreign(node.key, directories):
             why = "another node has brought a log dir with the same directory id: is this a copy of its disk?"
             raise InvalidLogDir(path, why + " Take one of the two away")
+
+    def _take_in(
+        self, node: Node, directories: Mapping[str, str], state: NodeState, found: list[Found]
+    ) -> list[Claim]:
         self._lives[node.key] = state.life
         self._join_problems.pop(node.node_id, None)
         self._joins.reset(node.node_id)

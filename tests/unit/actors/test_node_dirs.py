@@ -1,14 +1,9 @@
 """What a LogManager knows of its dirs: which can be used, what lies in them, what is written down, what is due."""
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
 import pytest
 
 from raylog.actors.messages import Configured, NoLogDirs
-from raylog.actors.node_dirs import NodeDirs, Opened
+from raylog.actors.node_dirs import Opened
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     DiskFull,
@@ -23,55 +18,9 @@ from raylog.storage.errors import (
 from raylog.storage.loader import create_log
 from raylog.storage.log_dir import LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
-from raylog.storage.state.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
-from raylog.storage.state.properties import CLEAN_SHUTDOWN, random_id
-from raylog.storage.testing.clock import ManualClock
-from raylog.storage.testing.memory import MemoryFileSystem
-from raylog.storage.testing.waiting import wait_for
-
-CLUSTER, TOPIC, OTHER_TOPIC = random_id(), random_id(), random_id()
-ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("others", 0)
-A, B = "/disk/a", "/disk/b"
-DELAY_MS = 60_000
-
-
-class Node:
-    """A node's dirs on a disk in memory."""
-
-    def __init__(self, fs: MemoryFileSystem | None = None) -> None:
-        if fs is None:
-            fs = MemoryFileSystem()
-            fs.make_dir("/disk")
-        self.fs, self.clock = fs, ManualClock()
-        self.dirs = NodeDirs(fs, self.clock, DELAY_MS)
-
-    def start(self, *paths: str) -> "Node":
-        self.dirs.lock(paths or (A, B), lambda path: LogDir(self.fs, path, CLUSTER, 1))
-        return self
-
-    def again(self, *paths: str) -> "Node":
-        """The node of the next process, after a crash of the one before."""
-        return Node(self.fs.crash()).start(*paths)
-
-    def id_of(self, path: str) -> str:
-        return next(directory_id for directory_id, known in self.dirs.paths.items() if known == path)
-
-    def make(self, partition: TopicPartition = ORDERS, topic_id: str = TOPIC) -> str:
-        """A new partition that is served; returns the path of its dir."""
-        dir = self.dirs.create(partition, topic_id)
-        self.open(partition, topic_id)
-        return dir.log_dir.path
-
-    def open(self, partition: TopicPartition = ORDERS, topic_id: str = TOPIC) -> bool:
-        """Returns whether an orderly stop left the log."""
-        directory_id = self.dirs.dir_of(partition).directory_id
-        return self.dirs.open(partition, topic_id, directory_id, Configured(LogConfig(), 0))[1]
-
-    def note(self, partition: TopicPartition, *offsets: int) -> None:
-        self.dirs.note(partition, self.dirs.opened[partition], PartitionOffsets(*offsets))
-
-    def checkpoint(self, path: str, name: str = RECOVERY_POINTS) -> dict[TopicPartition, int]:
-        return read_offsets(self.fs, f"{path}/{name}")
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
+from raylog.storage.state.properties import CLEAN_SHUTDOWN
+from tests.unit.actors.nodes import CLUSTER, DELAY_MS, ORDERS, OTHER_TOPIC, OTHERS, TOPIC, A, B, Node
 
 
 @pytest.fixture
@@ -481,143 +430,3 @@ def test_a_copy_whose_checkpoints_find_no_room_is_in_nobodys_way(node: Node) -> 
         assert not target.open(ORDERS)
     assert failures > 8
     assert node.checkpoint(B) == {ORDERS: 7}
-
-
-# -- a disk that hangs -----------------------------------------------------------------------------------------
-
-
-class Hang:
-    """The first that is done to one dir's disk does not end until it is let go."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, under: str) -> None:
-        self.has_begun, self.may_end = threading.Event(), threading.Event()
-        self._under = under
-        for name in ("exists", "read_file", "list_dir", "is_dir", "change"):
-            monkeypatch.setattr(MemoryFileSystem, name, self._hanging(getattr(MemoryFileSystem, name)))
-
-    def _hanging(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(fs: MemoryFileSystem, *arguments: Any) -> Any:
-            if not self.has_begun.is_set() and str(arguments[-1]).startswith(self._under):
-                self.has_begun.set()
-                assert self.may_end.wait(30), "a test that let nobody go"
-            return real(fs, *arguments)
-
-        return call
-
-    def let_go(self) -> None:
-        self.may_end.set()
-
-
-UPKEEP: dict[str, Callable[[NodeDirs], object]] = {
-    "look": lambda dirs: dirs.check(),
-    "recovery points": lambda dirs: dirs.write_recovery_points(),
-    "starts": lambda dirs: dirs.write_log_start_offsets(),
-    "cleaner offsets": lambda dirs: dirs.cleaner_offsets(),
-    "cleaned": lambda dirs: dirs.cleaned(ORDERS, TOPIC, 5),
-    "open": lambda dirs: dirs.dir_of(ORDERS, next(iter(dirs.paths))),
-}
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as executor:
-        yield executor
-
-
-def locked_node() -> tuple[Node, threading.RLock]:
-    """A node whose dirs have the lock of a LogManager, with a partition in each."""
-    node, lock = Node(), threading.RLock()
-    node.dirs = NodeDirs(node.fs, node.clock, DELAY_MS, lock)
-    node.start()
-    assert (node.make(ORDERS), node.make(OTHERS)) == (A, B)
-    for partition in (ORDERS, OTHERS):
-        node.note(partition, 7, 3, 9)
-    return node, lock
-
-
-@pytest.mark.parametrize("task", UPKEEP)
-def test_a_disk_that_hangs_under_upkeep_holds_up_no_other_dir(
-    task: str, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
-) -> None:
-    node, lock = locked_node()
-    hang, home = Hang(monkeypatch, A), node.id_of(B)
-    stuck = pool.submit(UPKEEP[task], node.dirs)
-    assert hang.has_begun.wait(10)
-
-    def open_another() -> bool:
-        with lock:
-            return node.dirs.open(OTHERS, TOPIC, home, Configured(LogConfig(), 0))[1]
-
-    try:
-        opened = pool.submit(open_another)
-        assert opened.result(10) is False
-    finally:
-        hang.let_go()
-    stuck.result(10)
-    assert node.dirs.offline == []
-
-
-def test_a_partition_that_leaves_while_a_checkpoint_is_being_written_is_out_of_it(
-    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
-) -> None:
-    """Its offsets were taken down before: one that comes under its name must not begin there."""
-    node, lock = locked_node()
-    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
-    writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(10)
-
-    def make_anew() -> None:
-        with lock:
-            node.dirs.delete(ORDERS, TOPIC)
-            node.dirs.create(ORDERS, OTHER_TOPIC)
-
-    made = pool.submit(make_anew)
-    wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
-    assert not made.done(), "it waits for the checkpoint"
-    hang.let_go()
-    writing.result(10)
-    made.result(10)
-    assert node.checkpoint(A) == {}
-
-
-def test_what_compaction_says_of_a_topic_that_goes_meanwhile_is_not_heard(
-    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
-) -> None:
-    node, lock = locked_node()
-    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
-    writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(10)
-    cleaned = pool.submit(node.dirs.cleaned, ORDERS, TOPIC, 5)
-
-    def make_anew() -> None:
-        with lock:
-            node.dirs.delete(ORDERS, TOPIC)
-            node.dirs.create(ORDERS, OTHER_TOPIC)
-
-    made = pool.submit(make_anew)
-    wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
-    hang.let_go()
-    for one in (writing, cleaned, made):
-        one.result(10)
-    assert node.checkpoint(A, CLEANER_OFFSETS) == {}
-
-
-def test_the_end_of_a_dir_waits_for_the_checkpoint_that_is_being_written(
-    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
-) -> None:
-    """What is written after the unlocking would be another process's file."""
-    node, lock = locked_node()
-    hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
-    writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(10)
-    node.note(ORDERS, 9, 3, 9)
-
-    def end() -> bool:
-        with lock:
-            return node.dirs.unlock({ORDERS, OTHERS})
-
-    ended = pool.submit(end)
-    hang.let_go()
-    writing.result(10)
-    assert ended.result(10)
-    assert node.checkpoint(A) == {ORDERS: 9}

@@ -27,6 +27,16 @@ def is_told_to_open(manager: Manager) -> bool:
     return bool(manager.opening)
 
 
+def being_opened(cluster: Cluster) -> Manager:
+    """A node has come, and its partition a-0 is being opened."""
+    manager = Manager("dir-a", found(cluster.topic("a", "dir-a")))
+    cluster.controller._open_metadata()
+    cluster.comes("node-a", manager)
+    cluster.controller._watch_once()
+    wait_for(lambda: is_told_to_open(manager), 60, "it is opened")
+    return manager
+
+
 def serves(cluster: Cluster, topic: str) -> bool:
     return cluster.controller.explain(topic, 0) is None
 
@@ -65,6 +75,15 @@ def test_strays_are_out_of_the_way_before_a_node_takes_part(cluster: Cluster) ->
     cluster.controller.start()
     assert seen == [(tuple(stray), {})]
     assert cluster.controller.nodes() == {"node-a": None}
+
+
+def test_on_the_copy_of_another_nodes_disk_nothing_is_set_aside(cluster: Cluster) -> None:
+    copy = Manager("dir-a", Found(TopicPartition("old", 0), "id-old", "dir-a"))
+    cluster.comes("node-a", Manager("dir-a"))
+    cluster.comes("node-b", copy)
+    cluster.controller.start()
+    assert "copy" in str(cluster.controller.nodes()["node-b"])
+    assert copy.asked("set_aside") == []
 
 
 def test_a_node_that_opens_for_minutes_holds_up_neither_a_death_nor_a_return(cluster: Cluster) -> None:
@@ -188,12 +207,7 @@ def test_a_partition_that_cannot_be_opened_is_tried_again_later_each_time(
 
 
 def test_a_killed_actor_is_opened_once_by_the_next_looks(cluster: Cluster) -> None:
-    manager = Manager("dir-a", found(cluster.topic("a", "dir-a")))
-    controller = cluster.controller
-    controller._open_metadata()
-    cluster.comes("node-a", manager)
-    controller._watch_once()
-    wait_for(lambda: is_told_to_open(manager), 60, "it is opened")
+    manager, controller = being_opened(cluster), cluster.controller
     manager.opened()
     controller._jobs.wait()
     assert serves(cluster, "a")
@@ -209,12 +223,7 @@ def test_a_killed_actor_is_opened_once_by_the_next_looks(cluster: Cluster) -> No
 
 
 def test_a_stop_while_nodes_join_leaves_no_thread_and_no_claim(cluster: Cluster) -> None:
-    manager = Manager("dir-a", found(cluster.topic("a", "dir-a")))
-    controller = cluster.controller
-    controller._open_metadata()
-    cluster.comes("node-a", manager)
-    controller._watch_once()
-    wait_for(lambda: is_told_to_open(manager), 60, "it is opened")
+    manager, controller = being_opened(cluster), cluster.controller
     [(_, call)] = manager.opening
     call.set_exception(NotLeader("a-0", "its actor died"))  # as calls end whose actor is killed
     assert controller.shutdown()
