@@ -66,7 +66,7 @@ def set_up_logs(actor: str | None = None) -> None:
 
 
 def _own_name() -> str:
-    from raylog.actors.runtime import own_name  # not at the top: partition.py logs, and is tested without Ray
+    from raylog.actors.runtime.nodes import own_name
 
     return own_name()
 

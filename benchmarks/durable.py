@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks.measure import Figure
-from raylog.actors.partition import Partition
+from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem

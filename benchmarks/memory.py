@@ -18,9 +18,9 @@ import ray
 
 import raylog
 from benchmarks.measure import Figure, alternate
-from raylog.actors.log_actor import OPTIONS, LogActorImpl, LogSpec
-from raylog.actors.messages import TooManyAppends
-from raylog.actors.runtime import wait_for
+from raylog.actors.errors import TooManyAppends
+from raylog.actors.partition.log_actor import OPTIONS, LogActorImpl, LogSpec
+from raylog.actors.runtime.calls import wait_for
 from raylog.cluster.broker import Broker
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFile, RealFileSystem

@@ -14,40 +14,30 @@ from typing import TYPE_CHECKING, Any, Self
 
 import ray
 
-from raylog.actors.messages import (
+from raylog.actors.errors import (
     THROTTLED,
     BrokerNotFound,
     BrokerRunning,
+    InvalidRequest,
+    NotLeader,
+    RequestTimedOut,
+)
+from raylog.actors.messages import (
     CompactionStatus,
     ConfigEntry,
-    InvalidRequest,
     LogDirStatus,
-    NotLeader,
     PartitionStatus,
-    RequestTimedOut,
     RetentionStatus,
 )
-from raylog.actors.runtime import (
-    COMPACTION,
-    CONTROLLER,
-    NAMESPACE,
-    OPEN_TIMEOUT_S,
-    RETENTION,
-    WORK_TIMEOUT_S,
-    create,
-    find,
-    kill,
-    log_actor_name,
-    running,
-    wait_for,
-)
-from raylog.cluster.client.freshness import partitions_added
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, WORK_TIMEOUT_S, create, find, kill, running, wait_for
+from raylog.actors.runtime.clusters import LOCAL, join_ray, join_ray_with
+from raylog.actors.runtime.names import COMPACTION, CONTROLLER, NAMESPACE, RETENTION, log_actor_name
+from raylog.cluster.client.topic_watch import partitions_added
 from raylog.cluster.config_file import read_config_file
-from raylog.cluster.connection import LOCAL, join_ray, join_ray_with
-from raylog.cluster.controller import Controller
-from raylog.cluster.controller_state import stop_nodes
-from raylog.cluster.placement import PartitionDescription, TopicDescription
-from raylog.cluster.seat import seat
+from raylog.cluster.controller.controller_actor import Controller
+from raylog.cluster.controller.home import seat
+from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
+from raylog.cluster.controller.state import stop_nodes
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
@@ -55,7 +45,7 @@ from raylog.storage.names import TopicPartition
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
-    from raylog.cluster.health import Finding
+    from raylog.cluster.health.findings import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -463,7 +453,7 @@ class Broker:
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers within seconds says of itself, by name."""
-        from raylog.cluster.gathering import gather
+        from raylog.cluster.health.gathering import gather
 
         self._controller()  # raises BrokerNotFound
         facts = gather(self.namespace, STATUS_TIMEOUT_S)
@@ -471,8 +461,8 @@ class Broker:
 
     def health(self) -> list["Finding"]:
         """What is wrong, why, and what to do; errors first, empty if all is well. Answers within seconds."""
-        from raylog.cluster.gathering import gather
-        from raylog.cluster.health import findings
+        from raylog.cluster.health.findings import findings
+        from raylog.cluster.health.gathering import gather
 
         return findings(gather(self.namespace))
 

@@ -75,8 +75,8 @@ def start(
 
 def _join(address: str | None) -> str | None:
     """Connect to a Ray cluster that runs; None if none does, or one of our own is wanted."""
-    from raylog.actors.messages import RayNotFound
-    from raylog.cluster.connection import LOCAL, join_ray
+    from raylog.actors.errors import RayNotFound
+    from raylog.actors.runtime.clusters import LOCAL, join_ray
 
     if address == LOCAL:
         return None
@@ -109,8 +109,9 @@ def _stay(broker: "Broker") -> None:
 
 
 def _may_run(broker: "Broker") -> bool:
-    from raylog.actors.messages import NotLeader, RequestTimedOut
-    from raylog.actors.runtime import CONTROLLER, find
+    from raylog.actors.errors import NotLeader, RequestTimedOut
+    from raylog.actors.runtime.calls import find
+    from raylog.actors.runtime.names import CONTROLLER
 
     try:
         return find(CONTROLLER, broker.namespace) is not None

@@ -13,7 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
-    from raylog.cluster.health import Finding
+    from raylog.cluster.health.findings import Finding
 
 Address = Annotated[
     str | None,

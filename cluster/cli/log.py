@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from raylog.storage.dump.decoders import Decoder, Parser
-    from raylog.storage.verify import SegmentReport
+    from raylog.storage.tools.dump.decoders import Decoder, Parser
+    from raylog.storage.tools.verify import SegmentReport
 
 app = typer.Typer(
     help="Look at a partition's files, check and repair them; no broker is needed.", no_args_is_help=True
@@ -97,10 +97,10 @@ def dump(
     Options and output are those of Kafka's tool. A file that cannot be dumped is named on standard error, and
     the exit status is 1; so is one that Kafka's tool would crash on.
     """
-    from raylog.storage.dump import decoders
-    from raylog.storage.dump.logs import LogOptions
-    from raylog.storage.dump.tool import DumpOptions, dump_files
     from raylog.storage.files import ReadOnlyFileSystem
+    from raylog.storage.tools.dump import decoders
+    from raylog.storage.tools.dump.logs import LogOptions
+    from raylog.storage.tools.dump.tool import DumpOptions, dump_files
 
     parser: Parser | None = None
     if offsets_decoder:
@@ -129,7 +129,7 @@ def _err(line: str) -> None:
 
 
 def _decoder(option: str, name: str | None) -> "Decoder":
-    from raylog.storage.dump.decoders import decoder
+    from raylog.storage.tools.dump.decoders import decoder
 
     found = decoder(name or "string")
     if found is None:
@@ -150,7 +150,7 @@ def verify(
     """
     from raylog.storage.errors import RaylogError
     from raylog.storage.files import ReadOnlyFileSystem
-    from raylog.storage.verify import verify_folder
+    from raylog.storage.tools.verify import verify_folder
 
     fs, damaged = ReadOnlyFileSystem(), False
     for folder in folders:
@@ -170,7 +170,7 @@ def _partitions(folder: str) -> list[str]:
     """The partitions' folders in a log dir; the folder itself if it is none."""
     from raylog.storage.files import ReadOnlyFileSystem
     from raylog.storage.names import parse_folder
-    from raylog.storage.verify import base_offsets
+    from raylog.storage.tools.verify import base_offsets
 
     fs = ReadOnlyFileSystem()
     if not fs.is_dir(folder) or base_offsets(fs, folder):
@@ -217,8 +217,8 @@ def repair(
     """
     from raylog.storage.clock import SystemClock
     from raylog.storage.files import RealFileSystem
-    from raylog.storage.repair import repair_folder
-    from raylog.storage.verify import verify_folder
+    from raylog.storage.tools.repair import repair_folder
+    from raylog.storage.tools.verify import verify_folder
 
     fs = RealFileSystem()
     done = repair_folder(

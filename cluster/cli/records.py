@@ -74,7 +74,7 @@ def produce(
         source = sys.stdin.buffer if file is None else file.open("rb")
     except OSError as error:
         raise typer.BadParameter(f"{file}: {error.strerror}") from error
-    from raylog.actors.messages import UnknownTopicOrPartition
+    from raylog.actors.errors import UnknownTopicOrPartition
 
     broker = connected(address, namespace)
     partitions = len(broker.describe_topic(topic).partitions)

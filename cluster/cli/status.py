@@ -22,7 +22,7 @@ from raylog.cluster.cli.common import (
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus, PartitionStatus
     from raylog.cluster.broker import Broker
-    from raylog.cluster.health import Facts
+    from raylog.cluster.health.findings import Facts
 
 COLUMNS = ("partition", "log start", "log end", "flushed to", "bytes", "segments", "epoch", "pid", "folder")
 
@@ -32,8 +32,8 @@ def status(output: Format = TABLE, address: Address = None, namespace: Namespace
 
     On standard error: what is wrong, as `raylog health` tells in full. It answers within seconds though actors hang.
     """
-    from raylog.cluster.gathering import gather
-    from raylog.cluster.health import findings
+    from raylog.cluster.health.findings import findings
+    from raylog.cluster.health.gathering import gather
 
     broker = connected(address, namespace)
     facts = gather(namespace)
@@ -84,7 +84,7 @@ def _serving(facts: "Facts") -> int:
 
 
 def _document(broker: "Broker", facts: "Facts", partitions: "list[PartitionStatus]") -> dict[str, object]:
-    from raylog.cluster.health import findings
+    from raylog.cluster.health.findings import findings
 
     return {
         "cluster_id": facts.cluster_id,

@@ -13,18 +13,18 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 import ray
 
-from raylog.actors.messages import (
+from raylog.actors.errors import (
     THROTTLED,
     InvalidRequest,
     NotLeader,
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-from raylog.actors.runtime import wait_for
+from raylog.actors.runtime.calls import wait_for
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps
-from raylog.cluster.client.freshness import METADATA_MAX_AGE_MS, TopicWatch, check_max_age
+from raylog.cluster.client.topic_watch import METADATA_MAX_AGE_MS, TopicWatch, check_max_age
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.files import Buffer
 from raylog.storage.names import TopicPartition

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from raylog.actors.messages import FetchRequest, FetchResult
-from raylog.actors.runtime import own_node_id
+from raylog.actors.runtime.nodes import own_node_id
 from raylog.storage.files import Buffer
 from raylog.storage.readable import Slice
 from raylog.storage.records.batch import next_offset
@@ -22,7 +22,7 @@ from raylog.storage.records.decode import decode_table
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
-    from raylog.cluster.placement import TopicDescription
+    from raylog.cluster.controller.placement import TopicDescription
 
 # Segments that a reader keeps mapped: address space, no memory.
 MAPPED_SEGMENTS = 16

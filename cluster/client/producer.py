@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from raylog.actors.messages import RequestTimedOut, UnknownTopicOrPartition
+from raylog.actors.errors import RequestTimedOut, UnknownTopicOrPartition
 from raylog.cluster.client.accumulator import RECORD_OVERHEAD, Delivery, PartitionQueue, ProducerIdentity
 from raylog.cluster.client.columns import split_by_key
-from raylog.cluster.client.freshness import TopicWatch
 from raylog.cluster.client.producer_config import ProducerConfig
 from raylog.cluster.client.sender import Sender
+from raylog.cluster.client.topic_watch import TopicWatch
 from raylog.cluster.client.transport import RayTransport, Transport
 from raylog.storage.errors import InvalidRecord, RecordTooLarge
 from raylog.storage.records.encode import TableEncoder

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
-from raylog.cluster.client.freshness import METADATA_MAX_AGE_MS, check_max_age
+from raylog.cluster.client.topic_watch import METADATA_MAX_AGE_MS, check_max_age
 from raylog.storage.errors import InvalidConfig, UnsupportedCompressionType
 from raylog.storage.records.compression import CODECS
 

@@ -21,7 +21,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from raylog.actors.messages import THROTTLED, AppendResult, InvalidRequest, ProduceFailed, RequestTimedOut
+from raylog.actors.errors import THROTTLED, InvalidRequest, ProduceFailed, RequestTimedOut
+from raylog.actors.messages import AppendResult
 from raylog.cluster.client.accumulator import Batch, Delivery, PartitionQueue
 from raylog.cluster.client.producer_config import ProducerConfig
 from raylog.cluster.client.transport import Transport

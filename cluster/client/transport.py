@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from raylog.actors.messages import AppendResult
-from raylog.actors.runtime import named_error
+from raylog.actors.runtime.calls import named_error
 from raylog.storage.files import Buffer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from raylog.actors.messages import UnknownTopicOrPartition
+from raylog.actors.errors import UnknownTopicOrPartition
 from raylog.cluster.spark.columns import bounded, to_spark
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import Options

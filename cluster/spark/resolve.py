@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from raylog.actors.messages import NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import EARLIEST, LATEST, Bound, Options, Selection, TopicPartition
 from raylog.cluster.spark.plan import Edge, Lost, Offsets, Range, clip_ranges

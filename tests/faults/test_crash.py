@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.partition import Partition
+from raylog.actors.partition.partition import Partition
 from raylog.storage.errors import RaylogError
 from raylog.storage.loader import create_log
 from raylog.storage.log import Log

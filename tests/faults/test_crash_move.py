@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from raylog.actors.messages import Configured
-from raylog.actors.node_dirs import NodeDirs
-from raylog.actors.online_dir import OnlineDir
+from raylog.actors.node.dirs import NodeDirs
+from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.config import LogConfig
 from raylog.storage.loader import open_log
 from raylog.storage.log import Log

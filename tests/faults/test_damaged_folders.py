@@ -1,19 +1,18 @@
 """Folders that a Kafka wrote, damaged at random: the tools tell, name what is wrong, and mend; nothing else."""
 
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from raylog.storage.dump import decoders
-from raylog.storage.dump.logs import LogOptions
-from raylog.storage.dump.tool import DumpOptions, dump_files
-from raylog.storage.repair import repair_folder
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
-from raylog.storage.verify import verify_folder
+from raylog.storage.tools.dump import decoders
+from raylog.storage.tools.dump.logs import LogOptions
+from raylog.storage.tools.dump.tool import DumpOptions, dump_files
+from raylog.storage.tools.repair import repair_folder
+from raylog.storage.tools.verify import verify_folder
+from tests.harness.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = [
     "kafka-3.9-kraft-clean/g-txn-0",
     "kafka-3.9-kraft-clean/g-idem-0",

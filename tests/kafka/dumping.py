@@ -13,10 +13,10 @@ from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from raylog.storage.dump import decoders
-from raylog.storage.dump.logs import LogOptions
-from raylog.storage.dump.tool import DumpOptions, dump_files
 from raylog.storage.files import RealFileSystem
+from raylog.storage.tools.dump import decoders
+from raylog.storage.tools.dump.logs import LogOptions
+from raylog.storage.tools.dump.tool import DumpOptions, dump_files
 from tests.kafka.distribution import Kafka
 from tests.kafka.written import CREATE_TIME, LOG_APPEND_TIME, Seen
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import ray
 
-from raylog.actors.log_manager import LOG_DIRS_VARIABLE
-from raylog.actors.runtime import NODE_LABEL
+from raylog.actors.node.log_manager import LOG_DIRS_VARIABLE
+from raylog.actors.runtime.names import NODE_LABEL
 
 # Ray's own defaults take half a minute to call a node dead.
 FAST_FAILURE_DETECTION = {

@@ -9,7 +9,9 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime import CONTROLLER, Node, find, pinned_to
+from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.names import CONTROLLER, Node
+from raylog.actors.runtime.nodes import pinned_to
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import LogMissing
 from raylog.storage.testing.waiting import wait_for

@@ -9,7 +9,9 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime import CONTROLLER, Node, find, log_actor_name, pinned_to, running
+from raylog.actors.runtime.calls import find, running
+from raylog.actors.runtime.names import CONTROLLER, Node, log_actor_name
+from raylog.actors.runtime.nodes import pinned_to
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition

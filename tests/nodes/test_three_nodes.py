@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import raylog
-from raylog.actors.messages import NotLeader, ProduceFailed
+from raylog.actors.errors import NotLeader, ProduceFailed
 from raylog.cluster.broker import Broker
 from raylog.storage.testing.waiting import wait_for
 

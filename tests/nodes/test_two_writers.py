@@ -13,15 +13,16 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.log_actor import LogActor, LogSpec
-from raylog.actors.runtime import Node, pinned_to
+from raylog.actors.partition.log_actor import LogActor, LogSpec
+from raylog.actors.runtime.names import Node
+from raylog.actors.runtime.nodes import pinned_to
 from raylog.cluster.broker import Broker
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.testing.waiting import wait_for
-from raylog.storage.verify import verify_folder
+from raylog.storage.tools.verify import verify_folder
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -5,9 +5,9 @@ import threading
 import pytest
 import ray
 
-from raylog.actors.bounds import PARKED_FETCHES
-from raylog.actors.messages import TooManyPolls
-from raylog.actors.runtime import wait_for
+from raylog.actors.errors import TooManyPolls
+from raylog.actors.partition.bounds import PARKED_FETCHES
+from raylog.actors.runtime.calls import wait_for
 from raylog.cluster.broker import Broker
 from raylog.storage.records.encode import encode_records
 

@@ -9,7 +9,7 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.messages import (
+from raylog.actors.errors import (
     BrokerNotFound,
     BrokerRunning,
     InvalidPartitions,
@@ -17,7 +17,8 @@ from raylog.actors.messages import (
     TopicExists,
     UnknownTopicOrPartition,
 )
-from raylog.actors.runtime import find, log_actor_name
+from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import (
     CorruptRecord,

@@ -9,15 +9,14 @@ import pyarrow as pa
 import pytest
 import ray
 
-from raylog.actors.messages import (
-    AppendResult,
-    FetchResult,
+from raylog.actors.errors import (
     InvalidRequest,
     NotLeader,
     ProduceFailed,
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
+from raylog.actors.messages import AppendResult, FetchResult
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.fetch import PartitionReader, SegmentMaps, read_range
 from raylog.cluster.client.transport import RayTransport

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import pytest
 import ray
 
-from raylog.actors.messages import NotLeader, ProduceFailed, RequestTimedOut
-from raylog.actors.runtime import CONTROLLER, find, log_actor_name
+from raylog.actors.errors import NotLeader, ProduceFailed, RequestTimedOut
+from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.names import CONTROLLER, log_actor_name
 from raylog.cluster.broker import Broker
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import LATEST

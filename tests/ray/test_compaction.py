@@ -14,13 +14,15 @@ from ray.exceptions import RayError
 
 import raylog
 from raylog.actors.messages import CompactionStatus
-from raylog.actors.runtime import COMPACTION, find, log_manager_name, own_node_id, running
+from raylog.actors.runtime.calls import find, running
+from raylog.actors.runtime.names import COMPACTION, log_manager_name
+from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import PolicyViolation
 from raylog.storage.files import ReadOnlyFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.testing.waiting import wait_for
-from raylog.storage.verify import verify_folder
+from raylog.storage.tools.verify import verify_folder
 
 KEYS = 50
 RECORDS_AT_ONCE = 250  # some 3 KB: several batches a segment
@@ -176,7 +178,7 @@ def dies_at(step: str) -> Callable[[Any], None]:
     """What makes the CompactionActor end itself by SIGKILL when its next round comes there."""
 
     def arm(actor: Any) -> None:
-        from raylog.actors.node_logs import LogDoor, NodeLogs
+        from raylog.actors.upkeep.node_logs import LogDoor, NodeLogs
         from raylog.storage.cleaner.rewrite import CleanedSegment
 
         def die(*_: Any) -> None:

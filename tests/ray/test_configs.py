@@ -10,8 +10,10 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.messages import InvalidPartitions, UnknownTopicOrPartition
-from raylog.actors.runtime import CONTROLLER, find, log_actor_name, log_manager_name, own_node_id
+from raylog.actors.errors import InvalidPartitions, UnknownTopicOrPartition
+from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
+from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import InvalidConfig, RaylogError, RecordTooLarge
 from raylog.storage.names import TopicPartition

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 import ray
 
-from raylog.actors import runtime
-from raylog.actors.messages import BrokerRunning, NotLeader, RequestTimedOut, TopicBusy
-from raylog.actors.runtime import Node, find, log_actor_name, log_manager_name, own_node_id, running
-from raylog.cluster import controller as controller_module
-from raylog.cluster import controller_state
-from raylog.cluster.controller import ControllerImpl
-from raylog.cluster.controller_state import LeftOver
-from raylog.cluster.jobs import Jobs
-from raylog.cluster.metadata import Topic, topic_removed_record
-from raylog.cluster.opening import Claim
-from raylog.cluster.placement import wanted_of
+from raylog.actors.errors import BrokerRunning, NotLeader, RequestTimedOut, TopicBusy
+from raylog.actors.runtime import calls
+from raylog.actors.runtime.calls import find, running
+from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
+from raylog.actors.runtime.nodes import own_node_id
+from raylog.cluster.controller import controller_actor as controller_module
+from raylog.cluster.controller import state as controller_state
+from raylog.cluster.controller.controller_actor import ControllerImpl
+from raylog.cluster.controller.jobs import Jobs
+from raylog.cluster.controller.metadata import Topic, topic_removed_record
+from raylog.cluster.controller.opening import Claim
+from raylog.cluster.controller.placement import wanted_of
+from raylog.cluster.controller.state import LeftOver
 from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
 from raylog.storage.names import DELETE_DIR_SUFFIX, TopicPartition
@@ -79,7 +81,7 @@ class Held:
             if what.startswith(prefix):
                 self.reached.set()
                 assert self._released.wait(60)
-            return runtime.wait_for(reference, what, timeout_s)
+            return calls.wait_for(reference, what, timeout_s)
 
         for module in ASKING:
             patch.setattr(module, "wait_for", held)
@@ -94,7 +96,7 @@ def failing(patch: pytest.MonkeyPatch, prefix: str, error: BaseException) -> Non
     def fail(reference: Any, what: str, timeout_s: float = 30.0) -> Any:
         if what.startswith(prefix):
             raise error
-        return runtime.wait_for(reference, what, timeout_s)
+        return calls.wait_for(reference, what, timeout_s)
 
     for module in ASKING:
         patch.setattr(module, "wait_for", fail)

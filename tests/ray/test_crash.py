@@ -12,7 +12,8 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime import CONTROLLER, find, log_actor_name, log_manager_name
+from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -86,7 +87,7 @@ def test_a_consumer_reads_on_across_a_restart(broker: Broker, topic: str) -> Non
 
 
 def test_a_second_writer_cannot_open_the_folder(broker: Broker, topic: str) -> None:
-    from raylog.actors.log_actor import LogActor, LogSpec
+    from raylog.actors.partition.log_actor import LogActor, LogSpec
     from raylog.storage.config import LogConfig
 
     described = broker.describe_topic(topic)
@@ -98,7 +99,7 @@ def test_a_second_writer_cannot_open_the_folder(broker: Broker, topic: str) -> N
 
 
 def test_an_actor_that_stands_still_keeps_its_log_and_goes_on(broker: Broker, topic: str) -> None:
-    from raylog.actors.log_actor import LogActor, LogSpec
+    from raylog.actors.partition.log_actor import LogActor, LogSpec
     from raylog.storage.config import LogConfig
 
     described = broker.describe_topic(topic)

@@ -12,7 +12,8 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime import find, log_actor_name
+from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import DiskFull
 from raylog.storage.names import TopicPartition

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import raylog
-from raylog.actors.messages import NoLogDirs
+from raylog.actors.errors import NoLogDirs
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import DuplicateLogDir, LogDirOffline
 from raylog.storage.testing.waiting import wait_for

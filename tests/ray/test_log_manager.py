@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import ray
 
-from raylog.actors.log_actor import LogActor, LogSpec
-from raylog.actors.log_manager import LogManagerImpl
-from raylog.actors.messages import NotLeader
-from raylog.actors.runtime import create, find, kill, log_actor_name, own_node, own_node_id, running
+from raylog.actors.errors import NotLeader
+from raylog.actors.node.log_manager import LogManagerImpl
+from raylog.actors.partition.log_actor import LogActor, LogSpec
+from raylog.actors.runtime.calls import create, find, kill, running
+from raylog.actors.runtime.names import log_actor_name
+from raylog.actors.runtime.nodes import own_node, own_node_id
 from raylog.storage.config import BrokerConfig, LogConfig
 from raylog.storage.errors import DiskFull
 from raylog.storage.files import RealFileSystem

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import ray
 
-from raylog.actors.runtime import log_actor_name
+from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.broker import Broker
 from raylog.storage.names import TopicPartition
 

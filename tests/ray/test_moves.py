@@ -10,8 +10,10 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.messages import InvalidRequest, NotLeader, UnknownTopicOrPartition
-from raylog.actors.runtime import find, log_manager_name, own_node_id
+from raylog.actors.errors import InvalidRequest, NotLeader, UnknownTopicOrPartition
+from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.names import log_manager_name
+from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.broker import Broker
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition

@@ -12,9 +12,10 @@ import raylog
 from raylog.cluster.broker import Broker
 from raylog.storage.files import RealFileSystem
 from raylog.storage.testing.waiting import wait_for
-from raylog.storage.verify import verify_folder
+from raylog.storage.tools.verify import verify_folder
+from tests.harness.paths import DOCS
 
-MANUAL = (Path(__file__).parents[2] / "docs" / "OPERATIONS.md").read_text()
+MANUAL = (DOCS / "OPERATIONS.md").read_text()
 
 
 @pytest.mark.timeout(240)

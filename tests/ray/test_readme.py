@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-README = Path(__file__).parents[2] / "README.md"
+from tests.harness.paths import ROOT
+
+README = ROOT / "README.md"
 
 
 def test_the_readmes_python_runs(local_ray: None, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors import runtime
-from raylog.actors.messages import BrokerNotFound, RequestTimedOut
-from raylog.actors.runtime import CONTROLLER, find, log_actor_name, log_manager_name, own_node_id, running
+from raylog.actors.errors import BrokerNotFound, RequestTimedOut
+from raylog.actors.runtime import calls
+from raylog.actors.runtime.calls import find, running
+from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
+from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster import broker as broker_module
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
@@ -55,7 +57,7 @@ def test_a_start_that_is_given_up_leaves_nothing_and_can_be_repeated(
             # Somewhere in the middle: the LogManager is there.
             wait_for(lambda: find(log_manager_name(own_node_id()), "given-up"), 60, "a LogManager")
             raise error
-        return runtime.wait_for(reference, what, timeout_s)
+        return calls.wait_for(reference, what, timeout_s)
 
     with monkeypatch.context() as patch:
         patch.setattr(broker_module, "wait_for", given_up)

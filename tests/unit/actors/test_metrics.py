@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.messages import InvalidRequest, LogDirStatus
+from raylog.actors.errors import InvalidRequest
+from raylog.actors.messages import LogDirStatus
 from raylog.actors.metrics import BY_NAME, METRICS, Exporter, Metric
-from raylog.actors.node_meters import export_dirs
-from raylog.actors.partition import Partition
+from raylog.actors.node.meters import export_dirs
+from raylog.actors.partition.partition import Partition
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, flip, of_producer
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soak.checker import KINDS, check
-from soak.history import (
+from tests.soak.checker import KINDS, check
+from tests.soak.history import (
     BOTH,
     COMPACT,
     DELETE,

@@ -14,10 +14,11 @@ from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, flip, records_of
+from tests.harness.paths import GOLDEN
 
 ROWS = [(T0, b"a", b"1" * 30), (T0 + 9, b"b", b"2" * 30), (T0 + 3, None, None)]
 LEGACY = ("none", "gzip", "snappy", "lz4")
-GOLDEN = sorted((Path(__file__).parents[2] / "golden" / "kafka-clients-3.9.1-batches").glob("m[01]-*.bin"))
+BATCHES = sorted((GOLDEN / "kafka-clients-3.9.1-batches").glob("m[01]-*.bin"))
 
 
 def message(magic: int = 1, **options: Any) -> bytes:
@@ -51,7 +52,7 @@ def test_the_limit_is_of_each_message_and_of_what_is_written(disk: Disk) -> None
         log.append(encode_legacy([(T0, b"k", b"v" * 300)], magic=1))
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", BATCHES, ids=lambda path: path.stem)
 def test_what_kafkas_client_made_is_taken(disk: Disk, path: Path) -> None:
     log = disk.open()
     log.append(path.read_bytes())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.partition import Partition
+from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, SwapUnfinished

@@ -30,8 +30,8 @@ from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import MetaProperties, read_meta, read_topic_id
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.logs import encoded_again
+from tests.harness.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 LOG_DIR = GOLDEN / "kafka-3.9-kraft-clean"
 CLUSTER = "uHx_mWK3Sji2MLBMLyjjfg"
 FOLDERS = sorted(path.name for path in LOG_DIR.iterdir() if path.is_dir())

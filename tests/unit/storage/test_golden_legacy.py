@@ -22,8 +22,8 @@ from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS
 from raylog.storage.testing.clock import ManualClock
+from tests.harness.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 LOG_DIRS = ("kafka-3.9-zk-v0-ibp0.9", "kafka-3.9-zk-v1-ibp0.10.2")
 FOLDERS = [(d, path.name) for d in LOG_DIRS for path in sorted((GOLDEN / d).iterdir()) if path.is_dir()]
 CODEC_NAMES = {number: name for name, number in CODECS.items()}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.partition import Partition
+from raylog.actors.partition.partition import Partition
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidTimestamp, RecordTooLarge, StorageError
 from raylog.storage.log import Log

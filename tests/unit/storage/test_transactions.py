@@ -27,8 +27,9 @@ from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, of_producer
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.validation import COORDINATOR
+from tests.harness.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9-kraft-clean"
+CLEAN = GOLDEN / "kafka-3.9-kraft-clean"
 
 
 def send(log: Log, producer: int, sequence: int, count: int = 1, epoch: int = 0) -> AppendInfo:
@@ -67,7 +68,7 @@ def committed(log: Log, start: int = 0) -> list[int]:
 
 
 def test_a_marker_is_kafkas_to_the_byte() -> None:
-    golden = GOLDEN.parent / "kafka-clients-3.9.1-batches" / "m2-control-abort.bin"
+    golden = GOLDEN / "kafka-clients-3.9.1-batches" / "m2-control-abort.bin"
     content = golden.read_bytes()
     assert read_marker(content) == Marker(True, 5, 1700000000000)
     made = encode_marker(
@@ -340,7 +341,7 @@ def test_a_torn_or_damaged_index_is_made_again(disk: Disk) -> None:
 
 def test_recovery_makes_kafkas_transaction_indexes_again_to_the_byte(tmp_path: Path) -> None:
     folder = tmp_path / "g-txn-0"
-    shutil.copytree(GOLDEN / "g-txn-0", folder)
+    shutil.copytree(CLEAN / "g-txn-0", folder)
     expected = {path.name: path.read_bytes() for path in folder.glob("*.txnindex")}
     assert len(expected) == 2
     for path in (*folder.glob("*.txnindex"), *folder.glob("*.snapshot")):

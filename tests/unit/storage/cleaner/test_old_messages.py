@@ -18,8 +18,8 @@ from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.logs import Disk, records_of
+from tests.harness.paths import GOLDEN
 
-GOLDEN = Path(__file__).parents[3] / "golden"
 FIRST = "00000000000000000000.log"
 ROOMY = Buffers(dedupe_bytes=1 << 20, load_factor=0.9, chunk_bytes=4096)
 

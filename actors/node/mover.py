@@ -1,0 +1,205 @@
+"""A LogManager's move of a partition from one of its log dirs to another, while its LogActor serves it.
+
+::
+
+    source                              target
+    orders-0/      --- rounds --->      orders-0.<id>-future/     the LogActor goes on appending
+    orders-0/  (closed) --last--->      orders-0.<id>-future/     from here nobody serves
+    orders-0/                           orders-0/                 equal; the Controller's record decides which counts
+    orders-0.<id>-delete/               orders-0/                 opened there: the other one waits to be deleted
+
+The Controller's word is the next ``open_partition``: the dir that it names keeps the partition. A crash before the
+rename leaves a ``-future`` folder, which the next start removes; one after it leaves two equal folders, of which the
+Controller has the one set aside that its record does not name.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import ray
+
+from raylog.actors.errors import MoveRunning, NotLeader
+from raylog.actors.events import event
+from raylog.actors.messages import PartitionOffsets
+from raylog.actors.node.dir_keeper import DirKeeper, checkpointed
+from raylog.actors.node.dirs import Placed
+from raylog.actors.node.online_dir import OnlineDir
+from raylog.actors.partition.log_actor import lock_patiently
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, find, kill, wait_for
+from raylog.actors.runtime.names import compaction_actor_name, log_actor_name
+from raylog.storage.cleaner.throttle import Throttle
+from raylog.storage.clock import SystemClock
+from raylog.storage.config import BrokerConfig
+from raylog.storage.errors import DiskFull, InvalidLogDir, LogDirOffline
+from raylog.storage.mirror import Mirror
+from raylog.storage.names import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+# What is left for the last round: the partition is away while it is copied and fsynced.
+SMALL_BYTES = 16 << 20
+# Where appends are faster than copies the rest never gets small, and the last round takes longer.
+MAX_ROUNDS = 20
+MOVES_AT_ONCE = 4
+
+
+@dataclass(slots=True)
+class Move:
+    """One that was begun and that the Controller has not ended yet."""
+
+    source: OnlineDir
+    target: OnlineDir
+    folder: str  # of the copy
+    is_closing: bool = False  # nobody opens the partition, until...
+    is_whole: bool = False  # ...the copy has its name
+
+
+class Mover(DirKeeper):
+    """The part of the LogManager that moves partitions."""
+
+    def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        super().__init__(namespace, config)
+        self._moves: dict[TopicPartition, Move] = {}
+        rate = config.replica_alter_log_dirs_io_max_bytes_per_second
+        self._throttle, self._throttle_lock = Throttle(rate, time.monotonic, time.sleep), threading.Lock()
+
+    def _check_running(self, what: str) -> None:
+        if self._stopped.is_set():
+            raise NotLeader(what, "the LogManager of its node is stopping")
+
+    @ray.method(concurrency_group="move")
+    def move_partition(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Placed:
+        """Copy a partition to another dir and close it; returns where it is to be opened next.
+
+        Raises MoveRunning, NoRoom, InvalidLogDir, LogDirOffline, NotLeader, StorageError; nothing is left in the
+        other dir then, and the partition is to be opened again where it was.
+        """
+        begin = time.monotonic()
+        move = self._begin_move(partition, topic_id, directory_id)
+        try:
+            mirror = Mirror(
+                self._fs, SystemClock(), move.source.folder(partition), move.folder, self._paced(move)
+            )
+            mirror.check_room()
+            rounds = self._copy(partition, mirror)
+            closing = time.monotonic()
+            offsets = self._close_for_move(partition, move)
+            lock = lock_patiently(lambda: self._fs.lock(move.source.folder(partition)))
+            try:
+                mirror.round(is_last=True)
+            finally:
+                lock.release()
+            self._adopt(partition, move, offsets)
+        except BaseException:
+            self._give_up(partition, move)
+            raise
+        event(
+            logger,
+            "partition-copied",
+            partition=partition,
+            source=move.source.log_dir.path,
+            target=move.target.log_dir.path,
+            rounds=rounds,
+            seconds=closing - begin,
+            closed_seconds=time.monotonic() - closing,
+        )
+        return Placed(self._node.node_id, directory_id, move.target.folder(partition))
+
+    def _begin_move(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Move:
+        with self._lock:
+            self._check_running(str(partition))
+            opened = self._dirs.opened.get(partition)
+            if opened is None or opened.topic_id != topic_id:
+                raise NotLeader(str(partition), "it is not served")
+            if partition in self._moves:
+                raise MoveRunning(str(partition), self._moves[partition].target.log_dir.path)
+            source, target = self._dirs.online(opened.directory_id), self._dirs.online(directory_id)
+            if target.has(partition):
+                raise InvalidLogDir(
+                    target.folder(partition), "a folder of its name is there already: move it away"
+                )
+            move = Move(source, target, target.log_dir.future_folder(partition))
+            self._moves[partition] = move
+            return move
+
+    def _paced(self, move: Move) -> Callable[[int], None]:
+        def copied(size_bytes: int) -> None:
+            self._check_running("a move")
+            if not move.is_closing:  # then callers wait
+                with self._throttle_lock:
+                    self._throttle(size_bytes)
+
+        return copied
+
+    def _copy(self, partition: TopicPartition, mirror: Mirror) -> int:
+        """Rounds until little is left; returns how many. The log rolls before each: what grows is small then.
+
+        On a full disk it can neither roll nor grow.
+        """
+        for number in range(1, MAX_ROUNDS + 1):
+            handle = find(log_actor_name(partition), self._namespace)
+            if handle is None:
+                raise NotLeader(str(partition), "its LogActor does not run")
+            with suppress(DiskFull):
+                wait_for(handle.roll.remote(), f"moving {partition}")
+            if mirror.round() <= SMALL_BYTES:
+                return number
+        return MAX_ROUNDS
+
+    def _close_for_move(self, partition: TopicPartition, move: Move) -> PartitionOffsets:
+        with self._lock:
+            self._check_running(str(partition))
+            move.is_closing = True
+        self._abandon_compaction(partition)
+        handle = find(log_actor_name(partition), self._namespace)
+        if handle is None:
+            raise NotLeader(str(partition), "its LogActor does not run")
+        try:
+            offsets: PartitionOffsets = wait_for(
+                handle.close.remote(), f"closing {partition}", OPEN_TIMEOUT_S
+            )
+        finally:  # one that was half closed must not stay
+            kill(log_actor_name(partition), self._namespace)
+        return offsets
+
+    def _adopt(self, partition: TopicPartition, move: Move, offsets: PartitionOffsets) -> None:
+        with self._lock:
+            self._check_running(str(partition))
+            if self._moves.get(partition) is not move:
+                raise NotLeader(str(partition), "it was deleted meanwhile")
+            cleaner_offset = move.source.cleaner_offsets().get(partition)
+            target = self._dirs.online(move.target.directory_id)
+            with self._dirs.using(target):
+                target.adopt(partition, move.folder, checkpointed(offsets), cleaner_offset)
+            move.is_whole = True
+
+    def _give_up(self, partition: TopicPartition, move: Move) -> None:
+        with self._lock:
+            if self._moves.get(partition) is move:
+                del self._moves[partition]
+            with suppress(LogDirOffline, InvalidLogDir):
+                self._dirs.online(move.target.directory_id).drop_copy(move.folder)
+
+    def _settle_move(self, partition: TopicPartition, directory_id: str) -> None:
+        """The Controller names the dir that has the partition: that ends a move. NotLeader in the middle of one."""
+        move = self._moves.get(partition)
+        if move is None or not move.is_closing:
+            return
+        if not move.is_whole:
+            raise NotLeader(str(partition), "it is being moved to another log dir")
+        del self._moves[partition]
+        loser = move.source if directory_id == move.target.directory_id else move.target
+        with suppress(LogDirOffline, InvalidLogDir):
+            dir = self._dirs.online(loser.directory_id)
+            with self._dirs.using(dir):
+                dir.delete(partition)
+
+    def _abandon_compaction(self, partition: TopicPartition) -> None:
+        """Have a round given up whose swaps would be refused: it saves work, and is not waited for."""
+        compaction = find(compaction_actor_name(self._node.key), self._namespace)
+        if compaction is not None:
+            compaction.abandon.remote(partition)

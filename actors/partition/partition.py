@@ -1,0 +1,430 @@
+"""What a partition does, behind every door: append, fetch with long poll, flush, retention, close.
+
+A ``Partition`` puts locks around one ``Log``. Today its door is the LogActor's Ray methods; a socket will be
+the second, with this same object behind it. It knows no Ray.
+
+**Locks**, in the order in which they may be taken::
+
+    _purge_lock     removes files of deleted segments
+    _old_lock       owns the old segments: retention, compaction's swap, delete_records
+    _flush_lock     fsyncs the log
+    _append_lock    owns the log's end: append, roll; nothing under it waits for a disk to sync
+    log.list_lock   two assignments
+    log.epochs.lock the leader epochs and their small file; appends take it only after the disk was full
+
+Readers take none. Appends take the fourth, for the write into the page cache alone, so that whatever hangs in the
+first three holds up no append, but for its own fsync where the topic asks for one. A batch is checked (its CRC)
+before the lock.
+
+**Bounds**: bytes of appends in flight and parked fetches are limited (``bounds.py``); what is beyond is refused.
+
+**An ack** means: in the page cache; once ``flush.messages`` records are unflushed, fsynced. Appends that wait
+for an fsync share it: whoever gets ``_flush_lock`` flushes everything written so far, and those behind it
+find their records flushed.
+
+**A long poll** waits here, not in the client. Waiters stand in a heap, ordered by the count of bytes ever
+appended that wakes them; an append pops those that are due, and costs the same with one waiter or a thousand.
+
+**After a failed fsync** nothing is retried, since the kernel may have dropped the pages: the partition goes
+offline, and every call answers StorageError until its disk is repaired and the broker started again.
+
+**A full disk** takes nothing offline. The partition opens, reads, and has its retention make room; appends answer
+DiskFull, first of all while the file of leader epochs cannot be written (``storage/state/epochs.py``).
+"""
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from raylog.actors.errors import InvalidRequest, TooManyPolls
+from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, RemovedSegments
+from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
+from raylog.actors.partition.meters import Meters, name_of
+from raylog.storage.cleaner.cleanable import LogFacts, facts_of
+from raylog.storage.cleaner.remote import LogView, view_of
+from raylog.storage.clock import Clock
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import (
+    CleaningAborted,
+    InvalidRecord,
+    LogClosed,
+    RaylogError,
+    StorageError,
+    SwapUnfinished,
+    UndoFailed,
+)
+from raylog.storage.files import Buffer
+from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
+from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
+from raylog.storage.records.batch import TRANSACTIONAL
+from raylog.storage.segment import SegmentId
+from raylog.storage.validation import CheckedBatch, check_append
+
+# Half of what an int32 position can address: no reader needs more in one answer.
+MAX_FETCH_BYTES = 1 << 30
+# The longest that one fetch may hold its place among the parked.
+MAX_WAIT_MS = 300_000
+# Clocks may be set: upkeep looks again after this, even if nothing is due for longer.
+MAX_REST_S = 3600.0
+
+Answer = TypeVar("Answer")
+
+
+class Partition:
+    """One log, made safe for many callers at once."""
+
+    def __init__(
+        self,
+        log: Log,
+        clock: Clock,
+        config_version: int = 0,
+        *,
+        in_flight_bytes: int = IN_FLIGHT_BYTES,
+        parked_fetches: int = PARKED_FETCHES,
+    ) -> None:
+        """The last two are limits; see ``bounds.py``."""
+        self.log, self._clock, self._config_version = log, clock, config_version
+        log.epochs.lock = threading.Lock()
+        self.leader_epoch = log.epochs.next
+        log.epochs.assign(
+            self.leader_epoch, log.log_end_offset
+        )  # on a full disk: written before the first append
+        with suppress(RaylogError):  # which the first append meets again
+            _ = log.segments[-1].max_timestamp  # looked for before an append and a reader may do so at once
+        log.list_lock = threading.Lock()
+        self._append_lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._old_lock = threading.Lock()
+        self._purge_lock = threading.Lock()
+        self._waiters_lock = threading.Lock()
+        self._in_flight = InFlight(str(log.partition), in_flight_bytes)
+        self._most_waiters = parked_fetches
+        self._stirred = threading.Event()
+        self._is_stirred = False  # the same, for less: a look at an Event is a call
+        self.meters = Meters()
+        self._waiters: list[tuple[int, int, threading.Event]] = []
+        self._ticket = itertools.count()
+        self._appended_bytes = 0
+        self._offline: RaylogError | None = None
+        self.is_closed = False
+
+    # -- append --------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer) -> AppendResult:
+        """Append one v2 record batch; returns when it is as durable as the topic asks.
+
+        Raises TooManyAppends, and the errors of ``Log.append``, with nothing written.
+        """
+        began_s, size_bytes = time.perf_counter(), _size_of(records)
+        try:
+            self._in_flight.enter(size_bytes)
+            try:
+                batch, answer = self._append(records)
+            finally:
+                self._in_flight.leave(size_bytes)
+        except BaseException as error:
+            self.meters.failed_appends.append(name_of(error))
+            self._stir()
+            raise
+        took_s = time.perf_counter() - began_s
+        self.meters.appends.append((took_s, size_bytes, batch.header.count, answer.is_duplicate))
+        self._stir()
+        return answer
+
+    def _append(self, records: Buffer) -> tuple[CheckedBatch, AppendResult]:
+        self.check_online()
+        now_ms = self._clock.now_ms()
+        batch = check_append(records, self.log.config, now_ms)
+        if batch.header.attributes & TRANSACTIONAL:
+            raise InvalidRecord(
+                "a transaction could not end: raylog has no transaction coordinator yet; send plain batches"
+            )
+        with self._append_lock:
+            self.check_online()
+            append = partial(self.log.append_checked, batch, now_ms, self.leader_epoch)
+            info = self._or_offline(append, UndoFailed)
+            if not info.is_duplicate:
+                self._appended_bytes += batch.header.size_bytes
+        self._wake()
+        if info.last_offset + 1 - self.log.recovery_point >= self.log.config.flush_messages:
+            self.flush(info.last_offset + 1)
+        first, last, append_time, log_start, is_duplicate = info
+        return batch, AppendResult(first, last, append_time, log_start, self.leader_epoch, is_duplicate)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Of appends that are not answered yet."""
+        return self._in_flight.size_bytes
+
+    # -- fetch ---------------------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        max_wait_ms: int = 0,
+        *,
+        locate: bool = False,
+    ) -> FetchResult:
+        """Batches from ``offset`` on, up to about ``max_bytes``; at least one batch where there is one.
+
+        Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is where the
+        batches lie, for a reader on the same node. Raises OffsetOutOfRange, and TooManyPolls if it would have to
+        wait where as many wait as may.
+        """
+        try:
+            return self._fetch(offset, max_bytes, min_bytes, max_wait_ms, locate)
+        except BaseException as error:
+            self.meters.failed_fetches.append(name_of(error))
+            raise
+        finally:
+            self._stir()
+
+    def _fetch(
+        self, offset: int, max_bytes: int, min_bytes: int, max_wait_ms: int, locate: bool
+    ) -> FetchResult:
+        began_s = time.perf_counter()
+        _check_integers(offset=offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms)
+        max_bytes = max(0, min(max_bytes, MAX_FETCH_BYTES))
+        min_bytes, max_wait_ms = min(min_bytes, max_bytes), min(max_wait_ms, MAX_WAIT_MS)
+        self.check_online()
+        seen_bytes = self._appended_bytes  # before the look: what is appended after it wakes us
+        found = self.log.read(offset, max_bytes)
+        available = 0 if found is None else found.size_bytes
+        is_behind = found is not None and found.inode != self.log.segments[-1].log.inode
+        if max_wait_ms > 0 and available < max(min_bytes, 1) and not is_behind:
+            parked_s = time.perf_counter()
+            self._wait(seen_bytes + max(min_bytes, 1) - available, max_wait_ms)
+            began_s += time.perf_counter() - parked_s
+            self.check_online()
+            found = self.log.read(offset, max_bytes)
+        records = None if found is None or locate else np.frombuffer(self.log.read_bytes(found), np.uint8)
+        size_bytes = 0 if found is None else found.size_bytes
+        self.meters.fetches.append((time.perf_counter() - began_s, size_bytes))
+        return FetchResult(
+            records, found if locate else None, self.log.high_watermark, self.log.log_start_offset
+        )
+
+    def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
+        """Park until so many bytes were ever appended, or the time is up. Raises TooManyPolls."""
+        entry = (wanted_bytes, next(self._ticket), threading.Event())
+        with self._waiters_lock:
+            if len(self._waiters) >= self._most_waiters:
+                raise TooManyPolls(str(self.log.partition), self._most_waiters)
+            heapq.heappush(self._waiters, entry)
+        if self._appended_bytes >= wanted_bytes:
+            self._wake()
+        if self._offline is not None:
+            return
+        if not entry[2].wait(max_wait_ms / 1000):
+            with self._waiters_lock:
+                if entry in self._waiters:
+                    self._waiters.remove(entry)
+                    heapq.heapify(self._waiters)
+
+    def _wake(self) -> None:
+        if not self._waiters:
+            return
+        with self._waiters_lock:
+            while self._waiters and self._waiters[0][0] <= self._appended_bytes:
+                heapq.heappop(self._waiters)[2].set()
+
+    @property
+    def waiting(self) -> int:
+        """How many fetches are parked."""
+        return len(self._waiters)
+
+    # -- the rest ------------------------------------------------------------------------------------------
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """See :meth:`raylog.storage.log.Log.offset_for_timestamp`."""
+        _check_integers(timestamp=timestamp)
+        if timestamp < EARLIEST_PENDING_UPLOAD:
+            raise InvalidRequest(
+                "timestamp", timestamp, "must be ms since the epoch, or a special one: -1 to -6"
+            )
+        self.check_online()
+        return self.log.offset_for_timestamp(timestamp)
+
+    def offsets(self) -> PartitionOffsets:
+        log = self.log
+        return PartitionOffsets(
+            log.log_start_offset, log.recovery_point, log.high_watermark, log.log_end_offset
+        )
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Return when everything below ``up_to`` (default: the log's end) is fsynced."""
+        wanted = self.log.log_end_offset if up_to is None else up_to
+        with self._flush_lock:
+            self.check_online()
+            if self.log.recovery_point < wanted:
+                with self.meters.fsync():
+                    self._or_offline(self.log.flush)
+
+    def maintain(self, producer_expiration_ms: int) -> None:
+        """What is due now: flush sealed segments, unlink deleted ones, forget silent producers."""
+        self._stirred.clear()
+        self._is_stirred = False  # after that: what comes in between is seen below
+        if self._offline is not None:
+            self._stirred.set()  # nobody rests until that is seen to
+            return
+        with self._flush_lock:
+            self._or_offline(self.log.flush_due)
+        with self._purge_lock:
+            if not self.is_closed:
+                self.log.purge_deleted()
+        with self._append_lock:
+            self.log.expire_producers(producer_expiration_ms)
+
+    def rest(self, producer_expiration_ms: int, at_most_s: float = MAX_REST_S) -> None:
+        """Return when something may be due again: something was asked of the partition, or time has passed."""
+        self._stirred.wait(min(self.rest_s(producer_expiration_ms), at_most_s))
+
+    def rest_s(self, producer_expiration_ms: int) -> float:
+        """How long nothing is due if nothing is asked."""
+        if self._offline is not None:
+            return MAX_REST_S
+        due_ms = self.log.next_due_ms(producer_expiration_ms)
+        return min(max((due_ms - self._clock.now_ms()) / 1000, 0.0), MAX_REST_S)
+
+    def _stir(self) -> None:
+        """Something was asked: upkeep looks whether it made anything due."""
+        if not self._is_stirred:
+            self._is_stirred = True
+            self._stirred.set()
+
+    def delete_old_segments(self) -> RemovedSegments:
+        """Retention."""
+        begin_s = time.monotonic()
+        with self._old_lock:
+            self.check_online()
+            before = self.log.segments
+            retain = partial(self.log.delete_old_segments, self._append_lock)
+            count = self._or_offline(retain, UndoFailed)
+        if count:
+            self._stir()
+        size_bytes = sum(segment.size for segment in before[:count])
+        return RemovedSegments(count, size_bytes, time.monotonic() - begin_s)
+
+    def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
+        """Make records below an offset unreadable; returns the log start offset. See ``Log.delete_records``."""
+        _check_integers(before_offset=before_offset)
+        with self._old_lock, self._flush_lock:
+            self.check_online()
+            return self._or_offline(partial(self.log.delete_records, before_offset), UndoFailed)
+
+    # -- compaction, which is another process's work ---------------------------------------------------------
+
+    def cleaning_facts(self) -> LogFacts:
+        """What the choice of a log to compact rests on."""
+        self.check_online()
+        return facts_of(self.log)
+
+    def cleaning_view(self) -> LogView:
+        """A round of compaction begins: what it must know. None that began before can swap any more."""
+        with self._old_lock:
+            self.check_online()
+            round_id = self.log.begin_round()
+        return view_of(self.log, round_id)
+
+    def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None:
+        """See ``Log.check_unchanged``."""
+        self.check_online()
+        self.log.check_unchanged(segments, round_id)
+
+    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
+        """Let the segment in that a round has written. Raises CleaningAborted with nothing changed."""
+        with self._old_lock:
+            self.check_online()
+            if not self.log.config.is_compacted:
+                raise CleaningAborted(str(self.log.partition), "cleanup.policy has no compact any more")
+            self._or_offline(partial(self.log.replace_segments, old, round_id), SwapUnfinished)
+        self._stir()
+
+    def reconfigure(self, config: LogConfig, version: int) -> None:
+        """Obey another config from the next append on, unless a newer ``version`` has come before it."""
+        with self._old_lock, self._append_lock:
+            self.check_online()
+            if version >= self._config_version:
+                self._config_version = version
+                self.log.reconfigure(config)
+        self._stir()
+
+    def roll(self) -> None:
+        """Begin a new segment."""
+        with self._append_lock:
+            self.check_online()
+            self._or_offline(self.log.roll, UndoFailed)
+        self._stir()
+
+    def close(self) -> None:
+        """Orderly end. Every later call answers StorageError."""
+        with self._purge_lock, self._old_lock, self._flush_lock, self._append_lock:
+            self.check_online()
+            self._or_offline(self.log.close)
+            self.is_closed = True
+            self._go_offline(LogClosed(self.log.folder))
+
+    # -- offline -------------------------------------------------------------------------------------------
+
+    @property
+    def is_offline(self) -> bool:
+        return self._offline is not None
+
+    def check_online(self) -> None:
+        """Raise why the partition is offline, if it is."""
+        if self._offline is not None:
+            raise self._offline
+
+    def _go_offline(self, error: StorageError) -> None:
+        self._offline = error
+        self._stirred.set()
+        with self._waiters_lock:
+            for _, _, event in self._waiters:
+                event.set()
+            self._waiters.clear()
+
+    def _or_offline(self, work: Callable[[], Answer], on: type[StorageError] = StorageError) -> Answer:
+        """Do ``work``; an error of the kind ``on``, or of the disk, leaves a log that must not be used again."""
+        try:
+            return work()
+        except StorageError as error:
+            if error.is_disk_failure or isinstance(error, on):
+                self._go_offline(error)
+            raise
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it answers an error for ever of which no disk is to blame: opening the log again mends it."""
+        return self._offline is not None and not self.is_closed and self.disk_failure is None
+
+    @property
+    def disk_failure(self) -> StorageError | None:
+        """What the disk did to this log, if it did."""
+        is_disk = isinstance(self._offline, StorageError) and self._offline.is_disk_failure
+        return self._offline if is_disk else None  # type: ignore[return-value]
+
+
+def _size_of(records: Buffer) -> int:
+    """The bytes of a request; 0 for what is no buffer, which the check of the batch refuses."""
+    if type(records) is bytes:
+        return len(records)
+    try:
+        return memoryview(records).nbytes
+    except (TypeError, ValueError):
+        return 0
+
+
+def _check_integers(**arguments: int) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, int):
+            raise InvalidRequest(name, value, "must be an integer")

@@ -1,0 +1,106 @@
+"""How a process finds a Ray cluster and joins it, and what is said when there is none.
+
+``ray.init("auto")`` would do, but for three things. Where several Ray clusters run on a machine (a broker's and
+a notebook's) it takes any of them; here they are all looked at, ``ray start``'s first. An address that nobody
+answers at is tried for minutes; here it is probed first. And a cluster that asks for a token refuses whoever
+gives its address, because Ray looks for the token (``~/.ray/auth_token``) only without one; here always.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Set
+
+import ray
+from ray._private import services
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray.exceptions import AuthenticationError
+
+from raylog.actors.errors import BrokerNotFound, RayNotFound, SeveralBrokers
+from raylog.storage.errors import RaylogError
+
+# Each connection would say that tokens are on, which is as it should be.
+logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
+
+LOCAL = "local"  # Ray's word for a cluster of one's own
+PROBE_TIMEOUT_S = 5.0
+
+
+def join_ray(address: str | None = None) -> str:
+    """Connect this process to a running Ray cluster; default: RAY_ADDRESS, else one on this machine.
+
+    Returns the address. Raises RayNotFound.
+    """
+    candidates = _candidates(address)
+    for candidate in candidates:
+        try:
+            _join(candidate)
+            return candidate
+        except RayNotFound:
+            if candidate == candidates[-1]:
+                raise
+    raise RayNotFound("auto", "none runs on this machine")
+
+
+def join_ray_with(has_broker: Callable[[], bool], namespace: str, address: str | None = None) -> None:
+    """As ``join_ray``, but the cluster for which ``has_broker``, asked when connected, is true.
+
+    Raises BrokerNotFound, SeveralBrokers, RayNotFound, or what ``has_broker`` raises; then this process is not
+    connected.
+    """
+    candidates = _candidates(address)
+    found: list[str] = []
+    problem: RaylogError = RayNotFound("auto", "none runs on this machine")
+    for candidate in candidates:
+        try:
+            _join(candidate)
+        except RayNotFound as error:
+            problem = problem if isinstance(problem, BrokerNotFound) else error
+            continue
+        problem = BrokerNotFound(namespace)
+        try:
+            is_here = has_broker()
+        except RaylogError:
+            ray.shutdown()
+            raise
+        if is_here:
+            if len(candidates) == 1:
+                return
+            found.append(candidate)
+        ray.shutdown()
+    if not found:
+        raise problem
+    if len(found) > 1:
+        raise SeveralBrokers(namespace, ", ".join(found))
+    _join(found[0])
+
+
+def _candidates(address: str | None) -> list[str]:
+    """The addresses to try: the one that is wanted, else all of this machine, the last ``ray start``'s first."""
+    wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if wanted not in ("auto", LOCAL):
+        return [wanted]
+    running, latest = _running_here()
+    return sorted(running, key=lambda found: (found != latest, found))
+
+
+def _running_here() -> tuple[Set[str], str | None]:
+    """The addresses of this machine's Ray clusters, and the one that ``ray start`` wrote down last."""
+    services.find_gcs_addresses.cache_clear()
+    return services.find_gcs_addresses(), services.find_bootstrap_address(None)
+
+
+def _join(address: str) -> None:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise RayNotFound(address, "an address is host:port")
+    if "/" not in address:
+        try:
+            socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S).close()
+        except (OSError, OverflowError) as error:
+            raise RayNotFound(address, getattr(error, "strerror", None) or str(error)) from error
+    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    try:
+        ray.init(address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
+        raise RayNotFound(address, " ".join(str(error).split())) from error

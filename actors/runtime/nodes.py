@@ -1,0 +1,52 @@
+"""Which nodes are up, which of them this process runs on, and the options that pin an actor to a node."""
+
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from raylog.actors.runtime.names import NODE_LABEL, Node
+
+
+def alive_nodes() -> list[Node]:
+    """The nodes that are up, by their ids."""
+    alive = {
+        node["NodeID"]: (node.get("Labels") or {}).get(NODE_LABEL, "")
+        for node in ray.nodes()
+        if node["Alive"]
+    }
+    labels = list(alive.values())
+    return [
+        Node(node_id, label, labels.count(label) == 1 or not label)
+        for node_id, label in sorted(alive.items())
+    ]
+
+
+def own_node_id() -> str:
+    """The id of the Ray node that this process runs on."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def own_node() -> Node:
+    """The node that this process runs on, as it is now."""
+    node_id = own_node_id()
+    return next((node for node in alive_nodes() if node.node_id == node_id), Node(node_id))
+
+
+def own_name() -> str:
+    """The name of the actor that this process is; empty if it is none."""
+    context = ray.get_runtime_context()
+    return str(context.get_actor_name() or "") if context.get_actor_id() else ""
+
+
+def is_restarted() -> bool:
+    """Whether this process is an actor that Ray has started again."""
+    context = ray.get_runtime_context()
+    return context.get_actor_id() is not None and bool(context.was_current_actor_reconstructed)
+
+
+def pinned_to(node: Node) -> dict[str, Any]:
+    """The options that keep an actor or a task on a node: by the label, where that leads nowhere else."""
+    if node.label and node.is_alone:
+        return {"label_selector": {NODE_LABEL: node.label}}
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node.node_id, soft=False)}

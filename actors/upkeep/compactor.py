@@ -1,0 +1,288 @@
+"""What the CompactionActor does: rounds of compaction over the logs of one node. It knows no Ray.
+
+::
+
+    hosted logs -> facts of the free ones -> the filthiest due -> view -> round -> checkpoint     (at most one)
+                -> retention of all compacted logs without a round
+                -> nothing was compacted: wait log.cleaner.backoff.ms
+
+Each of ``log.cleaner.threads`` calls :meth:`Compactor.turn` again and again; together they keep to
+``log.cleaner.io.max.bytes.per.second``. Compacted logs get their retention from here alone, after rounds, as in
+Kafka: with ``log.cleaner.enable=false`` they get none.
+
+**Who checks what.** Nothing rests on this process being the only one, alive, or right about what is hosted: the
+log's own process refuses a swap whose sources or round are not the current ones, and the LogManager a checkpoint of
+another topic. Two compactions of one log would write to the same ``.cleaned`` files, though, so each round holds a
+lock on its log dir (``flock`` on the folder itself), which ends with its process. A topic that was deleted and made
+again has the same folders, so rounds go by the partition's name; what is known of a log is forgotten when another
+topic has it.
+
+Source: ``LogCleaner.CleanerThread`` of Kafka.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from os.path import dirname
+from typing import Protocol
+
+from raylog.actors.events import event, warn
+from raylog.actors.messages import CompactionRound, CompactionStatus, Hosted, RemovedSegments, RetentionStatus
+from raylog.actors.upkeep.retention import RetentionTally
+from raylog.storage.cleaner.cleanable import LogFacts, cleanable
+from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
+from raylog.storage.cleaner.remote import Door, LogView, RemoteLog
+from raylog.storage.cleaner.schedule import Candidate, CompactionSchedule
+from raylog.storage.cleaner.throttle import Throttle
+from raylog.storage.clock import Clock
+from raylog.storage.config import BrokerConfig
+from raylog.storage.errors import RaylogError
+from raylog.storage.files import FileSystem, Lock
+from raylog.storage.names import TopicPartition
+
+logger = logging.getLogger(__name__)
+# The metrics that count what rounds did, as raylog_compaction_...
+_TOTALS = ("rounds", "bytes_read", "bytes_written", "records_dropped", "busy_seconds")
+
+
+class Node(Protocol):
+    """The logs of one node, and who writes their checkpoints. Of many logs each answer may be an error."""
+
+    def hosted(self) -> list[Hosted]: ...
+    def cleaner_offsets(self) -> Mapping[TopicPartition, int]: ...
+    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None: ...
+    def facts(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, LogFacts | Exception]: ...
+    def view(self, partition: TopicPartition) -> LogView: ...
+    def door(self, partition: TopicPartition) -> Door: ...
+    def delete_old_segments(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, RemovedSegments | Exception]: ...
+
+
+class Compactor:
+    """``fs`` writes, ``reading`` opens what is compacted; ``lock`` takes a folder's lock or raises LogLocked."""
+
+    def __init__(
+        self,
+        node: Node,
+        node_id: str,
+        config: BrokerConfig,
+        clock: Clock,
+        fs: FileSystem,
+        reading: FileSystem,
+        lock: Callable[[str], Lock],
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._node, self._node_id, self._clock, self._fs, self._reading = node, node_id, clock, fs, reading
+        self._buffers = Buffers.of(config)
+        self._lock = threading.Lock()  # of all below
+        self._schedule = CompactionSchedule[TopicPartition]()
+        self._retention = RetentionTally(node_id)
+        self._topic_ids: dict[TopicPartition, str] = {}  # whose log it is of which something is known
+        self._done_bytes: dict[TopicPartition, int] = {}  # of the rounds that run
+        self._totals = dict.fromkeys(_TOTALS, 0.0)
+        self._throttle_lock = threading.Lock()  # held over its sleep: all threads together keep the rate
+        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, now, sleep)
+        self._dir_locks = SharedLocks(lock)
+
+    # -- one turn of a thread --------------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """At most one round, then retention; returns whether a log was compacted."""
+        hosted = {one.partition: one for one in self._node.hosted() if one.config.is_compacted}
+        topic_ids = {partition: one.topic_id for partition, one in hosted.items()}
+        with self._lock:
+            same = {name for name, topic_id in topic_ids.items() if self._topic_ids.get(name) == topic_id}
+            self._schedule.keep(same)
+            self._retention.keep(same)
+            self._topic_ids = topic_ids
+        chosen = self._choose(hosted)
+        was_cleaned = chosen is not None and self._round(hosted[chosen])
+        self._delete_old_segments(hosted)
+        return was_cleaned
+
+    def _choose(self, hosted: Mapping[TopicPartition, Hosted]) -> TopicPartition | None:
+        with self._lock:
+            free = self._schedule.states.free(hosted)
+        if not free:
+            return None
+        answers, offsets = self._node.facts(free), self._node.cleaner_offsets()
+        candidates = {}
+        for partition, answer in answers.items():
+            if isinstance(answer, Exception):
+                self._failed(hosted[partition], answer)
+                continue
+            candidates[partition] = Candidate(answer, offsets.get(partition), hosted[partition].config)
+            right = candidates[partition].wrong_checkpoint
+            if right is not None:
+                self._write_down(hosted[partition], right)
+        with self._lock:
+            return self._schedule.begin(candidates, self._clock.now_ms())
+
+    def _round(self, one: Hosted) -> bool:
+        """Make the round that has begun over a log; returns whether it did anything."""
+        try:
+            with self._dir_locks.held(dirname(one.folder)):
+                done = self._clean(one.partition)
+        except Exception as error:
+            with self._lock:
+                self._schedule.broken_off(one.partition, error, self._clock.now_ms())
+            self._failed(one, error)
+            return False
+        finally:
+            self._done_bytes.pop(one.partition, None)
+        now_ms = self._clock.now_ms()
+        event(logger, "log-compacted", partition=one.partition, **_told(now_ms, done)._asdict())
+        with self._lock:
+            counts = self._schedule.ended(one.partition, done, now_ms)
+            grown = (
+                1,
+                done.map_bytes_read + done.bytes_read,
+                done.bytes_written,
+                done.records_read - done.records_kept,
+                done.elapsed_ms / 1000,
+            )
+            for name, value in zip(_TOTALS, grown, strict=True):
+                self._totals[name] += value
+        if counts:
+            self._write_down(one, done.end_offset)
+        return counts
+
+    def _write_down(self, one: Hosted, offset: int) -> None:
+        """Where its compaction goes on. Not on a full disk: retention, which comes next, may make room."""
+        try:
+            self._node.cleaned(one.partition, one.topic_id, offset)
+        except RaylogError as error:
+            self._failed(one, error)
+
+    def _clean(self, partition: TopicPartition) -> Cleaned:
+        view = self._node.view(partition)
+        checkpoint, now_ms = self._node.cleaner_offsets().get(partition), self._clock.now_ms()
+        section = cleanable(view.facts, checkpoint, view.config, now_ms)
+        with closing(RemoteLog(self._reading, view, self._node.door(partition))) as log:
+            return clean(
+                self._fs, self._clock, log, section, self._buffers, pace=partial(self._pace, partition)
+            )
+
+    def _pace(self, partition: TopicPartition, size_bytes: int) -> None:
+        """Called by a round at every chunk."""
+        with self._lock:
+            self._schedule.states.check(partition)
+            self._done_bytes[partition] = self._done_bytes.get(partition, 0) + size_bytes
+        with self._throttle_lock:
+            self._throttle(size_bytes)
+
+    def _delete_old_segments(self, hosted: Mapping[TopicPartition, Hosted]) -> None:
+        with self._lock:
+            quiet = [partition for partition in hosted if self._schedule.states.is_quiet(partition)]
+        answers = self._node.delete_old_segments(quiet) if quiet else {}
+        for partition, answer in answers.items():
+            with self._lock:
+                self._retention.add(partition, answer, self._clock.now_ms())
+            if isinstance(answer, Exception):
+                self._failed(hosted[partition], answer)
+
+    def _failed(self, one: Hosted, error: Exception) -> None:
+        partition = one.partition
+        with self._lock:
+            if self._topic_ids.get(partition) != one.topic_id:
+                return  # it is gone, or another topic's by now
+            is_news = self._schedule.failed(partition, error)
+            is_given_up = partition in self._schedule.states.uncleanable
+        if is_news:
+            name = "log-uncleanable" if is_given_up else "compaction-failed"
+            warn(logger, name, trace=is_given_up, partition=partition, why=error)
+
+    # -- what others ask -------------------------------------------------------------------------------------
+
+    def abandon(self, partition: TopicPartition) -> None:
+        """Give the log's round up, if one runs: it would be refused anyway."""
+        with self._lock:
+            self._schedule.states.abort(partition)
+
+    def status(self) -> list[CompactionStatus]:
+        """What there is to tell of every compacted log that was looked at."""
+        with self._lock:
+            seen = {*self._schedule.found, *self._schedule.problems}
+            return [self._status_of(partition) for partition in sorted(seen)]
+
+    def _status_of(self, partition: TopicPartition) -> CompactionStatus:
+        schedule = self._schedule
+        found, last = schedule.found.get(partition), schedule.done.get(partition)
+        return CompactionStatus(
+            str(partition),
+            self._node_id,
+            found.dirty_ratio if found else 0.0,
+            found.first_dirty_offset if found else -1,
+            found.bound if found else -1,
+            found.overdue_ms if found else 0,
+            not schedule.states.is_quiet(partition),
+            self._done_bytes.get(partition, 0),
+            schedule.states.uncleanable.get(partition),
+            schedule.problems.get(partition),
+            None if last is None else _told(*last),
+        )
+
+    def numbers(self) -> dict[str, float]:
+        """The metrics of a node's compaction, and of the retention of its compacted logs."""
+        with self._lock:
+            found, done = self._schedule.found.values(), self._schedule.done.values()
+            known = {
+                **self._totals,
+                "max_dirty_ratio": max((one.dirty_ratio for one in found), default=0.0),
+                "lag_seconds": max((one.overdue_ms for one in found), default=0) / 1000,
+                "uncleanable": len(self._schedule.states.uncleanable),
+            }
+            if done:
+                known["last_round_seconds"] = max(when_ms for when_ms, _ in done) / 1000
+            removed = self._retention.numbers()
+        return {f"raylog_compaction_{name}": value for name, value in known.items()} | removed
+
+    def retention(self) -> list[RetentionStatus]:
+        """The retention of the compacted logs."""
+        with self._lock:
+            return self._retention.statuses()
+
+
+class SharedLocks:
+    """Locks on folders, each taken by the first round that needs it and given back by the last."""
+
+    def __init__(self, take: Callable[[str], Lock]) -> None:
+        self._take = take
+        self._mutex = threading.Lock()
+        self._held: dict[str, tuple[Lock, int]] = {}
+
+    @contextmanager
+    def held(self, folder: str) -> Iterator[None]:
+        """Hold the folder's lock meanwhile. Raises LogLocked."""
+        with self._mutex:
+            lock, rounds = self._held.get(folder) or (self._take(folder), 0)
+            self._held[folder] = (lock, rounds + 1)
+        try:
+            yield
+        finally:
+            with self._mutex:
+                lock, rounds = self._held.pop(folder)
+                if rounds > 1:
+                    self._held[folder] = (lock, rounds - 1)
+                else:
+                    lock.release()
+
+
+def _told(when_ms: int, done: Cleaned) -> CompactionRound:
+    return CompactionRound(
+        when_ms,
+        done.elapsed_ms / 1000,
+        done.end_offset,
+        done.bytes_read,
+        done.bytes_written,
+        done.records_read,
+        done.records_read - done.records_kept,
+        done.map_utilization,
+    )

@@ -1,0 +1,362 @@
+"""Controller: the Ray actor that knows which topics there are and has their partitions opened where their disks are.
+
+One a broker, named, detached, on the node that holds its log (``metadata_log.py``). It starts a LogManager on
+every node, tells it which of the partitions found there to open, spreads new partitions over the nodes, and
+watches: a node that dies takes its partitions away; when its disks come back under whatever node id, they are
+opened there again. It never makes an empty partition in the place of one that is missing. Where each one is,
+``placement.py`` keeps.
+
+**The lock** guards the metadata and the map, and is never held while another actor is waited for: look-ups are
+answered at once while a hundred partitions are made. **The watch** looks who is there, twice a second; what takes
+longer is done in threads beside it (``jobs.py``): nodes join, partitions are opened (``opening.py``) and told of
+configs. What is done to topics is in ``topics.py``.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping, Set
+from functools import partial
+from typing import Any
+
+import ray
+
+from raylog.actors.errors import BrokerRunning, NotLeader
+from raylog.actors.events import set_up_logs, warn
+from raylog.actors.messages import LogDirStatus, NodeState
+from raylog.actors.node.dirs import Found
+from raylog.actors.node.log_manager import LogManager, node_log_dirs
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, create, kill, running, wait_for
+from raylog.actors.runtime.names import Node, log_manager_name
+from raylog.actors.runtime.nodes import alive_nodes, is_restarted, own_name, own_node
+from raylog.cluster.controller.backoff import Backoff
+from raylog.cluster.controller.metadata import producer_ids_record
+from raylog.cluster.controller.metadata_log import MetadataLog
+from raylog.cluster.controller.moves import MOVES_AT_ONCE, Moves
+from raylog.cluster.controller.opening import Claim
+from raylog.cluster.controller.placement import members
+from raylog.cluster.controller.state import answer_of, answers_of, stop_nodes
+from raylog.storage.clock import SystemClock
+from raylog.storage.config import BrokerConfig
+from raylog.storage.errors import InvalidLogDir, RaylogError, StorageError
+from raylog.storage.files import RealFileSystem
+
+logger = logging.getLogger(__name__)
+
+# Each fsync of the metadata log hands out so many producer ids.
+PRODUCER_ID_BLOCK = 1000
+WATCH_INTERVAL_S = 0.5
+# How long the watch waits for LogManagers: one that hangs must not keep it from seeing others die.
+ASK_TIMEOUT_S = 2.0
+# How long others wait for a LogManager that hangs: less than their callers do.
+PATIENCE_S = 10.0
+
+
+class ControllerImpl(Moves):
+    """The methods that brokers call."""
+
+    def __init__(self, namespace: str, config: BrokerConfig) -> None:
+        super().__init__(namespace, config)
+        self._next_producer_id = 0
+        self._lives: dict[str, str] = {}  # node id -> which life of its LogManager was told what to open
+        self._asked: dict[str, Any] = {}  # node id -> the question after it
+        self._join_problems: dict[str, str] = {}  # node id -> why it could not join
+        self._joins = Backoff(time.monotonic)
+        self._is_starting = False
+        if own_name():
+            set_up_logs()
+        if is_restarted():
+            own_node().check_alone()
+            self._begin_watch()  # which opens the metadata, joins the nodes, and tries again where that fails
+
+    # -- nodes ---------------------------------------------------------------------------------------------
+
+    def start(self) -> str:
+        """Open the metadata log, join every node, open what is there; returns the cluster id.
+
+        Raises why this node's log dirs cannot be used, with nothing left running, or BrokerRunning; of the other
+        nodes, ``nodes()`` tells.
+        """
+        with self._lock:
+            if self._is_starting or self._metadata is not None:
+                raise BrokerRunning(self._namespace)
+            self._is_starting = True
+        try:
+            self._open_metadata()
+            node = own_node()
+            manager = self._start_manager(node)
+            claims = self._look_through_or_leave(node, manager)
+            self._jobs.begin("join", partial(self._open, claims))
+            self._watch_once()
+            self._begin_watch()  # opening may take minutes, in which others come and go
+            self._jobs.wait()
+            return self.cluster_id()
+        except BaseException:
+            self.shutdown()
+            raise
+
+    def _open_metadata(self) -> None:
+        """What a process at its end holds locked, or a disk that is mounted late, may take a second try."""
+        metadata = MetadataLog(
+            RealFileSystem(), SystemClock(), node_log_dirs(self._config)[0], must_exist=is_restarted()
+        )
+        with self._lock:
+            self._metadata = metadata
+            self._next_producer_id = metadata.state.next_producer_id
+
+    def _begin_watch(self) -> None:
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            self._jobs.attempt("watch", self._watch_once)
+            if self._stopped.wait(WATCH_INTERVAL_S):
+                return
+
+    def _watch_once(self) -> None:
+        if self._metadata is None and not self._stopped.is_set():
+            self._open_metadata()
+        with self._lock:
+            joined = dict(self._nodes)
+        alive, problems = members(alive_nodes(), joined)
+        names, begun_again = running(self._namespace), self._begun_again()
+        for key, node in joined.items():
+            is_there = key in alive and alive[key].node_id == node.node_id
+            if not is_there or log_manager_name(key) not in names or key in begun_again:
+                self._leave(key)
+        self._take_down_problems({node.node_id for node in alive.values()}, problems)
+        for key, node in alive.items():
+            if key not in self._managers and self._joins.is_due(node.node_id):
+                self._join(node)
+        self._reopen_lost()
+        self._jobs.begin_alone("upkeep", self._upkeep)
+
+    def _take_down_problems(self, alive: Set[str], problems: Mapping[str, str]) -> None:
+        with self._lock:
+            self._join_problems = {key: why for key, why in self._join_problems.items() if key in alive}
+            self._node_problems = {**problems, **self._join_problems}
+            self._joins.keep(alive)
+
+    def _begun_again(self) -> set[str]:
+        """The nodes whose LogManager Ray has started again: what it was told is gone. Of the others, take down which
+        of their log dirs have failed.
+
+        One that does not answer in time is asked no second time before it does.
+        """
+        with self._lock:
+            for key, manager in self._managers.items():
+                if key in self._lives and key not in self._asked:
+                    self._asked[key] = manager.state.remote()
+            asked = {reference: key for key, reference in self._asked.items()}
+        answered = ray.wait(list(asked), num_returns=len(asked), timeout=ASK_TIMEOUT_S)[0] if asked else []
+        begun_again = set()
+        for reference in answered:
+            key = asked[reference]
+            state = answer_of(reference, f"the LogManager of node {key}")
+            with self._lock:
+                self._asked.pop(key, None)
+                if not isinstance(state, NodeState) or key not in self._lives:
+                    continue
+                if state.life != self._lives[key]:
+                    begun_again.add(key)
+                else:
+                    self._placement.went_offline(key, state.offline)
+        return begun_again
+
+    def _join(self, node: Node) -> None:
+        """Bring the node in, beside the watch. Where that fails ``nodes()`` tells why, and it is tried again later."""
+        try:
+            manager = self._start_manager(node)
+            self._jobs.begin("join", partial(self._bring_in, node, manager))
+        except Exception as error:
+            self._leave(node.key)
+            self._could_not_join(node, error)
+
+    def _start_manager(self, node: Node) -> Any:
+        with self._lock:
+            if self._stopped.is_set():
+                raise NotLeader("the broker", "it is being stopped")
+            arguments = (self._namespace, self._state.cluster_id, len(self._managers) + 1, self._config)
+            manager = create(LogManager, log_manager_name(node.key), self._namespace, node, *arguments)
+            self._nodes[node.key] = node
+            self._managers[node.key] = manager  # at once: a shutdown must find it
+            return manager
+
+    def _bring_in(self, node: Node, manager: Any) -> None:
+        try:
+            claims = self._look_through_or_leave(node, manager)
+        except RaylogError:
+            return  # it was told
+        self._open(claims)
+
+    def _look_through_or_leave(self, node: Node, manager: Any) -> list[Claim]:
+        """What to open of a node's disks; if they cannot be looked through, no LogManager is left."""
+        try:
+            return self._look_through(node, manager)
+        except BaseException as error:
+            with self._lock:
+                if self._managers.get(node.key) is manager:
+                    self._leave(node.key)
+                    self._could_not_join(node, error)
+                    kill(log_manager_name(node.key), self._namespace)
+            raise
+
+    def _could_not_join(self, node: Node, error: BaseException) -> None:
+        why = str(error)
+        with self._lock:
+            is_news = self._join_problems.get(node.node_id) != why
+            self._join_problems[node.node_id] = self._node_problems[node.node_id] = why
+            self._joins.failed(node.node_id)
+        if is_news and not self._stopped.is_set():
+            warn(logger, "node-not-joined", node=node, why=why)
+
+    def _look_through(self, node: Node, manager: Any) -> list[Claim]:
+        """What to open of a node's disks. It takes part when what belongs to no topic is out of the way of new ones."""
+        directories = wait_for(manager.start.remote(), f"the LogManager of node {node}")
+        state = wait_for(manager.state.remote(), f"the LogManager of node {node}")
+        tried: set[Found] = set()
+        while True:
+            found = wait_for(manager.found.remote(), "looking through the log dirs")
+            with self._lock:
+                if self._managers.get(node.key) is not manager:
+                    raise NotLeader(f"the LogManager of node {node}", "the node has left meanwhile")
+                self._check_own(node, directories)  # before anything on these disks is touched
+                strays = self._strays(node.key, found) - tried
+                if not strays:
+                    return self._take_in(node, directories, state, found)
+            self._set_aside(manager, strays)
+            tried |= strays
+
+    def _check_own(self, node: Node, directories: Mapping[str, str]) -> None:
+        for path in self._placement.foreign(node.key, directories):
+            why = "another node has brought a log dir with the same directory id: is this a copy of its disk?"
+            raise InvalidLogDir(path, why + " Take one of the two away")
+
+    def _take_in(
+        self, node: Node, directories: Mapping[str, str], state: NodeState, found: list[Found]
+    ) -> list[Claim]:
+        self._lives[node.key] = state.life
+        self._join_problems.pop(node.node_id, None)
+        self._joins.reset(node.node_id)
+        self._placement.went_offline(node.key, state.offline)
+        return self._claim(self._placement.joined(node.key, directories, found, self._wanted()))
+
+    def _strays(self, node: str, found: Iterable[Found]) -> set[Found]:
+        """What nobody has a use for. What a deletion has left over is removed instead, wherever it turns up."""
+        wanted = {(one.partition, one.topic.topic_id, one.directory_id) for one in self._wanted()}
+        strays = set()
+        for entry in found:
+            left = self._left_over.get((entry.partition, entry.topic_id or ""))
+            if left is not None:
+                self._note_left_over(left._replace(node=node))
+            elif (
+                entry not in wanted
+                and entry.topic_id not in self._made_now
+                and entry.partition not in self._moving
+            ):
+                strays.add(entry)
+        return strays
+
+    def _set_aside(self, manager: Any, strays: Iterable[Found]) -> None:
+        for entry in sorted(strays, key=lambda one: (one.partition, one.directory_id)):
+            try:
+                call = manager.set_aside.remote(*entry)
+                path = wait_for(call, f"setting {entry.partition} aside")
+                warn(logger, "stray-set-aside", partition=entry.partition, path=path)
+            except RaylogError as error:
+                warn(logger, "stray-left", partition=entry.partition, why=error)
+
+    def _leave(self, key: str) -> None:
+        with self._lock:
+            self._void_claims(self._managers.get(key))
+            for facts in (self._nodes, self._managers, self._lives, self._asked):
+                facts.pop(key, None)
+            # A move that its LogManager did not see through is not committed any more.
+            self._moving = {partition: node for partition, node in self._moving.items() if node != key}
+            self._placement.left(key)
+
+    def _reopen_lost(self) -> None:
+        wanted = self._wanted()  # before looking what runs: a topic that is published now has its actors
+        names = running(self._namespace)
+        with self._lock:
+            claims = self._claim(self._placement.lost(wanted, names))
+        if claims:
+            try:
+                self._jobs.begin("opening", partial(self._open, claims))
+            except RuntimeError:  # no more threads: the next look claims them again
+                with self._lock:
+                    for claim in claims:
+                        self._give_back(claim)
+                raise
+
+    def _upkeep(self) -> None:
+        self._jobs.attempt("configuring", self._configure)
+        self._jobs.attempt("removing", self._remove_left_over)
+
+    # -- the rest ------------------------------------------------------------------------------------------
+
+    def allocate_producer_id(self) -> int:
+        """A producer id that nobody has had."""
+        with self._lock:
+            if self._next_producer_id >= self._state.next_producer_id:
+                self._log.append(producer_ids_record(self._next_producer_id + PRODUCER_ID_BLOCK))
+            self._next_producer_id += 1
+            return self._next_producer_id - 1
+
+    def cluster_id(self) -> str:
+        return str(self._state.cluster_id)
+
+    def nodes(self) -> dict[str, str | None]:
+        """Node id -> None where its LogManager runs, else why it does not."""
+        with self._lock:
+            joined = {self._nodes[key].node_id: None for key in self._placement.nodes}
+            return {**self._node_problems, **joined}  # one that has joined since the last look has no problem
+
+    def log_dirs(self) -> list[LogDirStatus]:
+        """Every log dir of the nodes that answer."""
+        with self._lock:
+            managers = dict(self._managers)
+        calls = {manager.log_dirs.remote(): key for key, manager in managers.items()}
+        answers = answers_of({call: f"the log dirs of node {key}" for call, key in calls.items()}, PATIENCE_S)
+        found: list[LogDirStatus] = []
+        for call, key in calls.items():
+            if isinstance(answers[call], RaylogError):
+                warn(logger, "node-silent", node=key, why=answers[call])
+            else:
+                found += answers[call]
+        return found
+
+    def shutdown(self) -> bool:
+        """Stop every LogManager in order, then close the metadata log; returns whether all of it was clean.
+
+        From its first moment on, every other call answers NotLeader.
+        """
+        self._stopped.set()
+        with self._lock:
+            metadata, self._metadata = self._metadata, None
+            for key in dict(self._managers):
+                self._leave(key)
+        try:
+            clean = stop_nodes(self._namespace)
+            self._jobs.wait(CALL_TIMEOUT_S)  # which end now: nobody is left that they could wait for
+        finally:
+            is_closed = metadata is None or _close(metadata)
+        return clean and is_closed
+
+
+def _close(metadata: MetadataLog) -> bool:
+    try:
+        metadata.close()
+    except StorageError as error:  # every append was fsynced: nothing is lost
+        warn(logger, "metadata-not-closed", why=error)
+        return False
+    return True
+
+
+Controller = ray.remote(
+    concurrency_groups={"move": MOVES_AT_ONCE},
+    max_concurrency=16,
+    num_cpus=0,
+    max_restarts=-1,
+    max_task_retries=0,
+)(ControllerImpl)

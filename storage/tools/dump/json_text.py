@@ -1,0 +1,21 @@
+"""JSON as Kafka's tools print it: no spaces, no letter escaped that need not be, numbers as Java writes them."""
+
+import json
+import re
+from typing import Any
+
+from raylog.storage.tools.dump.java_text import double_text
+
+_CONTROL = re.compile(r"\\u00([01][0-9a-f])")
+
+
+def json_text(value: Any) -> str:
+    """``value`` on one line."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json_text(name)}:{json_text(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    if isinstance(value, float):
+        return double_text(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return _CONTROL.sub(lambda found: "\\u00" + found[1].upper(), text)

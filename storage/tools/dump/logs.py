@@ -1,0 +1,207 @@
+"""The lines of a file of batches: a segment's ``.log``, or a snapshot of the metadata log (``.checkpoint``).
+
+A batch is a line; with a deep look so is each of its records, behind a bar. Records of versions 0 and 1 have their
+CRC there, and a closing brace that nothing opened: it is Kafka's. Source: ``DumpLogSegments`` of Kafka 3.9.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from raylog.storage.errors import CorruptRecord
+from raylog.storage.names import LOG_SUFFIX
+from raylog.storage.records import kernel
+from raylog.storage.records.batch import (
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC,
+    MIN_MESSAGE_LENGTH,
+    BatchHeader,
+    check_crc,
+    increment_sequence,
+    read_header,
+)
+from raylog.storage.records.compression import CODECS
+from raylog.storage.records.control import ABORT, COMMIT, CONTROL_TYPES, control_type, read_marker_record
+from raylog.storage.records.legacy import read_messages
+from raylog.storage.records.record import Record
+from raylog.storage.schemas.groups import CONTROL_VALUES
+from raylog.storage.schemas.schema import read_message
+from raylog.storage.tools.dump.decoders import Parser
+from raylog.storage.tools.dump.findings import Findings
+from raylog.storage.tools.dump.json_text import json_text
+
+MAX_INT32: Final = 2**31 - 1
+BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
+
+_SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
+_LENGTH: Final = Struct(">i")
+
+
+class LogOptions(NamedTuple):
+    """How much of a log is told."""
+
+    is_deep: bool = False  # records too
+    parser: Parser | None = None  # their keys and values too
+    skip_metadata: bool = False  # nothing but those
+    max_bytes: int = MAX_INT32  # of the file
+
+
+class _Line(NamedTuple):
+    """What the line of a record tells of it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    about: str  # what differs between the versions: sequence and headers, or CRC
+
+
+def dump_log(
+    path: str, content: memoryview, options: LogOptions, findings: Findings, told_path: str
+) -> Iterator[str]:
+    """The lines of the file at ``path``. ``told_path``: how findings name it. Raises CorruptRecord."""
+    yield _head(os.path.basename(path))
+    end, last_offset = 0, -1
+    for position, header in file_batches(content[: options.max_bytes]):
+        yield batch_line(content, position, header)
+        end = position + header.size_bytes
+        if not options.is_deep:
+            continue
+        for record in _records(content, position, header):
+            if last_offset not in (-1, record.offset - 1):
+                findings.gap(told_path, last_offset, record.offset)
+            last_offset = record.offset
+            yield _record_line(record, header, options)
+    left = len(content) - end
+    if left and options.max_bytes == MAX_INT32:
+        yield f"Found {left} invalid bytes at the end of {os.path.basename(path)}"
+
+
+def is_snapshot(name: str) -> bool:
+    """Whether a file of this name is a snapshot of KRaft's metadata log."""
+    return name == BOOTSTRAP_SNAPSHOT or _SNAPSHOT_NAME.fullmatch(name) is not None
+
+
+def _head(name: str) -> str:
+    snapshot = _SNAPSHOT_NAME.fullmatch(name)
+    if snapshot:
+        return f"Snapshot end offset: {int(snapshot[1])}, epoch: {int(snapshot[2])}"
+    if name == BOOTSTRAP_SNAPSHOT:
+        return "KRaft bootstrap snapshot"
+    return f"Log starting offset: {int(name.removesuffix(LOG_SUFFIX))}"
+
+
+def file_batches(content: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch, up to a tail that holds none, as Kafka's reader of files has it.
+
+    Raises CorruptRecord for what is no batch.
+    """
+    position = 0
+    while (left := len(content) - position) > HEADER_SIZE_UP_TO_MAGIC:
+        (length,) = _LENGTH.unpack_from(content, position + 8)
+        if length >= MIN_MESSAGE_LENGTH and length + LOG_OVERHEAD > left:
+            return
+        header = read_header(content, position)
+        yield position, header
+        position += header.size_bytes
+
+
+def batch_line(content: memoryview, position: int, header: BatchHeader) -> str:
+    """The line of a batch."""
+    codec = _CODEC_NAMES.get(header.codec)
+    if codec is None:
+        raise CorruptRecord(f"position {position}", f"unknown codec {header.codec}")
+    if header.magic >= MAGIC:
+        horizon = header.delete_horizon_ms
+        head = (
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.count} "
+            f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
+            f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
+            f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_bool(header.is_transactional)} "
+            f"isControl: {_bool(header.is_control)} deleteHorizonMs: {optional(horizon)}"
+        )
+    else:
+        head = f"offset: {header.last_offset}"
+    return (
+        f"{head} position: {position} {header.timestamp_type}: {header.max_timestamp} "
+        f"size: {header.size_bytes} magic: {header.magic} compresscodec: {codec} crc: {header.crc} "
+        f"isvalid: {_bool(_is_valid(content, position, header))}"
+    )
+
+
+def _is_valid(content: memoryview, position: int, header: BatchHeader) -> bool:
+    try:
+        check_crc(content, position, header)
+    except CorruptRecord:
+        return False
+    return True
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def optional(number: int | None) -> str:
+    """As Java prints an ``OptionalLong``."""
+    return "OptionalLong.empty" if number is None else f"OptionalLong[{number}]"
+
+
+def decoded(content: memoryview, position: int, header: BatchHeader) -> Sequence[Record]:
+    """The records of one batch of version 2, whatever its CRC says. Raises CorruptRecord."""
+    batch = content[position : position + header.size_bytes]
+    try:
+        return kernel.ops.decode_rows(batch, -(2**63), False, True)
+    except CorruptRecord as error:
+        raise CorruptRecord(f"position {position}", error.args[1]) from None
+
+
+def _records(content: memoryview, position: int, header: BatchHeader) -> Iterator[_Line]:
+    if header.magic < MAGIC:
+        for message in read_messages(content, position, header):
+            about = f" isValid: {_bool(message.is_valid)} crc: {message.crc}}}"
+            key, value = (None if field is None else bytes(field) for field in (message.key, message.value))
+            yield _Line(message.offset, message.timestamp, key, value, about)
+        return
+    for record in decoded(content, position, header):
+        sequence = -1
+        if header.base_sequence >= 0:
+            sequence = increment_sequence(header.base_sequence, record.offset - header.base_offset)
+        names = ",".join(name for name, _ in record.headers)
+        about = f" sequence: {sequence} headerKeys: [{names}]"
+        yield _Line(record.offset, record.timestamp, record.key, record.value, about)
+
+
+def _record_line(record: _Line, header: BatchHeader, options: LogOptions) -> str:
+    line = ""
+    if not options.skip_metadata:
+        line = (
+            f"| offset: {record.offset} {header.timestamp_type}: {record.timestamp} "
+            f"keySize: {_size(record.key)} valueSize: {_size(record.value)}{record.about}"
+        )
+        if header.is_control:
+            line += _control(record)
+    if options.parser is None or header.is_control:
+        return line
+    key, payload = options.parser(record.offset, record.key, record.value)
+    if key is not None:
+        line += f"{' ' if line else '| '}key: {key}"
+    return line if payload is None else f"{line} payload: {payload}"
+
+
+def _size(field: bytes | None) -> int:
+    return -1 if field is None else len(field)
+
+
+def _control(record: _Line) -> str:
+    kind = control_type(record.key)
+    if kind in (ABORT, COMMIT):
+        marker = read_marker_record(kind, record.timestamp, record.value)
+        return f" endTxnMarker: {CONTROL_TYPES[kind]} coordinatorEpoch: {marker.coordinator_epoch}"
+    if kind in CONTROL_VALUES:
+        name, schema = CONTROL_VALUES[kind]
+        return f" {name} {json_text(read_message(schema, record.value or b'', 0))}"
+    return f" controlType: {CONTROL_TYPES.get(kind, 'UNKNOWN')}({kind})"

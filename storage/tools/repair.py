@@ -1,0 +1,173 @@
+"""Mends a partition's folder that no broker serves: a copy first, then the recovery that a start after a crash does.
+
+Recovery is ``loader.py``'s: it checks every batch, ends the log before the first that is not good, and makes
+indexes, the producers' snapshot and the leader epochs anew from what is left. What this adds is the care of a tool
+that is run by hand: it takes the log dir's lock and the folder's, so that nobody serves it; it changes nothing where
+nothing is wrong; it keeps a copy of all files; and it drops whole segments behind a damaged one only if told to,
+which a broker does by itself.
+
+The copy is a folder beside the partition's, named as brokers name what they set aside (``-stray``): raylog leaves
+it alone for ever. Source of the recovery: ``LogLoader`` of Kafka.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from raylog.storage.clock import Clock
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import RepairRefused, StorageError
+from raylog.storage.files import FileSystem
+from raylog.storage.loader import open_log
+from raylog.storage.log_dir import LOCK_FILE
+from raylog.storage.names import (
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    SWAP_SUFFIX,
+    TopicPartition,
+    doomed_folder,
+    parse_folder,
+    segment_file,
+)
+from raylog.storage.state.checkpoints import LEADER_EPOCHS, LOG_START_OFFSETS, read_epochs, read_offsets
+from raylog.storage.state.properties import read_topic_id
+from raylog.storage.tools.verify import SegmentReport, count_recoverable, verify_folder
+
+
+class Repaired(NamedTuple):
+    """What a repair did."""
+
+    copy: str  # where the files are as they were
+    cut: tuple[tuple[str, int], ...]  # files that lost bytes at their end, and how many
+    dropped: tuple[str, ...]  # .log files of segments that are gone
+    end_offset: int  # of the log now
+
+
+def repair_folder(
+    fs: FileSystem,
+    clock: Clock,
+    folder: str,
+    *,
+    copy_to: str | None = None,
+    drop_segments: bool = False,
+    on_copy: Callable[[str], object] = bool,
+) -> Repaired | None:
+    """Repair ``folder``; None if nothing is wrong with it, and then nothing is changed.
+
+    ``copy_to``: a folder that does not exist yet, or is empty, for the copy; default: one beside ``folder``.
+    ``drop_segments``: segments behind a damaged one may go. ``on_copy`` is told where the copy is before anything
+    is changed. Raises LogLocked, LogMissing, RepairRefused,
+    CorruptCheckpoint or DiskFull with nothing changed but the copy made.
+    """
+    folder = os.path.abspath(folder)
+    partition = parse_folder(os.path.basename(folder))
+    if partition is None:
+        raise RepairRefused(folder, "it is no partition's folder, whose name is <topic>-<partition>")
+    with _locked(fs, folder):
+        before = verify_folder(fs, folder)
+        if not any(report.problems for report in before):
+            return None
+        start_offset = _check(fs, folder, partition, before, drop_segments)
+        copy = _copy(fs, folder, copy_to or _beside(folder, partition))
+        on_copy(copy)
+        _remove_snapshots(fs, folder, before)
+        log = open_log(fs, clock, folder, partition, LogConfig(), log_start_offset=start_offset)
+        log.close()
+        kept = {segment.base_offset: segment.size for segment in log.segments}
+        end_offset = log.log_end_offset
+    cut = tuple(
+        (segment_file(report.base_offset, LOG_SUFFIX), report.size_bytes - kept[report.base_offset])
+        for report in before
+        if report.size_bytes > kept.get(report.base_offset, report.size_bytes)
+    )
+    gone = (report.base_offset for report in before if report.base_offset not in kept)
+    return Repaired(copy, cut, tuple(segment_file(base, LOG_SUFFIX) for base in gone), end_offset)
+
+
+@contextmanager
+def _locked(fs: FileSystem, folder: str) -> Iterator[None]:
+    """Hold what a broker holds: its node's lock on the log dir, its partition's on the folder."""
+    if not fs.is_dir(folder):
+        raise RepairRefused(folder, "there is no such folder")
+    dir_lock = fs.lock(os.path.join(os.path.dirname(folder), LOCK_FILE))
+    try:
+        folder_lock = fs.lock(folder)
+        try:
+            yield
+        finally:
+            folder_lock.release()
+    finally:
+        dir_lock.release()
+
+
+def _check(
+    fs: FileSystem,
+    folder: str,
+    partition: TopicPartition,
+    reports: Sequence[SegmentReport],
+    drop_segments: bool,
+) -> int:
+    """Raise where recovery would fail, or take more than was allowed. Returns the log start offset."""
+    swaps = [name for name in fs.list_dir(folder) if name.endswith(SWAP_SUFFIX)]
+    if swaps:
+        raise RepairRefused(
+            folder, f"a compaction is unfinished ({swaps[0]}): start the broker, which ends it"
+        )
+    read_topic_id(fs, folder)
+    read_epochs(fs, os.path.join(folder, LEADER_EPOCHS))
+    start = read_offsets(fs, os.path.join(os.path.dirname(folder), LOG_START_OFFSETS)).get(partition, 0)
+    kept = count_recoverable(fs, folder, reports)
+    last, lost = reports[kept - 1], reports[kept:]
+    if last.next_offset < start:
+        raise RepairRefused(
+            folder,
+            f"its good part ends at offset {last.next_offset}, before the log start offset {start}: nothing would "
+            "be left; restore it from a copy, or delete and create the topic again",
+        )
+    if lost and not drop_segments:
+        raise RepairRefused(
+            folder,
+            f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged behind offset {last.next_offset - 1}, and "
+            f"the {len(lost)} segments after it ({sum(report.size_bytes for report in lost)} bytes) would go with its "
+            "tail; restore the file from a copy, or allow it with --drop-segments",
+        )
+    return start
+
+
+def _remove_snapshots(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:
+    """Drop what does not tell of the producers what the log tells. Recovery looks at the one that it begins with."""
+    for report in reports:
+        for problem in report.problems:
+            if problem.file.endswith(SNAPSHOT_SUFFIX):
+                fs.remove(os.path.join(folder, problem.file))
+
+
+def _beside(folder: str, partition: TopicPartition) -> str:
+    return os.path.join(os.path.dirname(folder), doomed_folder(partition, uuid.uuid4(), STRAY_DIR_SUFFIX))
+
+
+def _copy(fs: FileSystem, folder: str, target: str) -> str:
+    """Copy all files, on disk when this returns; a copy that fails is removed."""
+    target = os.path.abspath(target)
+    if fs.exists(target) and (not fs.is_dir(target) or fs.list_dir(target)):
+        raise RepairRefused(folder, f"{target}, for the copy, exists: give a new folder")
+    fs.make_dir(target)
+    try:
+        for name in fs.list_dir(folder):
+            source = os.path.join(folder, name)
+            if fs.is_dir(source):
+                continue
+            file = fs.open(source)
+            try:
+                fs.write_file(os.path.join(target, name), file.view())
+            finally:
+                file.close()
+        fs.sync_dir(target)
+        fs.sync_dir(os.path.dirname(target))
+    except StorageError:
+        fs.remove_dir(target)
+        raise
+    return target

@@ -1,8 +1,0 @@
-import pytest
-
-from raylog.storage.testing.logs import Disk
-
-
-@pytest.fixture
-def disk() -> Disk:
-    return Disk()

@@ -1,0 +1,82 @@
+"""Where each target's fuzzing begins: what Kafka wrote, and small things that are right."""
+
+from collections.abc import Iterator
+
+from tests.harness.paths import GOLDEN
+
+MAX_SEED_BYTES = 4096  # a longer one is cut: mutations of small inputs reach further
+
+
+def seeds(target: str) -> Iterator[bytes]:
+    """The first inputs of a target."""
+    yield from _SEEDS[target]()
+
+
+def _files(pattern: str) -> Iterator[bytes]:
+    for path in sorted(GOLDEN.glob(pattern)):
+        if path.is_file():
+            yield path.read_bytes()[:MAX_SEED_BYTES]
+
+
+def _batches() -> Iterator[bytes]:
+    yield from _files("kafka-clients-3.9.1-batches/*.bin")
+
+
+def _streams() -> Iterator[bytes]:
+    """The compressed streams of Kafka's batches, behind the id of their codec."""
+    for batch in _files("kafka-clients-3.9.1-batches/m2-*.bin"):
+        yield bytes([batch[22] & 7]) + batch[61:]
+
+
+def _sealed() -> Iterator[bytes]:
+    for batch in _files("kafka-clients-3.9.1-batches/m2-*.bin"):
+        yield bytes([batch[22] & 7, batch[60]]) + batch[61:]
+
+
+def _messages() -> Iterator[bytes]:
+    for batch in _files("kafka-clients-3.9.1-batches/m[01]-none-*.bin"):
+        for way in range(8):
+            yield bytes([way, 9]) + batch
+
+
+def _indexes() -> Iterator[bytes]:
+    for suffix in ("index", "timeindex", "txnindex"):
+        yield from _files(f"kafka-3.9-*/*/*.{suffix}")
+
+
+def _snapshots() -> Iterator[bytes]:
+    for content in _files("kafka-3.9-*/g-*/*.snapshot"):
+        yield content
+        yield content[6:]
+
+
+def _checkpoints() -> Iterator[bytes]:
+    for pattern in ("*/*checkpoint", "*/*/*checkpoint", "*/meta.properties", "*/*/partition.metadata"):
+        yield from _files(pattern)
+
+
+def _configs() -> Iterator[bytes]:
+    yield b"segment.bytes=1048576\nretention.ms=-1\ncleanup.policy=compact,delete\ncompression.type=zstd"
+    yield b"log.retention.hours=168\nlog.dirs=/a,/b\nlog.segment.bytes=1e6\nmessage.timestamp.type=LogAppendTime"
+    yield b"min.cleanable.dirty.ratio=0.5\nlog.flush.interval.ms=None\npreallocate=true\nmax.message.bytes= 12 "
+
+
+def _logs() -> Iterator[bytes]:
+    for log in _files("kafka-3.9-*/*/00000000000000000000.log"):
+        yield b"\1\0\0\0" + log[:1500]
+        yield b"\5" + bytes(19) + log[:1500]
+
+
+_SEEDS = {
+    "headers": _batches,
+    "records": _batches,
+    "sealed": _sealed,
+    "messages": _messages,
+    "codecs": _streams,
+    "markers": lambda: _files("kafka-clients-3.9.1-batches/m2-control-*.bin"),
+    "indexes": _indexes,
+    "snapshots": _snapshots,
+    "checkpoints": _checkpoints,
+    "configs": _configs,
+    "logs": _logs,
+}

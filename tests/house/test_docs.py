@@ -1,0 +1,104 @@
+"""What the documentation names is there."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from raylog.cluster.cli.main import app
+from tests.harness.paths import ROOT
+
+WrongUse: type[Exception] = typer.BadParameter.__mro__[
+    1
+]  # UsageError, of click or of what typer has in its place
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONFORMANCE = (ROOT / "docs" / "CONFORMANCE.md").read_text()
+
+
+def test_every_test_that_conformance_names_is_there() -> None:
+    sources = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    defined = set(re.findall(r"def (test_\w+)", "\n".join(sources.values())))
+    named = set(re.findall(r"`(test_\w+)`", CONFORMANCE))
+    assert len(named) > 20
+    assert named <= defined
+    files = set(re.findall(r"`((?:unit|faults|ray|nodes|kafka)/[\w/]+\.py)`", CONFORMANCE))
+    assert len(files) > 30
+    assert [name for name in files if not (ROOT / "tests" / name).exists()] == []
+
+
+def test_every_fact_has_its_test() -> None:
+    facts = (ROOT / "tests" / "unit" / "storage" / "test_fifteen_facts.py").read_text()
+    assert {int(number) for number in re.findall(r"def test_fact_(\d+)_", facts)} == set(range(1, 16))
+
+
+def test_every_page_that_is_linked_is_there() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def raylog_commands(page: str) -> list[list[str]]:
+    """The arguments of every ``raylog ...`` in the page's code: blocks, lines of four spaces and `spans`."""
+    blocks = re.findall(r"^```(?:sh|bash)?\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"^ {4}(?:\$ )?(\S.*)", page, re.MULTILINE)
+    found = []
+    for line in lines:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        try:
+            words = list(lexer)
+        except ValueError:
+            continue  # no shell's: a line of output
+        starts = [at for at, word in enumerate(words) if word == "raylog" and _begins_command(words[:at])]
+        for start in starts:
+            end = next(
+                (at for at in range(start, len(words)) if set(words[at]) <= set("|&;<>()")), len(words)
+            )
+            found.append(words[start + 1 : end])
+    return found
+
+
+def _begins_command(before: list[str]) -> bool:
+    return (
+        not before or before[-1] in ("|", "&&", "||", ";", "!", "if", "while", "until") or "=" in before[-1]
+    )
+
+
+def parse(arguments: list[str]) -> None:
+    """Raises what the command line would, before it does anything."""
+    command: Any = typer.main.get_command(app)
+    name: str | None = "raylog"
+    parent = None
+    while isinstance(command, TyperGroup):
+        parent = command.make_context(name, list(arguments), parent=parent)
+        rest = [*parent._protected_args, *parent.args]
+        name, command, arguments = command.resolve_command(parent, rest)
+    command.make_context(name, list(arguments), parent=parent)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_command_line_takes_every_raylog_command_of_the_docs(page: Path) -> None:
+    for arguments in raylog_commands(page.read_text()):
+        try:
+            parse(arguments)
+        except WrongUse as error:
+            pytest.fail(f"{page.name}: raylog {shlex.join(arguments)}: {error}")
+
+
+def test_the_pages_of_the_command_line_have_commands() -> None:
+    for name in ("README.md", "docs/CLI.md", "docs/TOOLS.md"):
+        assert len(raylog_commands((ROOT / name).read_text())) > 2, name
+
+
+@pytest.mark.parametrize(
+    "line", ["raylog frobnicate", "x | raylog topic list --fromat json", "raylog topic create"]
+)
+def test_a_command_that_is_none_is_seen(line: str) -> None:
+    (arguments,) = raylog_commands(f"```sh\n{line}\n```\n")
+    with pytest.raises(WrongUse):
+        parse(arguments)

@@ -1,0 +1,36 @@
+"""What a process does not load: each partition is one, and pays for its imports in memory."""
+
+import subprocess
+import sys
+
+HEAVY = ("pyarrow", "pandas", "cramjam", "zstandard", "lz4")
+SMALL_PARTITION = """
+import sys
+from raylog.storage.testing.logs import Disk, batch, of_producer, records_of
+import raylog.actors.partition.log_actor
+disk = Disk()
+log = disk.open(segment_bytes=500)
+for n in range(20):
+    log.append(of_producer(n))
+assert len(records_of(disk.open(is_clean=False, segment_bytes=500))) == 20  # a recovery scans, too
+print(sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def loaded_by(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def test_a_partition_of_plain_batches_loads_neither_arrow_nor_pandas_nor_a_codec() -> None:
+    loaded = loaded_by(SMALL_PARTITION)
+    assert "raylog" in loaded
+    assert [name for name in HEAVY if f"'{name}'" in loaded] == []
+
+
+def test_tables_of_records_do_not_load_pandas() -> None:
+    program = "import sys, raylog.storage.records.columns; print(sorted(sys.modules))"
+    loaded = loaded_by(program)
+    assert "'pyarrow'" in loaded
+    assert "'pandas'" not in loaded

@@ -1,0 +1,57 @@
+"""``./dev soak [--minutes 20] [--seed N] [--short]``: a broker under load, killed at random, and a checker of it all.
+
+Exit code 1 if anything is found. The history, the workers' and Ray's logs and the disks stay in a folder then; with
+``--keep`` always. ``--check FOLDER`` checks a history again.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tests.soak.nemesis import digest, schedule
+from tests.soak.report import report
+
+OUTPUT = Path("soak-output")
+# All kinds of faults come within these minutes of this seed.
+SHORT_MINUTES, SHORT_SEED = 0.6, 4
+DEFAULT_MINUTES, DEFAULT_RATE = 20.0, 2000.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__)
+    parser.add_argument(
+        "--minutes", type=float, default=DEFAULT_MINUTES, help="of faults; the rest comes on top"
+    )
+    parser.add_argument("--seed", type=int, help="of the schedule and the load; default: a random one")
+    parser.add_argument(
+        "--short", action="store_true", help=f"{SHORT_MINUTES:g} minutes of seed {SHORT_SEED}, as CI does it"
+    )
+    parser.add_argument("--rate", type=float, default=DEFAULT_RATE, help="records a second, about")
+    parser.add_argument("--keep", action="store_true", help="keep the folder even where nothing was found")
+    parser.add_argument("--check", type=Path, metavar="FOLDER", help="check the history of an earlier run")
+    arguments = parser.parse_args()
+    if arguments.check:
+        return report(arguments.check, None)
+    minutes = SHORT_MINUTES if arguments.short else arguments.minutes
+    seed = arguments.seed
+    if seed is None:
+        seed = SHORT_SEED if arguments.short else random.SystemRandom().randrange(10**6)
+    planned = schedule(seed, minutes * 60)
+    folder = (OUTPUT / time.strftime(f"%Y%m%d-%H%M%S-seed-{seed}")).absolute()
+    folder.mkdir(parents=True)
+    print(f"seed {seed}: {len(planned)} faults in {minutes:g} minutes, schedule {digest(planned)}")
+    print(f"history and logs: {folder}", flush=True)
+    from tests.soak.run import run
+
+    outcome = run(folder, seed, planned, arguments.rate)
+    code = report(folder, outcome)
+    if not code and not arguments.keep:
+        shutil.rmtree(folder)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

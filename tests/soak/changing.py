@@ -1,0 +1,224 @@
+"""A worker that does an operator's work: it makes and deletes topics, under the same names again and again, changes
+configs, adds partitions, moves them; and it asks for what must be refused."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from raylog.actors.errors import TopicExists, UnknownTopicOrPartition
+from raylog.actors.runtime.calls import wait_for
+from raylog.cluster.client.accumulator import Row
+from raylog.cluster.client.producer import Producer
+from raylog.cluster.controller.placement import TopicDescription
+from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
+from raylog.storage.records.encode import encode_records
+from tests.soak.clients import PATIENCE_S, RETRY_S, STOP_SENDING, Worker, to_bytes
+from tests.soak.consuming import read_all
+from tests.soak.history import FAIL, INFO, KEEP, NEVER, NO_KEY, OK, Partition, Send, TopicChange, ints
+from tests.soak.plan import FOR_EVER, Stable
+from tests.soak.producing import Burst, settle
+
+NAMES = 3
+MOST_PARTITIONS = 2
+RECORDS = 30
+PAUSE_S = 0.5
+# What a log says of a batch that it has not written, nor ever will.
+REFUSALS = (CorruptRecord, OutOfOrderSequence)
+
+
+def change(worker: Worker, stable: list[Stable]) -> None:
+    """Make, use and delete topics until told to stop; the last ones are left."""
+    alive: dict[str, TopicDescription] = {}
+    lives = 0
+    while not worker.is_over(STOP_SENDING):
+        lives += 1
+        name = f"churn-{worker.rng.randrange(NAMES)}"
+        try:
+            if name in alive:
+                _delete(worker, alive.pop(name))
+            described = _create(worker, name)
+            if described is not None:
+                alive[name] = described
+                _use(worker, described, f"{worker.name}.{lives}")
+            _ask_for_refusals(worker, worker.rng.choice(stable), lives)
+            _operate(worker, worker.rng.choice(stable))
+        except Exception as error:
+            worker.surprise(error)
+        time.sleep(PAUSE_S)
+
+
+# -- topics ----------------------------------------------------------------------------------------------------
+
+
+def _create(worker: Worker, name: str) -> TopicDescription | None:
+    """The new topic; None if nobody knows: the next attempt will tell."""
+    invoked, outcome = time.monotonic_ns(), OK
+    try:
+        described = worker.broker.create_topic(name, worker.rng.randint(1, MOST_PARTITIONS), FOR_EVER)
+    except TopicExists:
+        described, outcome = worker.patiently(lambda: worker.broker.describe_topic(name)), INFO
+    except RaylogError as error:
+        if not error.retriable:
+            raise
+        print(f"{name}: creation: {error}", flush=True)
+        return None
+    now = time.monotonic_ns()
+    worker.writer.write(TopicChange("create", name, described.topic_id, invoked, now, outcome, KEEP))
+    return described
+
+
+def _delete(worker: Worker, described: TopicDescription) -> None:
+    invoked, attempts, outcome = time.monotonic_ns(), 0, INFO
+    deadline = time.monotonic() + PATIENCE_S
+    while outcome == INFO and time.monotonic() < deadline:
+        attempts += 1
+        try:
+            worker.broker.delete_topic(described.name)
+            outcome = OK
+        except UnknownTopicOrPartition:
+            outcome = (
+                OK if attempts > 1 else FAIL
+            )  # an attempt before has done it; without one it had vanished
+        except RaylogError as error:
+            if not error.retriable:
+                raise
+            print(f"{described.name}: deletion: {error}", flush=True)
+            time.sleep(RETRY_S)
+    now = time.monotonic_ns()
+    worker.writer.write(
+        TopicChange("delete", described.name, described.topic_id, invoked, now, outcome, KEEP)
+    )
+
+
+def _use(worker: Worker, described: TopicDescription, name: str) -> None:
+    """Records in; and sometimes the topic goes while they are on their way."""
+    producer = worker.patiently(lambda: worker.broker.producer(delivery_timeout_ms=20_000))
+    bursts = [
+        _send(worker, producer, Partition(described.name, described.topic_id, number), name)
+        for number in range(len(described.partitions))
+    ]
+    if worker.rng.random() < 0.5:
+        try:
+            producer.flush()
+        except RaylogError as error:
+            print(f"{described.name}: {error}", flush=True)
+        for number in range(len(described.partitions)):
+            read_all(worker, described.name, described.topic_id, number, f"{name}/{number}", is_final=False)
+    try:
+        producer.close()
+    except RaylogError as error:
+        print(f"{described.name}: {error}", flush=True)
+    for burst in bursts:
+        settle(worker, burst)
+
+
+def _send(worker: Worker, producer: Producer, partition: Partition, name: str) -> Burst:
+    identities = [next(worker.ids) for _ in range(RECORDS)]
+    op = Send(
+        name, partition, time.monotonic_ns(), NEVER, INFO, ints(identities), ints([NO_KEY] * RECORDS), ints()
+    )
+    worker.writer.write(op)
+    send = producer.send
+    return Burst(
+        op, [send(partition.topic, to_bytes(one, 20)[0], partition=partition.number) for one in identities]
+    )
+
+
+# -- an operator's work ----------------------------------------------------------------------------------------
+
+# What a topic may be told while it serves: the records' fate does not hang on it.
+SETTINGS: dict[str, tuple[Any, ...]] = {
+    "internal.segment.bytes": (40_000, 100_000, 400_000),
+    "index.interval.bytes": (0, 4096),
+    "compression.type": ("producer", "lz4", "uncompressed"),
+    "max.message.bytes": (1_048_588, 2_000_000),
+}
+
+
+def _operate(worker: Worker, topic: Stable) -> None:
+    """One change to a topic that is in use. What the broker cannot do now it says by name."""
+    try:
+        worker.rng.choice(OPERATIONS)(worker, topic)
+    except RaylogError as error:
+        print(f"{topic.name}: {type(error).__name__}: {error}", flush=True)
+
+
+def _configure(worker: Worker, topic: Stable) -> None:
+    key = worker.rng.choice(list(SETTINGS))
+    worker.broker.alter_topic_config(topic.name, {key: worker.rng.choice(SETTINGS[key])})
+
+
+def _extend(worker: Worker, topic: Stable) -> None:
+    """Not the stable ones, whose partitions the workers know by number."""
+    name = f"churn-{worker.rng.randrange(NAMES)}"
+    described = worker.broker.describe_topic(name)
+    worker.broker.add_partitions(name, len(described.partitions) + 1)
+
+
+def _delete_records(worker: Worker, topic: Stable) -> None:
+    """Of the topic whose records are deleted anyhow."""
+    if topic.may_delete:
+        partition = worker.rng.randrange(topic.partitions)
+        (start,) = worker.broker.list_offsets({(topic.name, partition): -2}).values()
+        worker.broker.delete_records(topic.name, partition, (start or 0) + worker.rng.randrange(500))
+
+
+def _move(worker: Worker, topic: Stable) -> None:
+    """To another log dir of the partition's node, while it is written and read."""
+    broker = worker.broker
+    places = broker.describe_topic(topic.name).partitions
+    place = worker.rng.choice(places)
+    others = [
+        log_dir.directory_id
+        for log_dir in broker.log_dirs()
+        if log_dir.node_id == place.node_id and log_dir.directory_id != place.directory_id
+    ]
+    if others:
+        broker.move_partition(topic.name, place.partition, others[0])
+
+
+OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (_configure, _extend, _delete_records, _move)
+
+
+# -- what must be refused --------------------------------------------------------------------------------------
+
+
+def _ask_for_refusals(worker: Worker, topic: Stable, lives: int) -> None:
+    """A damaged batch, and one whose sequence has a gap before it."""
+    if topic.is_keyed:
+        return
+    number = worker.rng.randrange(topic.partitions)
+    partition = Partition(topic.name, topic.topic_id, number)
+    producer_id = worker.patiently(worker.broker.allocate_producer_id)
+    handle = worker.patiently(lambda: worker.broker.partition(topic.name, number))
+    for name, sequence, is_damaged in (("first", 0, False), ("damaged", 1, True), ("gap", 9, False)):
+        identity = next(worker.ids)
+        value, _ = to_bytes(identity, 20)
+        row: Row = (int(time.time() * 1000), None, value, ())
+        batch = bytearray(
+            encode_records([row], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        )
+        batch[-5] ^= is_damaged
+        op = Send(
+            f"{worker.name}.{lives}.{name}",
+            partition,
+            time.monotonic_ns(),
+            NEVER,
+            INFO,
+            ints([identity]),
+            ints([NO_KEY]),
+            ints(),
+        )
+        worker.writer.write(op)
+        try:
+            answer = wait_for(handle.append.remote(bytes(batch)), str(partition))
+            op = op._replace(outcome=OK, offsets=ints([answer.base_offset]))
+        except REFUSALS:
+            op = op._replace(outcome=FAIL)
+        except RaylogError as error:
+            if not error.retriable:
+                raise
+        worker.writer.write(op._replace(completed=time.monotonic_ns()))
+        if op.outcome == INFO:
+            worker.broker.forget(topic.name, number)
+            return

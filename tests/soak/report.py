@@ -1,0 +1,101 @@
+"""What a run comes to, in print."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.soak.checker import KINDS, Finding, check_history
+from tests.soak.facts import OUTCOMES, History, gather
+from tests.soak.history import NEVER, OK, read
+
+if TYPE_CHECKING:
+    from tests.soak.run import Outcome
+
+MB = 1 << 20
+
+
+def report(folder: Path, outcome: "Outcome | None") -> int:
+    """Check the history and print it all; 1 if anything was found. ``outcome`` is None for an old history."""
+    console = Console(highlight=False, width=120)
+    history = gather(read(folder))
+    findings = check_history(history)
+    problems = outcome.problems if outcome else []
+    console.print(_operations(history))
+    console.print(_faults(history, outcome))
+    console.print(_findings(Counter(dict.fromkeys(KINDS, 0)), findings))
+    for line in _longest(history):
+        console.print(line)
+    if outcome:
+        peaks = ", ".join(f"{kind} {size / MB:.0f} MB" for kind, size in sorted(outcome.peak_bytes.items()))
+        console.print(f"peak memory (private): {peaks}")
+        console.print(
+            f"healed {len(outcome.healed_s)} times, within {max(outcome.healed_s, default=0):.1f} s at the longest"
+        )
+    for finding in findings:
+        console.print(f"FOUND {finding}", markup=False)
+    for surprise in history.surprises:
+        console.print(f"SURPRISE {surprise.process}: {surprise.what}", markup=False)
+    for problem in problems:
+        console.print(f"PROBLEM {problem}", markup=False)
+    is_well = not (findings or problems or history.surprises)
+    console.print("nothing was found" if is_well else f"see {folder}")
+    return 0 if is_well else 1
+
+
+def _operations(history: History) -> Table:
+    table = Table(
+        "records", "ok", "refused", "unknown", "reads", title="operations by topic", title_justify="left"
+    )
+    by_topic: dict[str, Counter[str]] = {}
+    for facts in history.partitions.values():
+        name = facts.partition.topic
+        counts = by_topic.setdefault("churn-*" if name.startswith("churn-") else name, Counter())
+        for outcome, code in OUTCOMES.items():
+            counts[outcome] += int((facts.sent.outcome == code).sum())
+        counts["reads"] += sum(len(poll.offsets) for poll in facts.polls)
+    total: Counter[str] = Counter()
+    for name, counts in sorted(by_topic.items()):
+        total.update(counts)
+        table.add_row(name, *(f"{counts[column]:,}" for column in ("ok", "fail", "info", "reads")))
+    table.add_row("all", *(f"{total[column]:,}" for column in ("ok", "fail", "info", "reads")))
+    changes = Counter(change.change for change in history.topics if change.outcome == OK)
+    table.caption = f"topics created {changes['create']}, deleted {changes['delete']}"
+    return table
+
+
+def _faults(history: History, outcome: "Outcome | None") -> Table:
+    table = Table("fault", "survived", "nobody there", title="faults", title_justify="left")
+    struck = Counter(fault.kind for fault in history.faults)
+    missed = outcome.missed if outcome else {}
+    for kind in sorted({*struck, *missed}):
+        table.add_row(kind, str(struck[kind]), str(missed.get(kind, 0)))
+    return table
+
+
+def _findings(counts: Counter[str], findings: list[Finding]) -> Table:
+    for finding in findings:
+        counts[finding.kind] += finding.records
+    table = Table("finding", "records", title="checker", title_justify="left")
+    for kind, count in counts.items():
+        table.add_row(kind, str(count))
+    return table
+
+
+def _longest(history: History) -> Iterator[str]:
+    """The longest that a partition let a producer wait: its time without an answer, at least."""
+    waits: dict[str, tuple[float, str]] = {}
+    for facts in history.partitions.values():
+        if facts.bounds is None:
+            continue  # a topic that was deleted, perhaps while records were on their way
+        took = [
+            (send.completed - send.invoked, send.producer) for send in facts.sends if send.completed != NEVER
+        ]
+        longest, producer = max(took, default=(0, ""))
+        waits[str(facts.partition)] = (longest / 1e9, producer)
+    worst = sorted(waits.items(), key=lambda item: -item[1][0])[:3]
+    told = ", ".join(f"{name} {seconds:.1f} s" for name, (seconds, _) in worst)
+    yield f"availability: longest waits of a send: {told}"

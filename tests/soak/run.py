@@ -1,0 +1,258 @@
+"""One run: a cluster, topics, workers, faults; then peace, the last reads, an orderly stop, and every byte verified."""
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+
+import raylog
+from raylog.actors.runtime.calls import wait_for
+from raylog.cluster.broker import Broker
+from raylog.storage.errors import InvalidConfig, RaylogError
+from raylog.storage.files import RealFileSystem
+from raylog.storage.state.properties import PARTITION_METADATA
+from raylog.storage.tools.verify import verify_folder
+from tests.soak.clients import STOP_READING, STOP_SENDING, Worker
+from tests.soak.cluster import HEAD, Nodes, private_bytes
+from tests.soak.consuming import read_all
+from tests.soak.history import OK, Alive, Bounds, Partition, Surprise, TopicChange
+from tests.soak.nemesis import Nemesis, Planned
+from tests.soak.plan import BROKER, TOPICS, Stable
+from tests.soak.workers import READER, ROLES, Workers
+
+NAMESPACE = "soak"
+HEAL_S = 180.0
+ANSWER_S = 10.0
+SAMPLE_S = 2.0
+
+
+class Outcome(NamedTuple):
+    """What the history does not tell."""
+
+    missed: dict[str, int]  # faults that found nobody to meet
+    problems: list[str]
+    peak_bytes: dict[str, int]  # the largest process of a kind, and "all" at once
+    healed_s: list[float]  # how long it took, each time, until all partitions served
+
+
+def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome:
+    """Run into ``folder``: ``*.history``, a log a worker, ``disks``."""
+    temp_dir = tempfile.mkdtemp(prefix="rs-", dir="/tmp")
+    with _printing_to(folder / "run.log"):
+        nodes = Nodes(folder / "disks", temp_dir)
+        try:
+            ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
+            return _Run(folder, nodes, seed, planned, rate).go()
+        finally:
+            ray.shutdown()
+            nodes.shutdown()
+            _keep_logs(Path(temp_dir), folder / "ray-logs")
+            shutil.rmtree(temp_dir, ignore_errors=True)
+
+
+@contextmanager
+def _printing_to(path: Path) -> Iterator[None]:
+    """Ray prints at length, in this process, of every raylet that ends."""
+    sys.stdout.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    with path.open("wb") as file:
+        for number, _ in kept:
+            os.dup2(file.fileno(), number)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            for number, copy in kept:
+                os.dup2(copy, number)
+                os.close(copy)
+
+
+class _Run:
+    def __init__(self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], rate: float) -> None:
+        self._folder, self._nodes, self._seed, self._planned = folder, nodes, seed, planned
+        self._rate = rate
+        self._problems: list[str] = []
+        self._peaks: dict[str, int] = {}
+        self._healed_s: list[float] = []
+
+    def go(self) -> Outcome:
+        broker = raylog.start(self._nodes.log_dirs(HEAD), config=BROKER, namespace=NAMESPACE)
+        # Nodes that joined at once; the others are joined by the Controller's watch.
+        _wait(lambda: list(broker.nodes().values()) == [None] * 3, "three LogManagers")
+        self._me = Worker(broker, self._folder, READER, self._seed)
+        topics = self._create_topics(broker)
+        with Workers(self._folder, self._told(topics)) as workers, self._watched():
+            _wait(workers.are_ready, "workers that are connected")
+            nemesis = Nemesis(self._nodes, workers, self._planned, self._me.writer)
+            self._torment(nemesis, workers, broker, [topic.name for topic in topics])
+            self._problems += workers.end(STOP_SENDING, ("produce", "change"))
+            self._heal(broker)
+            self._problems += workers.end(STOP_READING, ("consume",))
+        self._read_all(broker)
+        if not broker.stop():
+            self._problems.append("the broker's stop was not orderly")
+        self._verify()
+        return Outcome(dict(nemesis.missed), self._problems, self._peaks, self._healed_s)
+
+    # -- the beginning -------------------------------------------------------------------------------------
+
+    def _create_topics(self, broker: Broker) -> list[Stable]:
+        stable = []
+        for topic in TOPICS:
+            invoked = time.monotonic_ns()
+            try:
+                made = broker.create_topic(topic.name, topic.partitions, topic.config)
+            except InvalidConfig as error:
+                print(f"without {topic.name}: {error}")
+                continue
+            now = time.monotonic_ns()
+            self._me.writer.write(
+                TopicChange("create", topic.name, made.topic_id, invoked, now, OK, topic.policy)
+            )
+            is_keyed, may_delete = "compact" in topic.policy, "delete" in topic.policy
+            stable.append(
+                Stable(topic.name, made.topic_id, topic.partitions, is_keyed, may_delete, topic.padding)
+            )
+        return stable
+
+    def _told(self, topics: list[Stable]) -> dict[str, Any]:
+        """What the workers must know."""
+        return {
+            "address": self._nodes.address,
+            "namespace": NAMESPACE,
+            "seed": self._seed,
+            "topics": topics,
+            "records_a_second": self._rate / ROLES.count("produce"),
+        }
+
+    # -- the middle ----------------------------------------------------------------------------------------
+
+    def _torment(self, nemesis: Nemesis, workers: Workers, broker: Broker, stable: list[str]) -> None:
+        stop, over = threading.Event(), threading.Event()
+
+        def watch() -> None:
+            while not over.wait(SAMPLE_S):
+                for name in workers.dead():
+                    self._problems.append(f"worker {name} ended early: see {name}.log")
+                    stop.set()
+                    return
+
+        thread = threading.Thread(target=watch, name="workers")
+        thread.start()
+        nemesis.run(stop, lambda: self._heal(broker, stable))
+        over.set()
+        thread.join()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Sample the memory of the broker's processes."""
+        stop = threading.Event()
+
+        def sample() -> None:
+            while not stop.wait(SAMPLE_S):
+                sizes = [(one.actor, private_bytes(one.pid)) for one in self._nodes.processes()]
+                for kind, size in [*sizes, ("all", sum(size for _, size in sizes))]:
+                    self._peaks[kind] = max(self._peaks.get(kind, 0), size)
+
+        thread = threading.Thread(target=sample, name="memory")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def _heal(self, broker: Broker, topics: list[str] | None = None) -> None:
+        """Return when every partition of these topics, or of all, answers."""
+        started, said = time.monotonic(), ""
+
+        def is_well() -> bool:
+            nonlocal said
+            unwell = self._unwell(broker, topics)
+            if unwell not in (None, said):
+                print(f"after {time.monotonic() - started:.1f} s: {unwell}", flush=True)
+                said = str(unwell)
+            return unwell is None
+
+        try:
+            _wait(is_well, "every partition serves", lambda: said)
+        except TimeoutError as error:
+            self._problems.append(str(error))
+        self._healed_s.append(time.monotonic() - started)
+        print(f"healed in {self._healed_s[-1]:.1f} s", flush=True)
+
+    @staticmethod
+    def _unwell(broker: Broker, topics: list[str] | None) -> str | None:
+        """Who does not serve yet; None if all do."""
+        try:
+            for node, problem in broker.nodes().items():
+                if problem is not None:
+                    return f"node {node[:8]}: {problem}"
+            for topic in topics or broker.list_topics():
+                for place in broker.describe_topic(topic).partitions:
+                    if place.problem is not None:
+                        return f"{topic}-{place.partition}: {place.problem}"
+                    handle = broker.partition(topic, place.partition, timeout_s=0)
+                    wait_for(handle.offsets.remote(), f"{topic}-{place.partition}", ANSWER_S)
+            return None
+        except RaylogError as error:
+            return f"{type(error).__name__}: {error}"
+
+    def _read_all(self, broker: Broker) -> None:
+        me = self._me
+        for topic in me.patiently(broker.list_topics):
+            described = me.patiently(lambda topic=topic: broker.describe_topic(topic))  # type: ignore[misc]
+            me.writer.write(Alive(topic, described.topic_id))
+            for place in described.partitions:
+                key = (topic, place.partition)
+                try:
+                    (start,) = me.patiently(lambda key=key: broker.list_offsets({key: -2})).values()  # type: ignore[misc]
+                    (end,) = me.patiently(lambda key=key: broker.list_offsets({key: -1})).values()  # type: ignore[misc]
+                    read_all(me, topic, described.topic_id, place.partition)
+                except RaylogError as error:
+                    me.writer.write(Surprise("the last read", time.monotonic_ns(), f"{key}: {error}"))
+                    continue
+                partition = Partition(topic, described.topic_id, place.partition)
+                me.writer.write(Bounds(partition, start or 0, end or 0))
+
+    def _verify(self) -> None:
+        fs = RealFileSystem()
+        for metadata in sorted((self._folder / "disks").rglob(PARTITION_METADATA)):
+            folder = metadata.parent
+            try:
+                reports = verify_folder(fs, str(folder))
+            except RaylogError as error:
+                self._problems.append(f"{folder}: {error}")
+                continue
+            found = [problem for report in reports for problem in report.problems]
+            self._problems += [f"{folder}: {problem}" for problem in found]
+
+
+def _wait(condition: Callable[[], bool], what: str, why_not: Callable[[], object] = str) -> None:
+    deadline = time.monotonic() + HEAL_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {HEAL_S:.0f} s {why_not()}")
+        time.sleep(0.2)
+
+
+def _keep_logs(temp_dir: Path, target: Path) -> None:
+    """Ray's logs of the actors: what they said, and how they ended."""
+    target.mkdir()
+    for path in temp_dir.glob("session_latest/logs/*"):
+        if (
+            path.is_file()
+            and path.stat().st_size
+            and path.name.startswith(("worker-", "python-core", "raylet", "gcs"))
+        ):
+            shutil.copy(path, target)

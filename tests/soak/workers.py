@@ -1,0 +1,82 @@
+"""The worker processes of a run: started, killed and replaced, told to end, waited for."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+ROLES = ("produce", "produce", "consume", "consume", "change")
+# The last reads' number; it is below those of all workers.
+READER = 0
+# One that makes topics is not killed: nobody else knows what it was about to do.
+MORTAL = ("produce", "consume")
+END_S = 300.0
+
+
+class Running(NamedTuple):
+    """One process; its number names its files."""
+
+    number: int
+    role: str
+    process: "subprocess.Popen[bytes]"
+
+
+class Workers:
+    """Use it as a context manager: at its end nobody is left."""
+
+    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
+        self._folder, self._last = folder, READER
+        self._running: list[Running] = []
+        (folder / "run.json").write_text(json.dumps(told))
+
+    def __enter__(self) -> Self:
+        for role in ROLES:
+            self._start(role)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._running:
+            worker.process.kill()
+            worker.process.wait()
+
+    def _start(self, role: str) -> None:
+        self._last += 1
+        with (self._folder / f"w{self._last}.log").open("wb") as said:
+            command = [sys.executable, "-m", "tests.soak.worker", str(self._folder), str(self._last), role]
+            process = subprocess.Popen(command, stdout=said, stderr=said)
+        self._running.append(Running(self._last, role, process))
+
+    def are_ready(self) -> bool:
+        """Whether all have connected to the broker."""
+        return all((self._folder / f"w{worker.number}.history").exists() for worker in self._running)
+
+    def kill_one(self, pick: float) -> str:
+        """SIGKILL one that may be killed, and start another in its place; returns who it was."""
+        mortals = [worker for worker in self._running if worker.role in MORTAL]
+        victim = mortals[int(pick * len(mortals))]
+        self._running.remove(victim)
+        victim.process.kill()
+        victim.process.wait()
+        self._start(victim.role)
+        return f"w{victim.number} ({victim.role})"
+
+    def dead(self) -> list[str]:
+        """Those that have ended by themselves."""
+        return [f"w{worker.number}" for worker in self._running if worker.process.poll() is not None]
+
+    def end(self, what: str, roles: Iterable[str]) -> list[str]:
+        """Tell those of some roles to end, and wait; returns what was wrong with them."""
+        (self._folder / what).touch()
+        deadline, problems = time.monotonic() + END_S, []
+        for number, _, process in [worker for worker in self._running if worker.role in roles]:
+            try:
+                code = process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                problems.append(f"worker {number} did not end: see w{number}.log")
+                continue
+            if code:
+                problems.append(f"worker {number} ended with {code}: see w{number}.log")
+        return problems

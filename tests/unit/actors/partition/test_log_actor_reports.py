@@ -1,0 +1,90 @@
+"""A LogActor's word to its LogManager of a disk that failed: whatever Ray answers, the actor's upkeep goes on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from raylog.actors.partition import log_actor
+from raylog.actors.partition.log_actor import LogActorImpl, LogSpec, _report
+from raylog.actors.partition.partition import Partition
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import DiskFull, StorageError
+from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk, batch
+
+SPEC = LogSpec(PARTITION, TOPIC_ID, FOLDER, LogConfig(), False, 1000, manager="LogManager:n1")
+FAILURE = StorageError(FOLDER, "Input/output error")
+
+
+def failing(*_: Any) -> Any:
+    raise RuntimeError("the GCS does not answer")
+
+
+class Manager:
+    """One that hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self.failed = self
+
+    def remote(self, *arguments: Any) -> None:
+        self.heard.append(arguments)
+
+
+class Ended(BaseException):
+    """In the place of the process's end."""
+
+
+def actor_of(partition: Partition) -> LogActorImpl:
+    actor = LogActorImpl.__new__(LogActorImpl)
+    actor._spec, actor._partition = SPEC, partition
+    actor._reported, actor._is_silent = None, False
+    return actor
+
+
+def failed_partition(error: Callable[[str], StorageError]) -> Partition:
+    disk = Disk()
+    partition = Partition(disk.open(), disk.clock)
+    partition.append(batch())
+    with disk.fs.failing(error, "flush"), pytest.raises(StorageError):
+        partition.flush()
+    return partition
+
+
+@pytest.mark.parametrize("broken", ["find", "wait_for"])
+def test_an_error_of_rays_own_is_a_report_that_was_not_heard(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_actor, "find", lambda *_: Manager())
+    monkeypatch.setattr(log_actor, broken, failing)
+    assert not _report(SPEC, FAILURE)
+
+
+def test_a_failure_is_reported_until_it_is_heard_and_the_log_says_it_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    actor = actor_of(failed_partition(lambda path: StorageError(path, "Input/output error")))
+    monkeypatch.setattr(log_actor, "find", failing)
+    with caplog.at_level("WARNING"):
+        assert [actor._is_reported() for _ in range(3)] == [False] * 3
+    assert len(caplog.records) == 1
+    manager = Manager()
+    monkeypatch.setattr(log_actor, "find", lambda *_: manager)
+    monkeypatch.setattr(log_actor, "wait_for", lambda *_: None)
+    assert [actor._is_reported() for _ in range(2)] == [True] * 2
+    assert len(manager.heard) == 1
+
+
+def test_a_partition_that_is_offline_for_no_disks_fault_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    actor = actor_of(failed_partition(DiskFull))
+    assert actor._partition.is_stuck
+
+    def end() -> None:
+        raise Ended
+
+    monkeypatch.setattr(log_actor, "_exit", end)
+    monkeypatch.setattr(log_actor, "UPKEEP_INTERVAL_S", 0)
+    with pytest.raises(Ended):
+        actor._keep_up()

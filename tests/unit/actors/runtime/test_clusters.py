@@ -1,0 +1,117 @@
+"""Which of a machine's Ray clusters a command turns to, with clusters that are no more than names."""
+
+from collections.abc import Callable
+
+import pytest
+import ray
+
+from raylog.actors.errors import BrokerNotFound, RayNotFound, RequestTimedOut, SeveralBrokers
+from raylog.actors.runtime import clusters as module
+
+
+class Machine:
+    """Ray clusters by address; whether a broker runs there, None if they do not answer."""
+
+    def __init__(self, clusters: dict[str, bool | None], latest: str | None) -> None:
+        self.clusters, self.latest = clusters, latest
+        self.joined: str | None = None
+
+    def join(self, address: str) -> None:
+        assert self.joined is None, "two at once"
+        if self.clusters.get(address) is None:
+            raise RayNotFound(address, "refused")
+        self.joined = address
+
+    def leave(self) -> None:
+        self.joined = None
+
+    def has_broker(self) -> bool:
+        return bool(self.joined and self.clusters[self.joined])
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+    def make(clusters: dict[str, bool | None], latest: str | None = None) -> Machine:
+        made = Machine(clusters, latest)
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        monkeypatch.setattr(ray, "shutdown", made.leave)
+        monkeypatch.setattr(module, "_join", made.join)
+        monkeypatch.setattr(module, "_running_here", lambda: (set(clusters), latest))
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "clusters", [{"a": True}, {"a": None, "b": True}, {"a": False, "b": True, "c": None}]
+)
+def test_the_cluster_with_the_broker_is_joined(
+    machine: Callable[..., Machine], clusters: dict[str, bool | None]
+) -> None:
+    here = machine(clusters)
+    module.join_ray_with(here.has_broker, "raylog")
+    assert clusters[str(here.joined)]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "error"),
+    [
+        ({}, RayNotFound),
+        ({"a": None}, RayNotFound),
+        ({"a": False}, BrokerNotFound),
+        ({"a": False, "b": None}, BrokerNotFound),
+        ({"a": True, "b": True}, SeveralBrokers),
+    ],
+)
+def test_without_exactly_one_broker_none_is_joined(
+    machine: Callable[..., Machine], clusters: dict[str, bool | None], error: type[Exception]
+) -> None:
+    here = machine(clusters)
+    with pytest.raises(error):
+        module.join_ray_with(here.has_broker, "raylog")
+    assert here.joined is None
+
+
+def test_a_cluster_that_does_not_tell_is_left_and_its_error_told(machine: Callable[..., Machine]) -> None:
+    here = machine({"a": True})
+
+    def is_slow() -> bool:
+        raise RequestTimedOut("Controller", 30_000)
+
+    with pytest.raises(RequestTimedOut):
+        module.join_ray_with(is_slow, "raylog")
+    assert here.joined is None
+
+
+def test_an_address_is_taken_at_its_word(
+    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = machine({"a": True, "b": False})
+    with pytest.raises(BrokerNotFound):
+        module.join_ray_with(here.has_broker, "raylog", "b")
+    monkeypatch.setenv("RAY_ADDRESS", "b")
+    with pytest.raises(BrokerNotFound):
+        module.join_ray_with(here.has_broker, "raylog")
+    module.join_ray_with(here.has_broker, "raylog", "a")
+    assert here.joined == "a"
+
+
+@pytest.mark.parametrize(
+    ("clusters", "latest", "joined"),
+    [
+        ({"a": False, "b": False}, "b", "b"),
+        ({"a": False, "b": None}, "b", "a"),
+        ({"a": False, "b": False}, "gone", "a"),
+    ],
+)
+def test_a_new_broker_goes_to_what_ray_start_left_last_else_to_any_that_answers(
+    machine: Callable[..., Machine], clusters: dict[str, bool | None], latest: str, joined: str
+) -> None:
+    machine(clusters, latest=latest)
+    assert module.join_ray() == joined
+
+
+@pytest.mark.parametrize("address", ["nowhere", ":1", "127.0.0.1:", "127.0.0.1:1", "127.0.0.1:99999999"])
+def test_an_address_that_none_answers_at_is_refused_at_once(address: str) -> None:
+    with pytest.raises(RayNotFound, match=address):
+        module.join_ray(address)

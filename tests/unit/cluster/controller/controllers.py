@@ -1,0 +1,132 @@
+"""A Controller without Ray: calls are futures, and LogManagers answer what they are told to, when they are told to."""
+
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for_futures
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from raylog.actors.errors import RequestTimedOut
+from raylog.actors.messages import NodeState
+from raylog.actors.node.dirs import Found, Placed
+from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
+from raylog.cluster.controller import controller_actor as controller_module
+from raylog.cluster.controller import moves
+from raylog.cluster.controller import state as controller_state
+from raylog.cluster.controller.controller_actor import ControllerImpl
+from raylog.cluster.controller.metadata import Topic
+from raylog.storage.config import BrokerConfig
+from raylog.storage.names import TopicPartition
+
+
+def answered(answer: Any) -> "Future[Any]":
+    call: Future[Any] = Future()
+    if isinstance(answer, BaseException):
+        call.set_exception(answer)
+    else:
+        call.set_result(answer)
+    return call
+
+
+class Manager:
+    """A LogManager with one log dir."""
+
+    def __init__(self, directory_id: str, *found: Found) -> None:
+        self.directory_id = directory_id
+        self.actors: set[str] = set()  # of the cluster
+        self.answers: dict[str, Any] = {
+            "start": {directory_id: f"/{directory_id}"},
+            "state": NodeState("life-1", ()),
+            "found": list(found),
+        }
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.opening: list[tuple[tuple[Any, ...], Future[Any]]] = []  # what is not answered yet
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=lambda *arguments: self._called(name, arguments))
+
+    def _called(self, name: str, arguments: tuple[Any, ...]) -> "Future[Any]":
+        self.calls.append((name, arguments))
+        if name == "open_partition" and name not in self.answers:
+            self.opening.append((arguments, Future()))
+            return self.opening[-1][1]
+        return answered(self.answers.get(name))
+
+    def asked(self, name: str) -> list[tuple[Any, ...]]:
+        return [arguments for called, arguments in self.calls if called == name]
+
+    def opened(self) -> None:
+        """Answer all that is to be opened."""
+        calls, self.opening = self.opening, []
+        for (partition, *_), call in calls:
+            self.actors.add(log_actor_name(partition))
+            call.set_result(Placed("node", self.directory_id, f"/{self.directory_id}/{partition}"))
+
+
+def wait(calls: list[Any], num_returns: int = 1, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+    """As ``ray.wait``."""
+    if num_returns < len(calls):
+        done, _ = wait_for_futures(calls, timeout, FIRST_COMPLETED)
+    else:
+        done, _ = wait_for_futures(calls, timeout)
+    ready = [call for call in calls if call in done][:num_returns]
+    return ready, [call for call in calls if call not in ready]
+
+
+def wait_for(call: "Future[Any]", what: str, timeout_s: float = 30.0) -> Any:
+    try:
+        return call.result(timeout_s)
+    except TimeoutError:
+        raise RequestTimedOut(what, int(timeout_s * 1000)) from None
+
+
+class Cluster:
+    """What the Controller sees of Ray: nodes that are up, and named actors."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.nodes: list[Node] = []
+        self.managers: dict[str, list[Manager]] = {}  # node -> those that are made there, one after another
+        self.actors: set[str] = set()
+        self.topics: dict[str, Topic] = {}
+        for module in (controller_module, controller_state, moves):
+            patch.setattr(module, "wait_for", wait_for)
+        for module in (controller_module, controller_state):
+            patch.setattr(module, "running", lambda _: set(self.actors))
+            patch.setattr(module, "kill", lambda name, _: self.actors.discard(name))
+        patch.setattr(ray, "wait", wait)
+        patch.setattr(controller_module, "create", self._create)
+        patch.setattr(controller_module, "alive_nodes", lambda: list(self.nodes))
+        patch.setattr(controller_module, "own_node", lambda: self.nodes[0])
+        patch.setattr(controller_module, "own_name", str)
+        patch.setattr(controller_module, "is_restarted", bool)
+        patch.setattr(controller_module, "stop_nodes", lambda _: True)
+        patch.setattr(controller_module, "MetadataLog", self._metadata)
+        self.controller = ControllerImpl("test", BrokerConfig.parse({"log.dirs": ["/disk"]}))
+
+    def _create(self, _: Any, name: str, __: str, node: Node, *___: Any) -> Manager:
+        self.actors.add(name)
+        manager = self.managers[node.key].pop(0)
+        manager.actors = self.actors
+        return manager
+
+    def _metadata(self, *_: Any, **__: Any) -> Any:
+        state = SimpleNamespace(topics=self.topics, cluster_id="cluster", next_producer_id=0)
+        return SimpleNamespace(state=state, has_failed=False, close=lambda: None)
+
+    def comes(self, node: str, *managers: Manager) -> None:
+        self.nodes.append(Node(node))
+        self.managers[node] = list(managers)
+
+    def goes(self, node: str) -> None:
+        self.nodes = [one for one in self.nodes if one.node_id != node]
+        self.actors.discard(log_manager_name(node))
+
+    def topic(self, name: str, *directories: str) -> Topic:
+        self.topics[name] = Topic(name, f"id-{name}", {}, directories)
+        return self.topics[name]
+
+
+def found(topic: Topic, number: int = 0) -> Found:
+    return Found(TopicPartition(topic.name, number), topic.topic_id, topic.directories[number])

@@ -1,0 +1,42 @@
+"""Where the Controller starts, by what lies on the nodes' disks."""
+
+import pytest
+
+from raylog.actors.errors import SeveralClusters
+from raylog.cluster.controller.home import Seen, choose
+from raylog.storage.errors import LogMissing
+
+FRESH, OTHER_FRESH = Seen("a", "/a", None, False), Seen("b", "/b", None, False)
+MEMBER = Seen("c", "/c", "cluster-1", False)
+HOME = Seen("d", "/d", "cluster-1", True)
+FOREIGN = Seen("e", "/e", "cluster-2", True)
+CUT_OFF = Seen("f", "/f", None, True)  # a first start that ended before the dir was identified
+
+
+def test_a_new_cluster_begins_where_it_is_asked_for() -> None:
+    assert choose([FRESH, OTHER_FRESH], "b") == "b"
+
+
+@pytest.mark.parametrize("own", ["a", "c", "d"])
+def test_a_cluster_goes_on_where_its_metadata_is_whoever_asks(own: str) -> None:
+    assert choose([FRESH, MEMBER, HOME], own) == "d"
+
+
+def test_one_disk_that_several_nodes_see_is_opened_by_the_one_that_asks() -> None:
+    same = [Seen(node, "/shared", "cluster-1", True) for node in "abc"]
+    assert choose(same, "b") == "b"
+    assert choose(same, "x") == "a"
+
+
+def test_a_second_cluster_is_refused_and_both_are_named() -> None:
+    for other in (FOREIGN, CUT_OFF):
+        with pytest.raises(
+            SeveralClusters, match=f"cluster-1 in /d of node d.*{other.path}|{other.path}.*/d"
+        ):
+            choose([FRESH, HOME, other], "a")
+
+
+def test_no_empty_cluster_begins_beside_disks_whose_metadata_is_away() -> None:
+    for own in ("a", "c"):
+        with pytest.raises(LogMissing, match="cluster-1"):
+            choose([FRESH, MEMBER], own)

@@ -1,0 +1,174 @@
+"""Findings: what is wrong is named once, with what to do; what is well is not."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from raylog.actors.messages import (
+    CompactionStatus,
+    LogDirStatus,
+    PartitionOffsets,
+    PartitionStatus,
+    RetentionStatus,
+)
+from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.cluster.health.findings import ERROR, WARNING, Facts, Finding, findings
+
+
+def topic(*problems: str | None, name: str = "t") -> TopicDescription:
+    partitions = tuple(
+        PartitionDescription(number, "dir-a", "node-1", f"/{name}-{number}", problem)
+        for number, problem in enumerate(problems)
+    )
+    return TopicDescription(name, "id", {}, partitions)
+
+
+def status(partition: str, kernel: str = "compiled", is_offline: bool = False) -> PartitionStatus:
+    offsets = PartitionOffsets(0, 0, 0, 0)
+    return PartitionStatus(partition, f"/{partition}", 1, kernel, 0, offsets, 0, 1, is_offline)
+
+
+def facts(
+    *problems: str | None,
+    silent: Mapping[str, str] | None = None,
+    statuses: list[PartitionStatus] | None = None,
+) -> Facts:
+    described = topic(*problems)
+    well = [status(f"t-{one.partition}") for one in described.partitions if one.problem is None]
+    silent = silent or {}
+    answered = [one for one in well if one.partition not in silent] if statuses is None else statuses
+    return Facts(topics=[described], partitions=answered, silent_partitions=silent)
+
+
+def only(seen: Facts) -> Finding:
+    (finding,) = findings(seen)
+    return finding
+
+
+def test_all_is_well() -> None:
+    assert findings(facts(None, None)) == []
+
+
+def test_partitions_with_one_reason_are_one_finding() -> None:
+    finding = only(facts(*["the node with log dir x is away"] * 7, None))
+    assert finding.severity == ERROR
+    assert finding.subject == "t-0, t-1, t-2, t-3, t-4 and 2 more"
+    assert "the node with log dir x is away" in finding.what
+
+
+def test_reasons_that_differ_in_the_partitions_name_alone_are_one() -> None:
+    finding = only(facts("/disk/t-0: gone", "/disk/t-1: gone"))
+    assert (finding.subject, finding.what) == ("t-0, t-1", "away: /disk/t-0: gone")
+
+
+def test_partitions_with_several_reasons_are_several_findings() -> None:
+    assert [finding.subject for finding in findings(facts("one", "other"))] == ["t-0", "t-1"]
+
+
+def test_a_partition_that_is_being_opened_is_a_warning() -> None:
+    assert only(facts(BEING_OPENED, None)).severity == WARNING
+
+
+def test_one_that_does_not_answer_is_an_error() -> None:
+    finding = only(facts(None, None, silent={"t-1": "not within 3 s"}))
+    assert (finding.severity, finding.subject) == (ERROR, "t-1")
+    assert "not within 3 s" in finding.what
+
+
+def test_one_without_a_process_is_an_error_though_the_controller_has_not_seen_it() -> None:
+    finding = only(facts(None, None, statuses=[status("t-0")]))
+    assert (finding.severity, finding.subject) == (ERROR, "t-1")
+    assert "gone" in finding.what
+
+
+def test_one_that_is_away_is_not_told_as_silent_too() -> None:
+    assert len(findings(facts("the disk is away", silent={"t-0": "not within 3 s"}))) == 1
+
+
+def test_one_that_is_offline_is_an_error() -> None:
+    finding = only(facts(None, statuses=[status("t-0", is_offline=True)]))
+    assert finding.severity == ERROR
+    assert "disk" in finding.what
+
+
+def test_the_slow_kernel_is_a_warning() -> None:
+    assert only(facts(None, statuses=[status("t-0", kernel="pure Python")])).severity == WARNING
+
+
+def test_a_controller_that_does_not_answer_is_an_error_and_silent_partitions_are_still_told() -> None:
+    found = findings(Facts(controller_problem="not within 3 s", silent_partitions={"t-0": "not within 3 s"}))
+    assert [(one.severity, one.subject) for one in found] == [(ERROR, "controller"), (ERROR, "t-0")]
+
+
+def log_dir(usable_bytes: int = 500, loaded: int = 3) -> LogDirStatus:
+    return LogDirStatus("node-1", "/disk", "dir-a", True, None, 3, 100, 1000, usable_bytes, loaded, 3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "severity", "says"),
+    [
+        (LogDirStatus.offline("node-1", "/disk", "dir-a", "input/output error"), ERROR, "input/output error"),
+        (log_dir(usable_bytes=99), WARNING, "9.9%"),
+        (log_dir(usable_bytes=19), ERROR, "appends fail"),
+        (log_dir(loaded=1), WARNING, "opened 1 of 3"),
+    ],
+)
+def test_log_dirs_that_fail_fill_or_load(seen: LogDirStatus, severity: str, says: str) -> None:
+    assert findings(Facts(log_dirs=[log_dir(usable_bytes=100)])) == []
+    finding = only(Facts(log_dirs=[log_dir(), seen]))
+    assert (finding.severity, finding.subject) == (severity, "log dir /disk of node node-1")
+    assert says in finding.what
+
+
+def test_a_log_manager_that_does_not_answer_is_an_error() -> None:
+    assert only(Facts(silent_nodes={"a" * 56: "not within 3 s"})).severity == ERROR
+
+
+def compaction(
+    uncleanable: str | None = None, problem: str | None = None, overdue_ms: int = 0
+) -> CompactionStatus:
+    return CompactionStatus("t-0", "n", 0.1, 0, 9, overdue_ms, False, 0, uncleanable, problem, None)
+
+
+def retention(when_ms: int, problem: str | None = None) -> RetentionStatus:
+    return RetentionStatus("t-0", "n", 0, 0, 0.1, when_ms, 0, 0, problem)
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (compaction(uncleanable="a bad batch"), "a bad batch"),
+        (compaction(problem="no memory"), "no memory"),
+        (compaction(overdue_ms=3_600_000), "60 minutes"),
+    ],
+)
+def test_compaction_that_fails_or_is_late_is_a_warning(status: CompactionStatus, says: str) -> None:
+    finding = only(Facts(compaction=[compaction(), status]))
+    assert (finding.severity, finding.subject) == (WARNING, "t-0")
+    assert says in finding.what
+
+
+def test_retention_that_fails_or_stays_away_is_a_warning() -> None:
+    def seen(*statuses: RetentionStatus) -> Facts:
+        return Facts(retention=statuses, retention_interval_ms=300_000, now_ms=10_000_000)
+
+    assert findings(seen(retention(9_000_000), retention(0))) == []
+    assert "no rights" in only(seen(retention(9_000_000, problem="no rights"))).what
+    assert "83 minutes" in only(seen(retention(5_000_000), retention(9_000_000))).what
+
+
+def test_upkeep_that_does_not_answer_is_a_warning() -> None:
+    finding = only(Facts(silent_upkeep={"Retention:" + "a" * 56: "not within 3 s"}))
+    assert (finding.severity, finding.subject) == (WARNING, "retention of node aaaaaaaa")
+
+
+def test_errors_come_first() -> None:
+    seen = Facts(nodes={"a" * 56: "no log dirs"}, silent_partitions={"t-0": "why"})
+    assert [one.severity for one in findings(seen)] == [ERROR, WARNING]
+
+
+@pytest.mark.parametrize("seen", [facts("x"), facts(BEING_OPENED), facts(None, silent={"t-0": "y"})])
+def test_every_finding_says_what_to_do(seen: Facts) -> None:
+    for finding in findings(seen):
+        assert len(finding.todo) > 20
+        assert "\n" not in finding.what + finding.todo

@@ -1,0 +1,184 @@
+"""Repairing a folder by hand: a copy first, only under lock, and never more than was allowed."""
+
+import os
+
+import pytest
+
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, LogLocked, RepairRefused
+from raylog.storage.state.checkpoints import LOG_START_OFFSETS, write_offsets
+from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch, flip, of_producer, offsets_of
+from raylog.storage.tools.repair import Repaired, repair_folder
+from raylog.storage.tools.verify import verify_folder
+
+FIRST, SECOND = "00000000000000000000.log", "00000000000000000006.log"
+
+
+def fill(disk: Disk) -> None:
+    """Two segments of three batches with two records each."""
+    log = disk.open(index_interval_bytes=60)
+    for number in range(6):
+        if number == 3:
+            log.roll()
+        log.append(batch(2), leader_epoch=0)
+    log.close()
+
+
+def files(disk: Disk, folder: str = FOLDER) -> dict[str, bytes]:
+    return {name: disk.fs.read_file(f"{folder}/{name}") for name in disk.fs.list_dir(folder)}
+
+
+def repair(disk: Disk, **options: object) -> Repaired | None:
+    return repair_folder(disk.fs, disk.clock, FOLDER, **options)  # type: ignore[arg-type]
+
+
+def is_whole(disk: Disk) -> bool:
+    return not any(report.problems for report in verify_folder(disk.fs, FOLDER))
+
+
+def test_where_nothing_is_wrong_nothing_is_changed(disk: Disk) -> None:
+    fill(disk)
+    before = files(disk)
+    assert repair(disk) is None
+    assert files(disk) == before
+    assert disk.fs.list_dir("/logs") == ["orders-0"], "no copy, and the lock is gone"
+
+
+def test_a_bad_tail_is_cut_after_a_copy_of_everything(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, flip(len(batch(2)) * 2 + 30))
+    before = files(disk)
+    copies: list[str] = []
+    done = repair(disk, on_copy=copies.append)
+    assert done == Repaired(copies[0], ((SECOND, len(batch(2))),), (), 10)
+    assert files(disk, done.copy) == before
+    assert os.path.dirname(done.copy) == "/logs"
+    assert os.path.basename(done.copy).startswith("orders-0.")
+    assert done.copy.endswith("-stray"), "a name that brokers leave alone"
+    assert is_whole(disk)
+    assert offsets_of(disk.open()) == list(range(10))
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_damaged_index_is_made_anew_and_no_record_lost(disk: Disk, suffix: str) -> None:
+    fill(disk)
+    before = disk.read(FIRST.replace(".log", suffix))
+    disk.damage(FIRST.replace(".log", suffix), lambda content: content[:-1] + b"\x7f")
+    done = repair(disk)
+    assert done is not None
+    assert (done.cut, done.dropped, done.end_offset) == ((), (), 12)
+    assert is_whole(disk)
+    assert before or suffix == ".index"
+    assert offsets_of(disk.open()) == list(range(12))
+
+
+def test_a_snapshot_that_tells_something_else_goes(disk: Disk) -> None:
+    log = disk.open()
+    for sequence in range(3):
+        log.append(of_producer(sequence), leader_epoch=0)
+        log.roll()
+    log.close()
+    first, second, last = disk.names(".snapshot")
+    whole = disk.read(last)
+    disk.write(first, disk.read(second))
+    disk.damage(second, flip(20))
+    assert not is_whole(disk)
+    assert repair(disk) is not None
+    assert disk.names(".snapshot") == [last]
+    assert disk.read(last) == whole
+    assert is_whole(disk)
+
+
+def test_segments_behind_a_damaged_one_go_only_if_that_is_allowed(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(FIRST, lambda content: content[:-1])
+    before = files(disk)
+    with pytest.raises(
+        RepairRefused, match=f"{FIRST} is damaged behind offset 3, and the 1 segments after it"
+    ):
+        repair(disk)
+    assert files(disk) == before
+    assert disk.fs.list_dir("/logs") == ["orders-0"]
+    done = repair(disk, drop_segments=True)
+    assert done is not None
+    assert (done.cut, done.dropped, done.end_offset) == (((FIRST, len(batch(2)) - 1),), (SECOND,), 4)
+    assert is_whole(disk)
+    assert offsets_of(disk.open()) == [0, 1, 2, 3]
+
+
+def test_a_gap_between_segments_is_damage_too(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(FIRST, lambda content: content[: len(batch(2)) * 2])
+    with pytest.raises(RepairRefused, match="damaged behind offset 3"):
+        repair(disk)
+    done = repair(disk, drop_segments=True)
+    assert done is not None
+    assert (done.cut, done.dropped, done.end_offset) == ((), (SECOND,), 4)
+    assert is_whole(disk)
+
+
+@pytest.mark.parametrize("path", ["/logs/.lock", FOLDER])
+def test_a_folder_that_a_broker_serves_is_left_alone(disk: Disk, path: str) -> None:
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:-1])
+    before, lock = files(disk), disk.fs.lock(path)
+    with pytest.raises(LogLocked):
+        repair(disk)
+    assert files(disk) == before
+    lock.release()
+    assert repair(disk) is not None
+    disk.fs.lock(path).release()
+
+
+def test_a_copy_that_does_not_fit_leaves_all_as_it_was(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:-1])
+    before = files(disk)
+    with disk.fs.failing(DiskFull, "append"), pytest.raises(DiskFull):
+        repair(disk)
+    assert files(disk) == before
+    assert disk.fs.list_dir("/logs") == ["orders-0"], "half a copy helps nobody"
+
+
+def test_the_copy_goes_where_it_is_told_unless_something_is_there(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:-1])
+    before = files(disk)
+    with pytest.raises(RepairRefused, match="for the copy, exists"):
+        repair(disk, copy_to="/logs")
+    done = repair(disk, copy_to="/elsewhere/copy")
+    assert done is not None
+    assert done.copy == "/elsewhere/copy"
+    assert files(disk, "/elsewhere/copy") == before
+
+
+def test_nothing_is_begun_that_recovery_could_not_end(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:30])
+    write_offsets(disk.fs, f"/logs/{LOG_START_OFFSETS}", {PARTITION: 8})
+    with pytest.raises(RepairRefused, match="ends at offset 6, before the log start offset 8"):
+        repair(disk)
+    disk.fs.remove(f"/logs/{LOG_START_OFFSETS}")
+    disk.write("leader-epoch-checkpoint", b"nonsense\n")
+    with pytest.raises(CorruptCheckpoint):
+        repair(disk)
+    disk.fs.remove(disk.path("leader-epoch-checkpoint"))
+    disk.write(SECOND + ".swap", b"")
+    with pytest.raises(RepairRefused, match="a compaction is unfinished"):
+        repair(disk)
+    assert disk.fs.list_dir("/logs") == ["orders-0"]
+
+
+def test_the_log_start_offset_stays(disk: Disk) -> None:
+    fill(disk)
+    disk.write("leader-epoch-checkpoint", b"0\n1\n0 0\n")
+    write_offsets(disk.fs, f"/logs/{LOG_START_OFFSETS}", {PARTITION: 8})
+    disk.damage(SECOND, lambda content: content[:-1])
+    assert repair(disk) is not None
+    assert disk.read("leader-epoch-checkpoint") == b"0\n1\n0 8\n"
+    assert offsets_of(disk.open(log_start_offset=8)) == [8, 9]
+
+
+def test_only_a_partitions_folder_is_repaired(disk: Disk) -> None:
+    for folder, why in (("/logs", "no partition's folder"), ("/logs/none-0", "there is no such folder")):
+        with pytest.raises(RepairRefused, match=why):
+            repair_folder(disk.fs, disk.clock, folder)

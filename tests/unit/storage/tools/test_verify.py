@@ -1,0 +1,210 @@
+"""Whether all files of a partition agree: a whole folder is called whole, and no damage goes unseen."""
+
+import struct
+
+import pytest
+
+from raylog.storage.errors import LogMissing
+from raylog.storage.files import ReadOnlyFileSystem
+from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import FOLDER, Disk, batch, flip, of_producer
+from raylog.storage.tools.verify import SegmentReport, verify_folder
+from tests.harness.paths import GOLDEN
+
+FOLDERS = sorted(
+    path.relative_to(GOLDEN).as_posix()
+    for path in GOLDEN.glob("kafka-3.9-*/*-[0-9]")
+    if path.name != "v0-appendtime-0"
+)
+# Of a batch these bytes are outside of the CRC: what they say is held against the neighbours alone.
+OFFSET_BYTES, EPOCH_BYTES = range(8), range(12, 16)
+
+
+def fill(disk: Disk) -> None:
+    """Two segments: producer 7's sequences, 8's transaction aborted across the roll, 9's left open."""
+    log = disk.open(index_interval_bytes=100)
+    for number in range(3):
+        log.append(of_producer(2 * number, 2, timestamp=T0 + number), leader_epoch=0)
+    log.append(of_producer(0, 2, producer=8, transactional=True), leader_epoch=0)
+    log.roll()
+    log.append(of_producer(0, producer=9, transactional=True), leader_epoch=0)
+    log.append(encode_marker(Marker(True, 3, T0), producer_id=8, producer_epoch=0), 0, "coordinator")
+    for number in range(3):
+        log.append(of_producer(6 + number, timestamp=T0 + 5 + number), leader_epoch=0)
+    log.close()
+
+
+def told(disk: Disk) -> list[str]:
+    """The files that have a problem."""
+    return [problem.file for report in verify_folder(disk.fs, FOLDER) for problem in report.problems]
+
+
+def why(disk: Disk) -> str:
+    return "; ".join(str(problem) for report in verify_folder(disk.fs, FOLDER) for problem in report.problems)
+
+
+def test_a_whole_folder_is_whole(disk: Disk) -> None:
+    fill(disk)
+    first, second = verify_folder(disk.fs, FOLDER)
+    assert first == SegmentReport(0, 8, 4, len(disk.read("0" * 20 + ".log")), first.size_bytes, True, ())
+    assert (second.base_offset, second.next_offset, second.batches, second.problems) == (8, 13, 5, ())
+    assert len(disk.names(".snapshot")) == 2
+    assert len(disk.names(".txnindex")) == 1
+
+
+def test_looking_writes_nothing(disk: Disk) -> None:
+    fill(disk)
+    before, operations = {name: disk.read(name) for name in disk.names()}, disk.fs.operations
+    verify_folder(disk.fs, FOLDER)
+    assert {name: disk.read(name) for name in disk.names()} == before
+    assert disk.fs.operations == operations
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_folder_that_a_kafka_wrote_is_whole(folder: str) -> None:
+    for report in verify_folder(ReadOnlyFileSystem(), str(GOLDEN / folder)):
+        assert report.problems == ()
+
+
+def test_kafkas_own_mismatch_in_messages_without_a_time_is_seen() -> None:
+    (report,) = verify_folder(
+        ReadOnlyFileSystem(), str(GOLDEN / "kafka-3.9-zk-v0-ibp0.9" / "v0-appendtime-0")
+    )
+    assert [problem.file for problem in report.problems] == ["00000000000000000000.timeindex"]
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_no_flipped_bit_goes_unseen(suffix: str) -> None:
+    disk = Disk()
+    fill(disk)
+    for name in disk.names(suffix):
+        content = disk.read(name)
+        free = _outside_of_crcs(content) if suffix == ".log" else set()
+        for position in range(len(content)):
+            if position in free:
+                continue
+            disk.write(name, flip(position, position % 8)(content))
+            assert name in told(disk), f"{name}: byte {position}"
+        disk.write(name, content)
+    assert told(disk) == []
+
+
+def _outside_of_crcs(content: bytes) -> set[int]:
+    free, start = set(), 0
+    while start < len(content):
+        free |= {start + n for n in (*OFFSET_BYTES, *EPOCH_BYTES)}
+        start += 12 + struct.unpack_from(">i", content, start + 8)[0]
+    return free
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_no_lost_byte_at_the_end_goes_unseen(suffix: str) -> None:
+    disk = Disk()
+    fill(disk)
+    name = disk.names(suffix)[-1]
+    disk.damage(name, lambda content: content[:-1])
+    assert name in told(disk)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "told_why"),
+    [
+        (".index", "entry 0: there is no such file"),
+        (".timeindex", "entry 0: there is no such file"),
+        (".txnindex", "lacks producer 8's aborted offsets 6-9 (last stable offset 8)"),
+    ],
+)
+def test_a_missing_file_is_seen(disk: Disk, suffix: str, told_why: str) -> None:
+    fill(disk)
+    name = disk.names(suffix)[-1]
+    disk.fs.remove(disk.path(name))
+    assert why(disk) == f"{name}: {told_why}"
+
+
+def test_offsets_that_go_back_are_seen_within_a_segment_and_between_two(disk: Disk) -> None:
+    name = "00000000000000000000.log"
+    disk.write(name, bytes(batch(2, base_offset=0)) + bytes(batch(2, base_offset=1)))
+    assert f"{name}: position {len(batch(2))}: offset 1 where 2 or more must be" in why(disk)
+    disk.write(name, bytes(batch(2, base_offset=0)) + bytes(batch(2, base_offset=2)))
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.write(f"00000000000000000003{suffix}", b"")
+    assert why(disk) == f"{name}: reaches offset 3, but 3 begins the next segment"
+
+
+def test_a_segment_that_lost_its_tail_at_the_end_of_a_batch_is_seen(disk: Disk) -> None:
+    log = disk.open()
+    for _ in range(3):
+        log.append(batch(2), leader_epoch=0)
+    log.roll()
+    log.append(batch(2), leader_epoch=0)
+    log.close()
+    disk.damage("00000000000000000000.log", lambda content: content[: len(batch(2)) * 2])
+    disk.write("00000000000000000000.timeindex", b"")
+    assert "ends before offset 4, but the next segment begins at 6: a part is lost" in why(disk)
+
+
+def test_gaps_that_compaction_left_are_no_problem(disk: Disk) -> None:
+    disk.write("00000000000000000000.log", bytes(batch(1, base_offset=5)))
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.write(f"00000000000000000010{suffix}", b"")
+    assert told(disk) == []
+
+
+def test_what_compaction_took_from_the_log_indexes_and_snapshots_may_still_tell(disk: Disk) -> None:
+    fill(disk)
+    whole = disk.read("00000000000000000000.log")
+    ends = list(range(0, len(whole), len(whole) // 4))
+    disk.write("00000000000000000000.log", whole[ends[1] :])  # its first batch is gone
+    for suffix in (".index", ".timeindex"):
+        disk.write(f"00000000000000000000{suffix}", b"")
+    assert told(disk) == []
+    disk.write("00000000000000000000.log", whole[: ends[3]])  # and here the transaction's data
+    assert told(disk) == ["00000000000000000000.log"], (
+        "the gap, which only a loss leaves in a log without others"
+    )
+    disk.write("00000000000000000000.log", whole[ends[1] : ends[3]])
+    assert told(disk) == []
+
+
+def test_half_an_entry_at_the_end_of_a_transaction_index_is_seen(disk: Disk) -> None:
+    fill(disk)
+    (name,) = disk.names(".txnindex")
+    disk.damage(name, lambda content: content + content[:5])
+    assert why(disk) == f"{name}: entry 1: 5 bytes too many"
+
+
+def test_a_time_index_that_hides_an_older_batch_with_a_larger_time_is_seen(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch(1, timestamp=T0 + 9), leader_epoch=0)
+    log.append(batch(1, timestamp=T0 + 5), leader_epoch=0)
+    log.close()
+    disk.write("00000000000000000000.timeindex", struct.pack(">qi", T0 + 5, 1))
+    assert "offset 1: no batch is what this entry of the time index says" in why(disk)
+
+
+def test_a_snapshot_behind_the_end_and_one_of_other_producers_are_seen(disk: Disk) -> None:
+    fill(disk)
+    (first, last) = disk.names(".snapshot")
+    disk.write("00000000000000000099.snapshot", disk.read(last))
+    assert why(disk) == "00000000000000000099.snapshot: is of offset 99, but the log ends at 13"
+    disk.fs.remove(disk.path("00000000000000000099.snapshot"))
+    disk.write(first, disk.read(last))
+    assert told(disk) == [first] * 3
+    assert "producer 7 at sequence 8, where the log has sequence 5 at offset 5" in why(disk)
+    assert "producer 9 of epoch 0, which the log does not have" in why(disk)
+    disk.write(first, bytes.fromhex("0001 48674bc7 00000000"))
+    assert why(disk) == f"{first}: lacks producer 8, whose transaction is open from offset 6"
+
+
+def test_behind_damage_producers_are_not_guessed_at(disk: Disk) -> None:
+    fill(disk)
+    disk.damage("00000000000000000000.log", flip(30))
+    assert told(disk) == ["00000000000000000000.log"]
+
+
+def test_a_folder_without_a_log_is_an_error(disk: Disk) -> None:
+    with pytest.raises(LogMissing, match="without a single"):
+        verify_folder(disk.fs, "/logs")
+    with pytest.raises(LogMissing, match="no such folder"):
+        verify_folder(disk.fs, "/nowhere")
