@@ -1,10 +1,12 @@
-"""The errors of a cluster: what actors answer, and what clients raise, beside those of ``raylog.storage.errors``."""
+"""The errors of a cluster: what actors answer, and what clients raise, beside those of
+``raylog.storage.errors``."""
 
 from raylog.storage.errors import RaylogError
 
 
 class UnknownTopicOrPartition(RaylogError):
-    """No such topic, or no such partition of it; ``partition`` is None where only the topic was asked for."""
+    """No such topic, or no such partition of it; ``partition`` is None where only the topic was
+    asked for."""
 
     code, error_name, retriable = 3, "UNKNOWN_TOPIC_OR_PARTITION", True
     fields = ("topic", "partition", "why")
@@ -47,7 +49,8 @@ class InvalidPartitions(RaylogError):
     code, error_name = 37, "INVALID_PARTITIONS"
     fields = ("partitions", "least", "most")
     template = (
-        "{partitions!r} partitions: give a whole number from {least} to {most} (none can be taken away)"
+        "{partitions!r} partitions: give a whole number from {least} to {most} (none can be taken "
+        "away)"
     )
 
 
@@ -65,25 +68,32 @@ class NotLeader(RaylogError):
     code, error_name, retriable = 6, "NOT_LEADER_OR_FOLLOWER", True
     fields = ("partition", "why")
     template = (
-        "{partition} cannot be reached: {why}; it is retried until the time is up, or start its node again"
+        "{partition} cannot be reached: {why}; it is retried until the time is up, or start its "
+        "node again"
     )
 
 
 class TooManyPolls(RaylogError):
-    """As many fetches wait at the partition as may. Fetch without waiting, or ask again in a moment."""
+    """As many fetches wait at the partition as may. Fetch without waiting, or ask again in a
+    moment."""
 
     code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
     fields = ("partition", "most")
-    template = "{partition}: {most} fetches wait there already: fetch without waiting, or retry in a moment"
+    template = (
+        "{partition}: {most} fetches wait there already: fetch without waiting, or retry in a "
+        "moment"
+    )
 
 
 class TooManyAppends(RaylogError):
-    """The partition has as many bytes of unanswered appends as may be. Nothing was written: retry in a moment."""
+    """The partition has as many bytes of unanswered appends as may be. Nothing was written: retry
+    in a moment."""
 
     code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
     fields = ("partition", "in_flight_bytes", "most_bytes")
     template = (
-        "{partition}: appends of {in_flight_bytes} bytes are not answered yet, and {most_bytes} is the most: "
+        "{partition}: appends of {in_flight_bytes} bytes are not answered yet, and {most_bytes} is "
+        "the most: "
         "retry in a moment, with fewer producers or a faster disk"
     )
 
@@ -105,7 +115,9 @@ class BrokerNotFound(RaylogError):
 
     code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
     fields = ("namespace",)
-    template = "no raylog broker in namespace {namespace!r}: call raylog.start() or `raylog start` first"
+    template = (
+        "no raylog broker in namespace {namespace!r}: call raylog.start() or `raylog start` first"
+    )
 
 
 class RayNotFound(RaylogError):
@@ -113,7 +125,10 @@ class RayNotFound(RaylogError):
 
     code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
     fields = ("address", "why")
-    template = "no Ray cluster at {address!r} ({why}): start one with `raylog start`, or give another address"
+    template = (
+        "no Ray cluster at {address!r} ({why}): start one with `raylog start`, or give another "
+        "address"
+    )
 
 
 class SeveralBrokers(RaylogError):
@@ -121,7 +136,10 @@ class SeveralBrokers(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("namespace", "addresses")
-    template = "brokers run in namespace {namespace!r} of several Ray clusters ({addresses}): give an address"
+    template = (
+        "brokers run in namespace {namespace!r} of several Ray clusters ({addresses}): give an "
+        "address"
+    )
 
 
 class BrokerRunning(RaylogError):
@@ -130,7 +148,8 @@ class BrokerRunning(RaylogError):
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("namespace",)
     template = (
-        "a broker runs in namespace {namespace!r} already: use it (`raylog status`, raylog.connect()), "
+        "a broker runs in namespace {namespace!r} already: use it (`raylog status`, "
+        "raylog.connect()), "
         "stop it first, or give another namespace"
     )
 
@@ -149,18 +168,21 @@ class LabelShared(RaylogError):
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("node_id", "name", "label")
     template = (
-        "node {node_id} takes no part: another node that is up carries its label {name}={label}, too; "
+        "node {node_id} takes no part: another node that is up carries its label {name}={label}, "
+        "too; "
         "give each node with disks a label of its own, and start this one again"
     )
 
 
 class SeveralClusters(RaylogError):
-    """The log dirs of this Ray cluster's nodes hold the metadata of more than one raylog cluster."""
+    """The log dirs of this Ray cluster's nodes hold the metadata of more than one raylog
+    cluster."""
 
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("found",)
     template = (
-        "the nodes' first log dirs hold different clusters ({found}): start a broker with the log dirs of one of "
+        "the nodes' first log dirs hold different clusters ({found}): start a broker with the log "
+        "dirs of one of "
         "them only, by log.dirs or by RAYLOG_LOG_DIRS where the other node's Ray is started"
     )
 

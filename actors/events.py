@@ -1,16 +1,19 @@
-"""What the broker's actors tell of themselves: one line an event, in logfmt, for people, grep and log stores alike.
+"""What the broker's actors tell of themselves: one line an event, in logfmt, for people, grep and
+log stores alike.
 
 ::
 
-    at=2026-11-21T13:47:27.202Z level=INFO actor=Log:orders-0 pid=2348 event=log-opened partition=orders-0 seconds=0.012
+    at=2026-11-21T13:47:27.202Z level=INFO actor=Log:orders-0 pid=2348 event=log-opened seconds=0.01
 
-An event's name is two or three words, the thing first; its fields are Kafka's nouns with their units last. Text
-with spaces is quoted, a traceback stays on its line (``exc_info="..."``, with its line ends as ``\\n``).
+An event's name is two or three words, the thing first; its fields are Kafka's nouns with their
+units last. Text with spaces is quoted, a traceback stays on its line (``exc_info="..."``, with its
+line ends as ``\\n``).
 
-**Where the lines go.** To the standard error of the actor's process, which Ray keeps on the actor's node in
-``<session dir>/logs/worker-<worker id>-<job id>-<pid>.err`` (``/tmp/ray/session_latest/logs`` unless Ray was started
-with another temp dir), and shows on its dashboard. ``ray logs actor --id <actor id> --err`` prints them.
-What a program that uses raylog logs itself is its own business: nothing here touches it.
+**Where the lines go.** To the standard error of the actor's process, which Ray keeps on the actor's
+node in ``<session dir>/logs/worker-<worker id>-<job id>-<pid>.err``
+(``/tmp/ray/session_latest/logs`` unless Ray was started with another temp dir), and shows on its
+dashboard. ``ray logs actor --id <actor id> --err`` prints them. What a program that uses raylog
+logs itself is its own business: nothing here touches it.
 """
 
 import logging
@@ -42,11 +45,18 @@ class Lines(Logfmter):
 
 
 def event(
-    logger: logging.Logger, name: str, *, level: int = logging.INFO, trace: bool = False, **fields: object
+    logger: logging.Logger,
+    name: str,
+    *,
+    level: int = logging.INFO,
+    trace: bool = False,
+    **fields: object,
 ) -> None:
     """Log one event. ``trace`` adds the traceback of the exception that is being handled."""
     logger.log(
-        level, {"event": name, **{key: _short(value) for key, value in fields.items()}}, exc_info=trace
+        level,
+        {"event": name, **{key: _short(value) for key, value in fields.items()}},
+        exc_info=trace,
     )
 
 
@@ -56,7 +66,8 @@ def warn(logger: logging.Logger, name: str, *, trace: bool = False, **fields: ob
 
 
 def set_up_logs(actor: str | None = None) -> None:
-    """Send raylog's lines, from INFO on, to this process's standard error. Every actor calls it when it begins."""
+    """Send raylog's lines, from INFO on, to this process's standard error. Every actor calls it
+    when it begins."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines(_own_name() if actor is None else actor))
     logger = logging.getLogger(LOGGER)

@@ -1,6 +1,8 @@
-"""What actors and their callers send each other: requests' results, and facts. Their errors: ``errors.py``.
+"""What actors and their callers send each other: requests' results, and facts. Their errors:
+``errors.py``.
 
-Results are plain tuples of ints, strings and one buffer: cheap to pickle, and the buffer travels out of band.
+Results are plain tuples of ints, strings and one buffer: cheap to pickle, and the buffer travels
+out of band.
 """
 
 from struct import Struct
@@ -27,8 +29,8 @@ _LOCATED = Struct(">qqqqq")
 
 
 class FetchRequest(NamedTuple):
-    """What a reader asks for. It travels as bytes: Ray makes an object of every argument of a call, and four
-    of them cost a third of what an empty call takes."""
+    """What a reader asks for. It travels as bytes: Ray makes an object of every argument of a call,
+    and four of them cost a third of what an empty call takes."""
 
     offset: int
     max_bytes: int
@@ -47,20 +49,26 @@ class FetchRequest(NamedTuple):
 class FetchResult(NamedTuple):
     """Whole record batches, or where they lie.
 
-    The first batch may begin before the offset that was asked for: decoders skip what is below it. Exactly one
-    of ``records`` and ``location`` is set where there are records; neither is at the log's end.
+    The first batch may begin before the offset that was asked for: decoders skip what is below it.
+    Exactly one of ``records`` and ``location`` is set where there are records; neither is at the
+    log's end.
     """
 
-    records: object | None  # a one-dimensional uint8 numpy array: zero-copy out of Ray's object store
+    # a one-dimensional uint8 numpy array: zero-copy out of Ray's object store
+    records: object | None
     location: Slice | None
     high_watermark: int
     log_start_offset: int
 
     def encode(self) -> bytes:
-        """An answer that holds a location, or nothing, as bytes: cheaper for Ray than nested tuples."""
+        """An answer that holds a location, or nothing, as bytes: cheaper for Ray than nested
+        tuples."""
         assert self.records is None, "records travel as a buffer, not inside of bytes"
         place = self.location or Slice("", 0, 0, 0)
-        return _LOCATED.pack(self.high_watermark, self.log_start_offset, *place[1:]) + place.path.encode()
+        return (
+            _LOCATED.pack(self.high_watermark, self.log_start_offset, *place[1:])
+            + place.path.encode()
+        )
 
     @classmethod
     def decode(cls, content: bytes) -> Self:

@@ -1,15 +1,17 @@
 """What raylog measures, and how it reaches Ray's metrics, which Prometheus reads.
 
-``METRICS`` is the one list: ``docs/METRICS.md`` and the dashboard are held against it. Ray puts ``ray_`` before
-each name and ``_total`` behind a counter's, and adds the tags NodeAddress, WorkerId and SessionName.
+``METRICS`` is the one list: ``docs/METRICS.md`` and the dashboard are held against it. Ray puts
+``ray_`` before each name and ``_total`` behind a counter's, and adds the tags NodeAddress, WorkerId
+and SessionName.
 
 On the hot path there is nothing of Ray (a call there costs 3 µs): actors keep plain numbers, and an
-:class:`Exporter` turns them into Ray's metrics every few seconds, for an idle partition every 15: Ray forgets a gauge
-that is not set again for two or three of its own reports (10 s apart).
+:class:`Exporter` turns them into Ray's metrics every few seconds, for an idle partition every 15:
+Ray forgets a gauge that is not set again for two or three of its own reports (10 s apart).
 
-**To see them** each node of the Ray cluster needs ``ray[default]`` (``pip install '.[metrics]'``); without it
-the numbers are counted and go nowhere. Ray serves them at ``http://<node>:<MetricsExportPort>/metrics``
-(``ray start --metrics-export-port``, else a free port, told by ``ray.nodes()``).
+**To see them** each node of the Ray cluster needs ``ray[default]`` (``pip install '.[metrics]'``);
+without it the numbers are counted and go nowhere. Ray serves them at
+``http://<node>:<MetricsExportPort>/metrics`` (``ray start --metrics-export-port``, else a free
+port, told by ``ray.nodes()``).
 """
 
 import logging
@@ -66,45 +68,174 @@ METRICS = (
     # of each partition, from its LogActor
     Metric("raylog_bytes_in", "counter", "bytes", OF_PARTITION, "Of batches that were appended."),
     Metric("raylog_records_in", "counter", "", OF_PARTITION, "Records that were appended."),
-    Metric("raylog_bytes_out", "counter", "bytes", OF_PARTITION, "Of batches that fetches answered, or located."),
-    Metric("raylog_duplicates", "counter", "", OF_PARTITION, "Batches that a producer sent again: not written twice."),
-    Metric("raylog_append_errors", "counter", "", OF_ERROR, "Appends that failed, by Kafka's name of the error."),
-    Metric("raylog_fetch_errors", "counter", "", OF_ERROR, "Fetches that failed, by Kafka's name of the error."),
-    Metric("raylog_append_seconds", "histogram", "s", OF_PARTITION, "An append in its actor, to the acknowledgement."),
-    Metric("raylog_fetch_seconds", "histogram", "s", OF_PARTITION, "A fetch in its actor, without time it was parked."),
-    Metric("raylog_fsync_seconds", "histogram", "s", OF_PARTITION, "A flush of the log; its count is that of fsyncs."),
-    Metric("raylog_in_flight_bytes", "gauge", "bytes", OF_PARTITION, "Of appends that are not answered yet."),
+    Metric(
+        "raylog_bytes_out",
+        "counter",
+        "bytes",
+        OF_PARTITION,
+        "Of batches that fetches answered, or located.",
+    ),
+    Metric(
+        "raylog_duplicates",
+        "counter",
+        "",
+        OF_PARTITION,
+        "Batches that a producer sent again: not written twice.",
+    ),
+    Metric(
+        "raylog_append_errors",
+        "counter",
+        "",
+        OF_ERROR,
+        "Appends that failed, by Kafka's name of the error.",
+    ),
+    Metric(
+        "raylog_fetch_errors",
+        "counter",
+        "",
+        OF_ERROR,
+        "Fetches that failed, by Kafka's name of the error.",
+    ),
+    Metric(
+        "raylog_append_seconds",
+        "histogram",
+        "s",
+        OF_PARTITION,
+        "An append in its actor, to the acknowledgement.",
+    ),
+    Metric(
+        "raylog_fetch_seconds",
+        "histogram",
+        "s",
+        OF_PARTITION,
+        "A fetch in its actor, without time it was parked.",
+    ),
+    Metric(
+        "raylog_fsync_seconds",
+        "histogram",
+        "s",
+        OF_PARTITION,
+        "A flush of the log; its count is that of fsyncs.",
+    ),
+    Metric(
+        "raylog_in_flight_bytes",
+        "gauge",
+        "bytes",
+        OF_PARTITION,
+        "Of appends that are not answered yet.",
+    ),
     Metric("raylog_parked_polls", "gauge", "", OF_PARTITION, "Fetches that wait for records."),
     Metric("raylog_log_size_bytes", "gauge", "bytes", OF_PARTITION, "Of the log's segments."),
     Metric("raylog_log_segments", "gauge", "", OF_PARTITION, "Segments of the log."),
-    Metric("raylog_log_start_offset", "gauge", "", OF_PARTITION, "The first offset that can be read."),
+    Metric(
+        "raylog_log_start_offset", "gauge", "", OF_PARTITION, "The first offset that can be read."
+    ),
     Metric("raylog_log_end_offset", "gauge", "", OF_PARTITION, "The offset of the next record."),
-    Metric("raylog_unflushed_records", "gauge", "", OF_PARTITION, "Records beyond the recovery point."),
-    Metric("raylog_offline", "gauge", "", OF_PARTITION, "1 if the partition is offline, 0 if it serves."),
-    Metric("raylog_retention_lag_seconds", "gauge", "s", OF_PARTITION, "Age of the oldest segment beyond its time."),
+    Metric(
+        "raylog_unflushed_records", "gauge", "", OF_PARTITION, "Records beyond the recovery point."
+    ),
+    Metric(
+        "raylog_offline",
+        "gauge",
+        "",
+        OF_PARTITION,
+        "1 if the partition is offline, 0 if it serves.",
+    ),
+    Metric(
+        "raylog_retention_lag_seconds",
+        "gauge",
+        "s",
+        OF_PARTITION,
+        "Age of the oldest segment beyond its time.",
+    ),
     # of each node, from its LogManager
     Metric("raylog_partitions", "gauge", "", OF_NODE, "Partitions that the node serves."),
-    Metric("raylog_partitions_offline", "gauge", "", OF_NODE, "Partitions that were served when their dir failed."),
-    Metric("raylog_partitions_to_load", "gauge", "", OF_NODE, "Partitions that the node has yet to open."),
+    Metric(
+        "raylog_partitions_offline",
+        "gauge",
+        "",
+        OF_NODE,
+        "Partitions that were served when their dir failed.",
+    ),
+    Metric(
+        "raylog_partitions_to_load",
+        "gauge",
+        "",
+        OF_NODE,
+        "Partitions that the node has yet to open.",
+    ),
     Metric("raylog_log_dirs_offline", "gauge", "", OF_NODE, "Log dirs that failed."),
-    Metric("raylog_log_dir_usable_bytes", "gauge", "bytes", OF_DIR, "What the dir's file system has left."),
+    Metric(
+        "raylog_log_dir_usable_bytes",
+        "gauge",
+        "bytes",
+        OF_DIR,
+        "What the dir's file system has left.",
+    ),
     Metric("raylog_log_dir_size_bytes", "gauge", "bytes", OF_DIR, "Of the partitions in the dir."),
     # of each node, from its CompactionActor
-    Metric("raylog_compaction_rounds", "counter", "", OF_NODE, "Rounds of compaction that ended well."),
+    Metric(
+        "raylog_compaction_rounds", "counter", "", OF_NODE, "Rounds of compaction that ended well."
+    ),
     Metric("raylog_compaction_bytes_read", "counter", "bytes", OF_NODE, "That compaction read."),
-    Metric("raylog_compaction_bytes_written", "counter", "bytes", OF_NODE, "That compaction wrote."),
-    Metric("raylog_compaction_records_dropped", "counter", "", OF_NODE, "Records that compaction left out."),
+    Metric(
+        "raylog_compaction_bytes_written", "counter", "bytes", OF_NODE, "That compaction wrote."
+    ),
+    Metric(
+        "raylog_compaction_records_dropped",
+        "counter",
+        "",
+        OF_NODE,
+        "Records that compaction left out.",
+    ),
     Metric("raylog_compaction_busy_seconds", "counter", "s", OF_NODE, "That compaction worked."),
-    Metric("raylog_compaction_max_dirty_ratio", "gauge", "", OF_NODE, "Of the dirtiest log, 0 to 1."),
-    Metric("raylog_compaction_lag_seconds", "gauge", "s", OF_NODE, "Of the log most overdue by max.compaction.lag.ms."),
-    Metric("raylog_compaction_uncleanable", "gauge", "", OF_NODE, "Logs that failed to be compacted: left alone."),
-    Metric("raylog_compaction_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end, if any."),
-    # of each node, from its RetentionActor; what is counted, also from its CompactionActor, of compacted logs
-    Metric("raylog_retention_segments_deleted", "counter", "", OF_NODE, "Segments that retention took."),
-    Metric("raylog_retention_bytes_deleted", "counter", "bytes", OF_NODE, "Of the segments that retention took."),
-    Metric("raylog_retention_busy_seconds", "counter", "s", OF_NODE, "That rounds of retention took."),
-    Metric("raylog_retention_last_round_seconds", "gauge", "s", OF_NODE, "Unix time of the last round's end."),
-)  # fmt: skip
+    Metric(
+        "raylog_compaction_max_dirty_ratio", "gauge", "", OF_NODE, "Of the dirtiest log, 0 to 1."
+    ),
+    Metric(
+        "raylog_compaction_lag_seconds",
+        "gauge",
+        "s",
+        OF_NODE,
+        "Of the log most overdue by max.compaction.lag.ms.",
+    ),
+    Metric(
+        "raylog_compaction_uncleanable",
+        "gauge",
+        "",
+        OF_NODE,
+        "Logs that failed to be compacted: left alone.",
+    ),
+    Metric(
+        "raylog_compaction_last_round_seconds",
+        "gauge",
+        "s",
+        OF_NODE,
+        "Unix time of the last round's end, if any.",
+    ),
+    # of each node, from its RetentionActor; what is counted, also from its CompactionActor, of
+    # compacted logs
+    Metric(
+        "raylog_retention_segments_deleted", "counter", "", OF_NODE, "Segments that retention took."
+    ),
+    Metric(
+        "raylog_retention_bytes_deleted",
+        "counter",
+        "bytes",
+        OF_NODE,
+        "Of the segments that retention took.",
+    ),
+    Metric(
+        "raylog_retention_busy_seconds", "counter", "s", OF_NODE, "That rounds of retention took."
+    ),
+    Metric(
+        "raylog_retention_last_round_seconds",
+        "gauge",
+        "s",
+        OF_NODE,
+        "Unix time of the last round's end.",
+    ),
+)
 
 BY_NAME = {metric.name: metric for metric in METRICS}
 
@@ -113,7 +244,8 @@ class Exporter:
     """Turns plain numbers into metrics. One thread at a time."""
 
     def __init__(self, make: Callable[[Metric], Any] | None = None, **tags: object) -> None:
-        """``tags``: of all that this exports. ``make``: Ray's metrics, unless a test gives others."""
+        """``tags``: of all that this exports. ``make``: Ray's metrics, unless a test gives
+        others."""
         self._make = make or _of_ray
         self._tags = {name: str(value) for name, value in tags.items()}
         self._made: dict[str, Any] = {}

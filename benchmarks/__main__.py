@@ -1,4 +1,5 @@
-"""``./dev bench [NAMES] [--quick]``: every figure beside its limit or peer; a table, and JSON in bench-output/."""
+"""``./dev bench [NAMES] [--quick]``: every figure beside its limit or peer; a table, and JSON in
+bench-output/."""
 
 import argparse
 import importlib
@@ -12,7 +13,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ("codec", "append", "reading", "compaction", "cluster", "broker", "durable", "memory", "spark")
+NAMES = (
+    "codec",
+    "append",
+    "reading",
+    "compaction",
+    "cluster",
+    "broker",
+    "durable",
+    "memory",
+    "spark",
+)
 GROUPS = {"storage": ("append", "reading", "compaction")}
 OUTPUT = Path("bench-output")
 
@@ -26,7 +37,9 @@ def main() -> None:
     arguments = parser.parse_args()
     unknown = set(arguments.names) - {*NAMES, *GROUPS}
     if unknown:
-        parser.error(f"no benchmark {sorted(unknown)[0]!r}: there are {', '.join((*NAMES, *GROUPS))}")
+        parser.error(
+            f"no benchmark {sorted(unknown)[0]!r}: there are {', '.join((*NAMES, *GROUPS))}"
+        )
     names = [name for given in arguments.names or NAMES for name in GROUPS.get(given, (given,))]
     console = Console()
     figures: list[dict[str, Any]] = []
@@ -37,8 +50,14 @@ def main() -> None:
         figures += measured
     OUTPUT.mkdir(exist_ok=True)
     path = OUTPUT / time.strftime("bench-%Y%m%d-%H%M%S.json")
-    machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
-    path.write_text(json.dumps({"machine": machine, "quick": arguments.quick, "figures": figures}, indent=1))
+    machine = {
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
+    path.write_text(
+        json.dumps({"machine": machine, "quick": arguments.quick, "figures": figures}, indent=1)
+    )
     console.print(f"written to {path}")
 
 

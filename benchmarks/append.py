@@ -1,6 +1,7 @@
 """``Log.append`` beside a raw ``os.write`` of the same bytes, to files in the same folder.
 
-Both write fresh pages of the page cache; nothing is fsynced. The batches are uncompressed, without a producer id.
+Both write fresh pages of the page cache; nothing is fsynced. The batches are uncompressed, without
+a producer id.
 """
 
 import os
@@ -43,7 +44,12 @@ def _one(folder: str, size: int, promise: float, rounds: int) -> dict[str, Any]:
     megabytes = len(batch) * count / 1e6
     name = f"append of {size >> 10} KB batches"
     return rate(
-        name, megabytes / ours, "MB/s", "os.write of the same bytes", megabytes / raw, f"{promise:.0%}"
+        name,
+        megabytes / ours,
+        "MB/s",
+        "os.write of the same bytes",
+        megabytes / raw,
+        f"{promise:.0%}",
     )
 
 

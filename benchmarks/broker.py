@@ -1,11 +1,13 @@
-"""A broker under one client: produce and fetch, records/s and MB/s, and the waits; beside Kafka and Ray's queue.
+"""A broker under one client: produce and fetch, records/s and MB/s, and the waits; beside Kafka and
+Ray's queue.
 
-Every cell is measured in turn with a real Kafka on the same machine, where one can be had (``tests/kafka`` knows
-how), driven by confluent-kafka with the same linger.ms and batch.size. ``fsynced`` is ``flush.messages=1`` on the
-topic, in both. Clients and brokers share the machine's cores.
+Every cell is measured in turn with a real Kafka on the same machine, where one can be had
+(``tests/kafka`` knows how), driven by confluent-kafka with the same linger.ms and batch.size.
+``fsynced`` is ``flush.messages=1`` on the topic, in both. Clients and brokers share the machine's
+cores.
 
-One send at a time waits for its acknowledgement, then pauses, so that nothing queues. End to end is from before
-``send`` to after the ``poll`` that brings the record, in a thread of the same process.
+One send at a time waits for its acknowledgement, then pauses, so that nothing queues. End to end is
+from before ``send`` to after the ``poll`` that brings the record, in a thread of the same process.
 """
 
 import contextlib
@@ -140,7 +142,9 @@ class RealKafka:
         self._address, self._admin = address, admin(address)
 
     def create(self, topic: str, partitions: int, config: dict[str, Any]) -> None:
-        new = NewTopic(topic, partitions, 1, config={key: str(value) for key, value in config.items()})
+        new = NewTopic(
+            topic, partitions, 1, config={key: str(value) for key, value in config.items()}
+        )
         for made in self._admin.create_topics([new]).values():
             made.result()
 
@@ -205,7 +209,7 @@ class RealKafka:
             consumer.close()
 
 
-# -- what is measured ------------------------------------------------------------------------------------------
+# -- what is measured ------------------------------------------------------------------------------
 
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
@@ -213,7 +217,9 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
     folder = Path(tempfile.mkdtemp(prefix="rl-", dir="/tmp"))
     with contextlib.ExitStack() as open_until_the_end:
         open_until_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
-        broker = raylog.start([f"{folder}/log"], config=BROKER, ray_options={"_temp_dir": f"{folder}/ray"})
+        broker = raylog.start(
+            [f"{folder}/log"], config=BROKER, ray_options={"_temp_dir": f"{folder}/ray"}
+        )
         open_until_the_end.callback(broker.stop)
         ours = Raylog(broker)
         kafka = open_until_the_end.enter_context(_kafka(folder / "kafka"))
@@ -268,7 +274,9 @@ def _cell(
     figures = _throughput(cell, "produce", size_bytes, alternate(amount.rounds, *produce))
     if not config:  # reading is the same thing, fsynced or not
         figures += _throughput(cell, "fetch", size_bytes, alternate(amount.rounds, *fetch))
-    figures += _latencies(cell, [wait() for _ in range(amount.rounds) for wait in waits], len(systems))
+    figures += _latencies(
+        cell, [wait() for _ in range(amount.rounds) for wait in waits], len(systems)
+    )
     for system in systems:
         system.delete(TOPIC)
     return figures
@@ -282,7 +290,9 @@ def _fetch_rate(system: System, partitions: int, count: int) -> float:
     return count / seconds(lambda: system.fetch(TOPIC, partitions, count))
 
 
-def _throughput(cell: Cell, what: str, size_bytes: int, medians: list[float]) -> list[dict[str, Any]]:
+def _throughput(
+    cell: Cell, what: str, size_bytes: int, medians: list[float]
+) -> list[dict[str, Any]]:
     ours, kafka = [*medians, math.nan][:2]
     mb = [median * size_bytes / 1e6 for median in (ours, kafka)]
     return [
@@ -341,23 +351,30 @@ def _latencies(cell: Cell, taken: list[Waits], systems: int) -> list[dict[str, A
     return figures
 
 
-# -- Ray's own call and queue --------------------------------------------------------------------------------
+# -- Ray's own call and queue ----------------------------------------------------------------------
 
 
 def _beside_a_call(broker: Broker, ours: Raylog, amount: Amount) -> list[dict[str, Any]]:
-    """What of a wait for an acknowledgement is Ray's: a call that only asks, with the same pauses."""
+    """What of a wait for an acknowledgement is Ray's: a call that only asks, with the same
+    pauses."""
     ours.create(TOPIC, 1, {"retention.ms": -1})
     actor, value = broker.partition(TOPIC, 0), b"x" * 100
     with ours.sending(TOPIC) as send:
-        works: list[Callable[[], object]] = [partial(send, value), lambda: ray.get(actor.offsets.remote())]
+        works: list[Callable[[], object]] = [
+            partial(send, value),
+            lambda: ray.get(actor.offsets.remote()),
+        ]
         taken = [[_paused(work, amount.waits) for work in works] for _ in range(amount.rounds)]
     ours.delete(TOPIC)
     figures = []
     for percent in (50, 99):
         sent, asked = (
-            statistics.median(float(np.percentile(w, percent)) for w in ws) for ws in zip(*taken, strict=True)
+            statistics.median(float(np.percentile(w, percent)) for w in ws)
+            for ws in zip(*taken, strict=True)
         )
-        figures.append(rate(f"acknowledged p{percent}, nobody reads", sent, "ms", "an empty Ray call", asked))
+        figures.append(
+            rate(f"acknowledged p{percent}, nobody reads", sent, "ms", "an empty Ray call", asked)
+        )
     return figures
 
 
@@ -378,14 +395,22 @@ def _queue(ours: Raylog, amount: Amount) -> list[dict[str, Any]]:
         values = [b"x" * size_bytes] * (amount.record_bytes // size_bytes)
         few = values[::QUEUE_SHARE]
         send, put = alternate(
-            amount.rounds, partial(_rate, ours.produce, TOPIC, 1, values), partial(_queue_rate, few, _put)
+            amount.rounds,
+            partial(_rate, ours.produce, TOPIC, 1, values),
+            partial(_queue_rate, few, _put),
         )
         fetch, get = alternate(
-            amount.rounds, partial(_fetch_rate, ours, 1, len(values)), partial(_queue_rate, few, _put_and_get)
+            amount.rounds,
+            partial(_fetch_rate, ours, 1, len(values)),
+            partial(_queue_rate, few, _put_and_get),
         )
-        figures.append(rate(f"produce, 1 partition, {name}", send, "records/s", "Ray's queue, by 100", put))
+        figures.append(
+            rate(f"produce, 1 partition, {name}", send, "records/s", "Ray's queue, by 100", put)
+        )
         get = 1 / max(1 / get - 1 / put, 1e-9)  # without the putting
-        figures.append(rate(f"fetch, 1 partition, {name}", fetch, "records/s", "Ray's queue, by 100", get))
+        figures.append(
+            rate(f"fetch, 1 partition, {name}", fetch, "records/s", "Ray's queue, by 100", get)
+        )
     ours.delete(TOPIC)
     return figures
 
@@ -409,7 +434,7 @@ def _put_and_get(queue: Queue, values: Sequence[bytes]) -> None:
         queue.get_nowait_batch(min(QUEUE_BATCH, len(values) - start))
 
 
-# -- compaction meanwhile --------------------------------------------------------------------------------------
+# -- compaction meanwhile --------------------------------------------------------------------------
 
 
 def _beside_compaction(
@@ -460,7 +485,9 @@ def _while(
         if holds():
             taken.append(round_)
     if not taken:
-        raise RuntimeError(f"{cell}: the compaction was over before a round was: give it more bytes")
+        raise RuntimeError(
+            f"{cell}: the compaction was over before a round was: give it more bytes"
+        )
     produced, fetched, waits = zip(*taken, strict=True)
     return {
         ("produce", "records/s"): statistics.median(produced),

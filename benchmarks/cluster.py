@@ -1,4 +1,5 @@
-"""What crosses a process: fetch by location, send, send_arrow, beside a Ray call that does nothing and Ray's queue."""
+"""What crosses a process: fetch by location, send, send_arrow, beside a Ray call that does nothing
+and Ray's queue."""
 
 import shutil
 import statistics
@@ -44,7 +45,9 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
 def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
     broker.create_topic("fetched")
     with broker.producer() as producer:
-        producer.send_arrow("fetched", pa.table({"value": pa.array([b"x" * 1000] * 8000, pa.binary())}))
+        producer.send_arrow(
+            "fetched", pa.table({"value": pa.array([b"x" * 1000] * 8000, pa.binary())})
+        )
     reader = PartitionReader(broker, "fetched", 0)
     nothing = Nothing.remote()
     calls = 200 if quick else 1000
@@ -58,7 +61,9 @@ def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
         5, lambda: _median_ms(fetch, calls), lambda: _median_ms(lambda: _call(nothing), calls)
     )
     target = "at most 1.3"
-    return [rate("fetch of 1 MB by location", ours, "ms", "a Ray call that does nothing", least, target)]
+    return [
+        rate("fetch of 1 MB by location", ours, "ms", "a Ray call that does nothing", least, target)
+    ]
 
 
 def _call(actor: Any) -> None:
@@ -78,7 +83,9 @@ def _send(broker: Broker, quick: bool) -> list[dict[str, Any]]:
     send, columns, queue = alternate(
         rounds,
         lambda: rows / _in_new_topic(broker, lambda producer: _send_rows(producer, values)),
-        lambda: arrow_rows / _in_new_topic(broker, lambda producer: producer.send_arrow("sent", table)),
+        lambda: (
+            arrow_rows / _in_new_topic(broker, lambda producer: producer.send_arrow("sent", table))
+        ),
         lambda: _through_queue(values[: rows // 50]),
     )
     peer = "ray.util.queue.Queue, put_nowait_batch of 100"
@@ -91,8 +98,8 @@ def _send(broker: Broker, quick: bool) -> list[dict[str, Any]]:
 def _in_new_topic(broker: Broker, send: Callable[[Producer], object]) -> float:
     """Seconds until all that ``send`` sends is acknowledged.
 
-    The topic goes again, and its pages with it: a virtual machine takes ten times as long to write to memory
-    that it has never touched, and a topic that only grows would measure that.
+    The topic goes again, and its pages with it: a virtual machine takes ten times as long to write
+    to memory that it has never touched, and a topic that only grows would measure that.
     """
     broker.create_topic("sent", partitions=4)
     with broker.producer() as producer:

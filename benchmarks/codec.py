@@ -1,12 +1,14 @@
 """How near encoding and decoding come to what the machine allows, in one thread.
 
-The limit is memcpy and CRC-32C of the same bytes: no codec that makes a checked copy can be faster. Each
-round runs limit and measured code in turn, on the same data and with memory that both have used before;
-what counts is the median of the ratios of processor time, since the machine may be busy with other things.
+The limit is memcpy and CRC-32C of the same bytes: no codec that makes a checked copy can be faster.
+Each round runs limit and measured code in turn, on the same data and with memory that both have
+used before; what counts is the median of the ratios of processor time, since the machine may be
+busy with other things.
 
-Encoding cuts 16 batches of 1 MB out of a table; decoding makes one table of a fetch of 8 MB in batches of
-1 MB, with CRC and headers. Keys are null at 16 B and 10 bytes otherwise. ``aiokafka`` is its compiled codec,
-encoding the same rows and decoding the same fetch; it makes objects, record by record, as it must.
+Encoding cuts 16 batches of 1 MB out of a table; decoding makes one table of a fetch of 8 MB in
+batches of 1 MB, with CRC and headers. Keys are null at 16 B and 10 bytes otherwise. ``aiokafka`` is
+its compiled codec, encoding the same rows and decoding the same fetch; it makes objects, record by
+record, as it must.
 
 Run: ``python -m benchmarks.codec [--quick]``.
 """
@@ -54,7 +56,9 @@ def _measure(
     rows = table.num_rows
     fetched = decode_table(fetch).num_rows
 
-    def figure(name: str, target: float, run: Callable[[], Any], limit: Callable[[], Any], size: int) -> dict:
+    def figure(
+        name: str, target: float, run: Callable[[], Any], limit: Callable[[], Any], size: int
+    ) -> dict:
         seconds, limit_seconds, ratio = _alternate(run, limit, rounds)
         return {
             "name": f"{name}, {what}",
@@ -67,10 +71,15 @@ def _measure(
         }
 
     yield figure(
-        "Arrow to batches", encode_target,
-        lambda: sum(len(batch) for batch in _encode(table)), _limit(batches), sum(map(len, batches)),
-    )  # fmt: skip
-    yield figure("batches to Arrow", decode_target, lambda: decode_table(fetch), _limit([fetch]), len(fetch))
+        "Arrow to batches",
+        encode_target,
+        lambda: sum(len(batch) for batch in _encode(table)),
+        _limit(batches),
+        sum(map(len, batches)),
+    )
+    yield figure(
+        "batches to Arrow", decode_target, lambda: decode_table(fetch), _limit([fetch]), len(fetch)
+    )
     yield _against_aiokafka(
         f"Arrow to batches, {what}",
         rows,
@@ -79,7 +88,11 @@ def _measure(
         rounds,
     )
     yield _against_aiokafka(
-        f"batches to Arrow, {what}", fetched, lambda: decode_table(fetch), _aiokafka_decoder(fetch), rounds
+        f"batches to Arrow, {what}",
+        fetched,
+        lambda: decode_table(fetch),
+        _aiokafka_decoder(fetch),
+        rounds,
     )
 
 
@@ -100,7 +113,9 @@ def _against_aiokafka(
     }
 
 
-def _alternate(run: Callable[[], Any], limit: Callable[[], Any], rounds: int) -> tuple[float, float, float]:
+def _alternate(
+    run: Callable[[], Any], limit: Callable[[], Any], rounds: int
+) -> tuple[float, float, float]:
     """Median seconds of both, and the median of limit over run, round by round."""
     pairs = [(_seconds(run), _seconds(limit)) for _ in range(rounds + 1)][1:]
     return (
@@ -120,7 +135,9 @@ def _seconds(function: Callable[[], Any]) -> float:
 def _table(value_size: int, key_size: int, size: int) -> pa.Table:
     rows = size // (value_size + key_size + 9)
     values = pa.array([(b"%d " % i * value_size)[:value_size] for i in range(rows)], pa.binary())
-    keys = pa.array([b"%0*d" % (key_size, i) if key_size else None for i in range(rows)], pa.binary())
+    keys = pa.array(
+        [b"%0*d" % (key_size, i) if key_size else None for i in range(rows)], pa.binary()
+    )
     timestamps = pa.array(T0 + np.arange(rows) // 100)
     return pa.table({"timestamp": timestamps, "key": keys, "value": values})
 
@@ -152,7 +169,9 @@ def _aiokafka_encoder(table: pa.Table) -> Callable[[], int]:
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
     part = table.slice(0, table.num_rows // ENCODED_BATCHES)
-    rows = list(zip(*(part[name].to_pylist() for name in ("timestamp", "key", "value")), strict=True))
+    rows = list(
+        zip(*(part[name].to_pylist() for name in ("timestamp", "key", "value")), strict=True)
+    )
 
     def encode() -> int:
         builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2 * BATCH_BYTES)

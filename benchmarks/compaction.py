@@ -1,7 +1,9 @@
-"""A round of compaction over a log of 1 KB records, beside a plain read and write of the same bytes.
+"""A round of compaction over a log of 1 KB records, beside a plain read and write of the same
+bytes.
 
-A tenth of the records is the last of its key, or all are: then nothing can be dropped, and all is copied. Nothing
-but the records' keys is held: the most memory that a round takes is told beside what its offset map may take.
+A tenth of the records is the last of its key, or all are: then nothing can be dropped, and all is
+copied. Nothing but the records' keys is held: the most memory that a round takes is told beside
+what its offset map may take.
 """
 
 import os
@@ -49,7 +51,9 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         shutil.rmtree(folder)
 
 
-def _one(folder: str, records: int, name: str, keys: float, batch: int, codec: str) -> list[dict[str, Any]]:
+def _one(
+    folder: str, records: int, name: str, keys: float, batch: int, codec: str
+) -> list[dict[str, Any]]:
     path = os.path.join(folder, "bench-0")
     log = _filled(path, records, int(records * keys), batch, codec)
     megabytes = (log.size_bytes - log.segments[-1].size) / 1e6
@@ -60,7 +64,9 @@ def _one(folder: str, records: int, name: str, keys: float, batch: int, codec: s
     beside = "read and write of the same bytes"
     target = f"{PROMISED_MB_A_SECOND} MB/s"
     return [
-        rate(f"compaction: {name}", megabytes / cleaned, "MB/s", beside, megabytes / copied, target),
+        rate(
+            f"compaction: {name}", megabytes / cleaned, "MB/s", beside, megabytes / copied, target
+        ),
         rate(f"compaction: {name}", records / cleaned, "records/s", beside, records / copied),
     ]
 
@@ -83,14 +89,25 @@ def _rows(records: int, keys: int, batch: int) -> Iterator[list[Any]]:
     for start in range(0, records, batch):
         at = [random.randrange(len(pool) - VALUE_BYTES) for _ in range(batch)]
         yield [
-            (now_ms, b"key-%010d" % ((start + n) % keys), pool[at[n] : at[n] + VALUE_BYTES // 2] * 2, ())
+            (
+                now_ms,
+                b"key-%010d" % ((start + n) % keys),
+                pool[at[n] : at[n] + VALUE_BYTES // 2] * 2,
+                (),
+            )
             for n in range(batch)
         ]
 
 
 def _clean(log: Log) -> None:
     buffers = Buffers.of(BrokerConfig())
-    clean(RealFileSystem(), SystemClock(), log, Cleanable(0, log.segments[-1].base_offset, 0, 1), buffers)
+    clean(
+        RealFileSystem(),
+        SystemClock(),
+        log,
+        Cleanable(0, log.segments[-1].base_offset, 0, 1),
+        buffers,
+    )
 
 
 def _copy(log: Log, path: str) -> None:
@@ -104,12 +121,21 @@ def _copy(log: Log, path: str) -> None:
 
 
 def _memory(records: int) -> dict[str, Any]:
-    """How much a process grows by one round, in MB: in a process of its own, since the most is for ever."""
+    """How much a process grows by one round, in MB: in a process of its own, since the most is for
+    ever."""
     source = f"from benchmarks.compaction import grown; print(grown({records}))"
-    told = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, "-c", source], check=True, capture_output=True, text=True
+    )
     grown, allowed = float(told.stdout), BrokerConfig().log_cleaner_dedupe_buffer_size / 1e6
     return Figure(
-        "memory of a round", grown, "MB", "log.cleaner.dedupe.buffer.size", allowed, grown / allowed, "1"
+        "memory of a round",
+        grown,
+        "MB",
+        "log.cleaner.dedupe.buffer.size",
+        allowed,
+        grown / allowed,
+        "1",
     ).as_dict()
 
 

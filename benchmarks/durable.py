@@ -1,7 +1,8 @@
-"""What an acknowledgement costs that waits for the disk: appends of one partition at ``flush.messages=1``.
+"""What an acknowledgement costs that waits for the disk: appends of one partition at
+``flush.messages=1``.
 
-In one process, without Ray: callers' threads on a ``Partition`` over a real file system. Appends that wait for an
-fsync share it, so that eight callers get more of them out of a disk than one does.
+In one process, without Ray: callers' threads on a ``Partition`` over a real file system. Appends
+that wait for an fsync share it, so that eight callers get more of them out of a disk than one does.
 """
 
 import shutil
@@ -31,21 +32,28 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         for name, part in (("p50", 0.5), ("p99", 0.99)):
             ours, limit = _at(waits, part), _at(fsync_waits, part)
             what = f"append fsynced, {callers} callers: {name}"
-            figures.append(Figure(what, ours, "ms", "one fsync alone", limit, ours / limit, "").as_dict())
+            figures.append(
+                Figure(what, ours, "ms", "one fsync alone", limit, ours / limit, "").as_dict()
+            )
         what, count = f"appends a fsync, {callers} callers", len(waits)
         figures.append(
-            Figure(what, count / fsyncs, "", "callers", callers, count / fsyncs / callers, "").as_dict()
+            Figure(
+                what, count / fsyncs, "", "callers", callers, count / fsyncs / callers, ""
+            ).as_dict()
         )
     return figures
 
 
 def _appends(callers: int, count: int) -> tuple[list[float], list[float], int]:
-    """(ms of each append, ms of each fsync of a file that one thread writes, fsyncs that the appends took)"""
+    """(ms of each append, ms of each fsync of a file that one thread writes, fsyncs that the
+    appends took)"""
     fs, folder = RealFileSystem(), tempfile.mkdtemp(prefix="rl-")
     try:
         path = f"{folder}/durable-0"
         create_log(fs, path, "5eGdu6PVSRS-s9xHKXlyPg")
-        log = open_log(fs, SystemClock(), path, TopicPartition("durable", 0), LogConfig(flush_messages=1))
+        log = open_log(
+            fs, SystemClock(), path, TopicPartition("durable", 0), LogConfig(flush_messages=1)
+        )
         partition, waits, lock = Partition(log, SystemClock()), [], threading.Lock()
 
         def call() -> None:

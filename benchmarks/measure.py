@@ -1,7 +1,7 @@
 """How every benchmark measures: two things in turn, in one run, and the medians' ratio.
 
-Absolute figures of a shared machine mean little; a ratio to a limit or a peer, measured alternately in the same
-run, carries over.
+Absolute figures of a shared machine mean little; a ratio to a limit or a peer, measured alternately
+in the same run, carries over.
 """
 
 import statistics
@@ -33,7 +33,8 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def alternate(rounds: int, *works: Callable[[], float]) -> list[float]:
-    """The medians of several measurements, each taken ``rounds`` times, in turn, after one round to warm up."""
+    """The medians of several measurements, each taken ``rounds`` times, in turn, after one round to
+    warm up."""
     for work in works:
         work()
     taken = [[work() for work in works] for _ in range(rounds)]

@@ -1,8 +1,9 @@
-"""What a partition costs: private memory and CPU while nothing happens, beside a bare Ray actor; and private memory
-while 64 producers press batches of 1 MB on a log whose disk is slow.
+"""What a partition costs: private memory and CPU while nothing happens, beside a bare Ray actor;
+and private memory while 64 producers press batches of 1 MB on a log whose disk is slow.
 
-Private memory is what would be free again if the process ended (``Private_*`` of ``/proc/<pid>/smaps_rollup``);
-VmRSS would count the object store and shared libraries once a process. Linux only.
+Private memory is what would be free again if the process ended (``Private_*`` of
+``/proc/<pid>/smaps_rollup``); VmRSS would count the object store and shared libraries once a
+process. Linux only.
 """
 
 import os
@@ -50,8 +51,14 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
     try:
         bare = Bare.remote()
         pid = ray.get(bare.pid.remote())
-        figures = [_of(broker, partitions, pid) for partitions in ((1, 4) if quick else (1, 16, 64))]
-        return [*figures, _idle(broker, 5 if quick else IDLE_S), _under_pressure(folder, 2 if quick else 8)]
+        figures = [
+            _of(broker, partitions, pid) for partitions in ((1, 4) if quick else (1, 16, 64))
+        ]
+        return [
+            *figures,
+            _idle(broker, 5 if quick else IDLE_S),
+            _under_pressure(folder, 2 if quick else 8),
+        ]
     finally:
         broker.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -111,7 +118,9 @@ def _under_pressure(folder: str, batches: int) -> dict[str, Any]:
     wait_for(log.close.remote(), "close")
     ray.kill(log)
     name = f"private memory while {PRODUCERS} send 1 MB ({sent} sent, {refused} refusals)"
-    return Figure(name, most / MB, "MB", "before", before / MB, most / before, "at most 1.5").as_dict()
+    return Figure(
+        name, most / MB, "MB", "before", before / MB, most / before, "at most 1.5"
+    ).as_dict()
 
 
 def _of(broker: Broker, partitions: int, bare: int) -> dict[str, Any]:
@@ -123,7 +132,9 @@ def _of(broker: Broker, partitions: int, bare: int) -> dict[str, Any]:
         broker.partition(topic, number)
     pids = _pids(broker, topic)
     assert len(pids) == partitions
-    ours, least = alternate(3, lambda: sum(map(_private_bytes, pids)) / MB, lambda: _private_bytes(bare) / MB)
+    ours, least = alternate(
+        3, lambda: sum(map(_private_bytes, pids)) / MB, lambda: _private_bytes(bare) / MB
+    )
     name = f"private memory of {partitions} partitions"
     return Figure(
         name,

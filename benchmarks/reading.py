@@ -1,10 +1,13 @@
-"""Reading a log back, and opening one that crashed: each beside what the same bytes cost without a log around them.
+"""Reading a log back, and opening one that crashed: each beside what the same bytes cost without a
+log around them.
 
 - all of it, 1 MB a read, by offset: beside ``os.pread`` of the same bytes;
-- one batch at a random offset, and at a random time: beside ``os.pread`` of the 4 KB between two index entries;
-- a lookup in an offset index of a million entries: beside ``bisect`` in a Python list of as many integers;
-- opening after a crash with nothing flushed, so that every byte is checked and every index made again: beside a
-  plain read and CRC-32C of the same bytes.
+- one batch at a random offset, and at a random time: beside ``os.pread`` of the 4 KB between two
+  index entries;
+- a lookup in an offset index of a million entries: beside ``bisect`` in a Python list of as many
+  integers;
+- opening after a crash with nothing flushed, so that every byte is checked and every index made
+  again: beside a plain read and CRC-32C of the same bytes.
 """
 
 import os
@@ -70,7 +73,8 @@ def _all(log: Log, rounds: int) -> dict[str, Any]:
         offset = 0
         while (found := log.read(offset, MB)) is not None:
             log.read_bytes(found)
-            # Where the next read begins is in the header of the slice's last batch, which a client decodes anyway.
+            # Where the next read begins is in the header of the slice's last batch, which a client
+            # decodes anyway.
             offset += found.size_bytes // batch_bytes * RECORDS_A_BATCH
 
     batch_bytes = log.size_bytes * RECORDS_A_BATCH // log.log_end_offset
@@ -78,11 +82,15 @@ def _all(log: Log, rounds: int) -> dict[str, Any]:
         rounds, lambda: seconds(by_offset), lambda: seconds(lambda: _read_files(log.folder))
     )
     megabytes = log.size_bytes / 1e6
-    return rate("read by offset, 1 MB a read", megabytes / ours, "MB/s", "os.pread", megabytes / raw)
+    return rate(
+        "read by offset, 1 MB a read", megabytes / ours, "MB/s", "os.pread", megabytes / raw
+    )
 
 
 def _files(folder: str) -> list[str]:
-    return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".log"))
+    return sorted(
+        os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".log")
+    )
 
 
 def _read_files(folder: str, checked: bool = False) -> None:
@@ -164,5 +172,12 @@ def _recovery(path: str, rounds: int) -> list[dict[str, Any]]:
         lambda: seconds(lambda: _read_files(path, checked=True)),
     )
     return [
-        rate("opening after a crash", megabytes / crashed, "MB/s", "read + crc32c", megabytes / raw, "60%")
+        rate(
+            "opening after a crash",
+            megabytes / crashed,
+            "MB/s",
+            "read + crc32c",
+            megabytes / raw,
+            "60%",
+        )
     ]

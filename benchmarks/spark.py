@@ -1,4 +1,5 @@
-"""Spark's scan of a topic, by ``format("raylog")`` and as a RayDP frame, beside the same data in Parquet."""
+"""Spark's scan of a topic, by ``format("raylog")`` and as a RayDP frame, beside the same data in
+Parquet."""
 
 import shutil
 import tempfile
@@ -19,7 +20,9 @@ PARTITIONS = 4
 def run(quick: bool = False) -> list[dict[str, Any]]:
     megabytes = 200 if quick else 1000
     folder = tempfile.mkdtemp(prefix="rl-", dir="/tmp")
-    broker = raylog.start([f"{folder}/log"], ray_options={"_temp_dir": f"{folder}/ray", "num_cpus": 16})
+    broker = raylog.start(
+        [f"{folder}/log"], ray_options={"_temp_dir": f"{folder}/ray", "num_cpus": 16}
+    )
     try:
         _fill(broker, folder, megabytes)
         return _scan(broker, folder, megabytes, 3)
@@ -39,7 +42,9 @@ def _fill(broker: Broker, folder: str, megabytes: int) -> None:
     for part in range(megabytes * 1_000_000 // (rows * VALUE_BYTES)):
         data = random.integers(0, 256, rows * VALUE_BYTES, dtype=np.uint8)
         offsets = np.arange(0, (rows + 1) * VALUE_BYTES, VALUE_BYTES, dtype=np.int32)
-        values = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        values = pa.Array.from_buffers(
+            pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
         table = pa.table({"value": values})
         with broker.producer() as producer:
             producer.send_arrow("scanned", table)
@@ -67,5 +72,11 @@ def _scan(broker: Broker, folder: str, megabytes: int, rounds: int) -> list[dict
     peer = "Spark reading Parquet"
     return [
         rate('Spark scan, format("raylog")', by_source, "MB/s", peer, by_parquet),
-        rate("Spark scan, RayDP frame (decoding and shipping included)", by_frame, "MB/s", peer, by_parquet),
+        rate(
+            "Spark scan, RayDP frame (decoding and shipping included)",
+            by_frame,
+            "MB/s",
+            peer,
+            by_parquet,
+        ),
     ]

@@ -16,7 +16,8 @@ with tempfile.TemporaryDirectory() as log_dir, raylog.start([log_dir]) as broker
         print(sent.result())  # waits for the acknowledgement
         producer.send_arrow("greetings", pa.table({"key": ["sea", "sky"], "value": ["ahoy", "hi"]}))
 
-    # Each partition is a Ray actor: any task or actor can call it. It takes and gives Kafka's record batches.
+    # Each partition is a Ray actor: any task or actor can call it. It takes and gives Kafka's
+    # record batches.
     partition = broker.partition("greetings", 0)
     batch = raylog.encode_records([(1_700_000_000_000, None, b"straight to the actor", [])])
     print(ray.get(partition.append.remote(batch)))

@@ -1,9 +1,10 @@
-"""raylog: a durable, partitioned, replayable log inside a Ray cluster, in Apache Kafka's on-disk format.
+"""raylog: a durable, partitioned, replayable log inside a Ray cluster, in Apache Kafka's on-disk
+format.
 
-``start`` and ``connect`` return a :class:`~raylog.cluster.broker.Broker`; ``raylog.spark`` holds the bridge
-to Spark; ``encode_records``, ``decode_records`` and ``decode_table`` make and read the record batches that go
-through the handles of ``Broker.partition``. Everything here is imported on first use, so that
-``import raylog.storage`` needs no Ray.
+``start`` and ``connect`` return a :class:`~raylog.cluster.broker.Broker`; ``raylog.spark`` holds
+the bridge to Spark; ``encode_records``, ``decode_records`` and ``decode_table`` make and read the
+record batches that go through the handles of ``Broker.partition``. Everything here is imported on
+first use, so that ``import raylog.storage`` needs no Ray.
 """
 
 from importlib import import_module

@@ -1,4 +1,5 @@
-"""The time, as an argument: whoever needs it is given a clock, so that tests can turn it by hand."""
+"""The time, as an argument: whoever needs it is given a clock, so that tests can turn it by
+hand."""
 
 import time
 from typing import Protocol

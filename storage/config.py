@@ -1,8 +1,8 @@
 """A topic's configuration: one table of Kafka's keys, from which parsing, errors and docs are made.
 
-Values arrive as YAML or command line gives them (``"1048576"``, ``1048576``, ``1.0e6``); what cannot be is
-refused with the key's name. Defaults are those of Kafka 4.x. Keys of Kafka that are not in the table are
-refused too: a setting that nothing obeys would be a lie.
+Values arrive as YAML or command line gives them (``"1048576"``, ``1048576``, ``1.0e6``); what
+cannot be is refused with the key's name. Defaults are those of Kafka 4.x. Keys of Kafka that are
+not in the table are refused too: a setting that nothing obeys would be a lie.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -94,7 +94,9 @@ def _policies(value: Any) -> str:
 
 def _number(name: str, default: int, low: int, high: int, doc: str) -> Key:
     text = {MAX_INT: "2^31-1", MAX_LONG: "2^63-1"}
-    return Key(name, default, _integer(low, high), f"an integer from {low} to {text.get(high, high)}", doc)
+    return Key(
+        name, default, _integer(low, high), f"an integer from {low} to {text.get(high, high)}", doc
+    )
 
 
 def _choice(name: str, default: str, allowed: tuple[str, ...], doc: str) -> Key:
@@ -104,21 +106,45 @@ def _choice(name: str, default: str, allowed: tuple[str, ...], doc: str) -> Key:
 TOPIC_KEYS: dict[str, Key] = {
     key.name: key
     for key in (
-        _number("segment.bytes", 1 << 30, MIB, MAX_INT, "a segment rolls before it would grow past this"),
         _number(
-            "segment.ms", 604_800_000, 1, MAX_LONG, "a segment rolls when its records span more than this"
+            "segment.bytes", 1 << 30, MIB, MAX_INT, "a segment rolls before it would grow past this"
         ),
-        _number("segment.jitter.ms", 0, 0, MAX_LONG, "up to this much is taken off segment.ms, at random"),
+        _number(
+            "segment.ms",
+            604_800_000,
+            1,
+            MAX_LONG,
+            "a segment rolls when its records span more than this",
+        ),
+        _number(
+            "segment.jitter.ms",
+            0,
+            0,
+            MAX_LONG,
+            "up to this much is taken off segment.ms, at random",
+        ),
         _number("segment.index.bytes", 10 * MIB, 12, MAX_INT, "the most bytes of one index file"),
         _number("index.interval.bytes", 4096, 0, MAX_INT, "bytes of log between two index entries"),
         _number(
-            "flush.messages", MAX_LONG, 1, MAX_LONG, "fsync before an ack once so many records are unflushed"
+            "flush.messages",
+            MAX_LONG,
+            1,
+            MAX_LONG,
+            "fsync before an ack once so many records are unflushed",
         ),
-        _number("flush.ms", MAX_LONG, 0, MAX_LONG, "fsync when this long has passed since the last one"),
+        _number(
+            "flush.ms", MAX_LONG, 0, MAX_LONG, "fsync when this long has passed since the last one"
+        ),
         _number("retention.bytes", -1, -1, MAX_LONG, "bytes to keep at least; -1: no limit"),
-        _number("retention.ms", 604_800_000, -1, MAX_LONG, "how long records are kept; -1: for ever"),
-        _number("file.delete.delay.ms", 60_000, 0, MAX_LONG, "how long a deleted segment stays readable"),
-        _number("max.message.bytes", MIB + 12, 0, MAX_INT, "the largest record batch that is taken"),
+        _number(
+            "retention.ms", 604_800_000, -1, MAX_LONG, "how long records are kept; -1: for ever"
+        ),
+        _number(
+            "file.delete.delay.ms", 60_000, 0, MAX_LONG, "how long a deleted segment stays readable"
+        ),
+        _number(
+            "max.message.bytes", MIB + 12, 0, MAX_INT, "the largest record batch that is taken"
+        ),
         Key(
             "cleanup.policy",
             DELETE,
@@ -127,12 +153,22 @@ TOPIC_KEYS: dict[str, Key] = {
             "what happens to old segments: they go, or keep the last record of every key",
         ),
         _number(
-            "delete.retention.ms", 86_400_000, 0, MAX_LONG, "how long compaction keeps tombstones it has seen"
+            "delete.retention.ms",
+            86_400_000,
+            0,
+            MAX_LONG,
+            "how long compaction keeps tombstones it has seen",
         ),
         _number(
-            "min.compaction.lag.ms", 0, 0, MAX_LONG, "how long a record stays before compaction may come"
+            "min.compaction.lag.ms",
+            0,
+            0,
+            MAX_LONG,
+            "how long a record stays before compaction may come",
         ),
-        _number("max.compaction.lag.ms", MAX_LONG, 1, MAX_LONG, "after how long compaction must come"),
+        _number(
+            "max.compaction.lag.ms", MAX_LONG, 1, MAX_LONG, "after how long compaction must come"
+        ),
         Key(
             "min.cleanable.dirty.ratio",
             0.5,
@@ -182,13 +218,19 @@ TOPIC_KEYS: dict[str, Key] = {
             MAX_LONG,
             "how far ahead of now a timestamp may be",
         ),
-        _number("internal.segment.bytes", 0, 0, MAX_INT, "for tests: segment.bytes below 1 MiB; 0: unset"),
+        _number(
+            "internal.segment.bytes",
+            0,
+            0,
+            MAX_INT,
+            "for tests: segment.bytes below 1 MiB; 0: unset",
+        ),
     )
 }
 
 
-# Keys of Kafka for what raylog does not have: taken with their default, so that a topic's config can be carried
-# over, and refused with any other value.
+# Keys of Kafka for what raylog does not have: taken with their default, so that a topic's config
+# can be carried over, and refused with any other value.
 _ONE_REPLICA, _NO_TIERS = "a log has one replica", "there is no tiered storage"
 FIXED_TOPIC_KEYS: dict[str, tuple[str, str]] = {
     "min.insync.replicas": ("1", _ONE_REPLICA),
@@ -237,7 +279,9 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         looks_inside = (
-            self.is_compacted or self.checks_record_timestamps or self.compression_type != "producer"
+            self.is_compacted
+            or self.checks_record_timestamps
+            or self.compression_type != "producer"
         )
         object.__setattr__(self, "is_opaque", not looks_inside)
 
@@ -247,18 +291,26 @@ class LogConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether size and time delete segments; those below the log start offset go in any case."""
+        """Whether size and time delete segments; those below the log start offset go in any
+        case."""
         return DELETE in self.cleanup_policy.split(",")
 
     @property
     def max_segment_ms(self) -> int:
         """What a segment may span: compaction only comes to segments that are no longer written."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+        return (
+            min(self.segment_ms, self.max_compaction_lag_ms)
+            if self.is_compacted
+            else self.segment_ms
+        )
 
     @property
     def checks_record_timestamps(self) -> bool:
         """Whether every record's timestamp has bounds that the batch's header cannot tell."""
-        return self.message_timestamp_type == "CreateTime" and self.message_timestamp_before_max_ms < MAX_LONG
+        return (
+            self.message_timestamp_type == "CreateTime"
+            and self.message_timestamp_before_max_ms < MAX_LONG
+        )
 
     @property
     def target_codec(self) -> int | None:
@@ -277,7 +329,8 @@ class LogConfig:
 
     @classmethod
     def parse(cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None) -> "LogConfig":
-        """``base`` (default: Kafka's) with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
+        """``base`` (default: Kafka's) with ``overrides`` in Kafka's spelling; InvalidConfig by
+        name."""
         values = {
             key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value)
             for key, value in overrides.items()
@@ -299,9 +352,12 @@ def check_topic_key(key: str) -> None:
 
 
 def topic_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A topic's own config as its keys take it; InvalidConfig by name. Keys that can have one value only go."""
+    """A topic's own config as its keys take it; InvalidConfig by name. Keys that can have one value
+    only go."""
     return {
-        key: parse_value(TOPIC_KEYS, key, value) for key, value in given.items() if not _is_fixed(key, value)
+        key: parse_value(TOPIC_KEYS, key, value)
+        for key, value in given.items()
+        if not _is_fixed(key, value)
     }
 
 
@@ -328,12 +384,18 @@ def parse_value(table: Mapping[str, Key], key: str, value: Any) -> Any:
 def _no_such_key(key: str, table: Mapping[str, Key]) -> str:
     is_broker = table is BROKER_KEYS
     if is_broker and key in BROKER_SYNONYMS:
-        return f"that is a topic's key; {BROKER_SYNONYMS[key][0][0]} is the broker's, for all topics"
+        return (
+            f"that is a topic's key; {BROKER_SYNONYMS[key][0][0]} is the broker's, for all topics"
+        )
     if not is_broker and key in broker_keys():
         return "that is a broker's key, no topic's; see docs/CONFIG.md"
     known = broker_keys() if is_broker else set(table)
     close = get_close_matches(key, sorted(known), n=3)
-    return "no such key; " + ("like it are " if close else "there are ") + ", ".join(close or sorted(known))
+    return (
+        "no such key; "
+        + ("like it are " if close else "there are ")
+        + ", ".join(close or sorted(known))
+    )
 
 
 def broker_keys() -> set[str]:
@@ -403,7 +465,9 @@ BROKER_KEYS: dict[str, Key] = {
             MAX_INT,
             "how many logs of one log dir are opened at once at the start",
         ),
-        _number("log.retention.check.interval.ms", 300_000, 1, MAX_LONG, "how often retention looks"),
+        _number(
+            "log.retention.check.interval.ms", 300_000, 1, MAX_LONG, "how often retention looks"
+        ),
         _number(
             "log.flush.offset.checkpoint.interval.ms",
             60_000,
@@ -425,13 +489,22 @@ BROKER_KEYS: dict[str, Key] = {
             "a number above 0",
             "how fast all moves of a node between its log dirs may copy",
         ),
-        _number("producer.id.expiration.ms", 86_400_000, 1, MAX_LONG, "when a silent producer is forgotten"),
+        _number(
+            "producer.id.expiration.ms",
+            86_400_000,
+            1,
+            MAX_LONG,
+            "when a silent producer is forgotten",
+        ),
         Key(
             "log.cleaner.enable",
             True,
             _as_bool,
             "true or false",
-            "whether topics are compacted at all; without, those with compact,delete get no retention either",
+            (
+                "whether topics are compacted at all; without, those with compact,delete get no "
+                "retention either"
+            ),
         ),
         _number(
             "log.cleaner.threads",
@@ -448,7 +521,11 @@ BROKER_KEYS: dict[str, Key] = {
             "bytes for the keys of all compactions of a node at once: 24 a key",
         ),
         _number(
-            "log.cleaner.io.buffer.size", 524_288, 0, MAX_INT, "bytes that compactions read and write at once"
+            "log.cleaner.io.buffer.size",
+            524_288,
+            0,
+            MAX_INT,
+            "bytes that compactions read and write at once",
         ),
         Key(
             "log.cleaner.io.buffer.load.factor",
@@ -465,7 +542,11 @@ BROKER_KEYS: dict[str, Key] = {
             "how fast all compactions of a node may read and write",
         ),
         _number(
-            "log.cleaner.backoff.ms", 15_000, 0, MAX_LONG, "how long to wait where nothing was to compact"
+            "log.cleaner.backoff.ms",
+            15_000,
+            0,
+            MAX_LONG,
+            "how long to wait where nothing was to compact",
         ),
     )
 }
@@ -497,7 +578,10 @@ class BrokerConfig:
         """Kafka's defaults with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
         synonyms = broker_keys() - set(BROKER_KEYS)
         own = {key: value for key, value in overrides.items() if key not in synonyms}
-        values = {key.replace(".", "_"): parse_value(BROKER_KEYS, key, value) for key, value in own.items()}
+        values = {
+            key.replace(".", "_"): parse_value(BROKER_KEYS, key, value)
+            for key, value in own.items()
+        }
         return cls(**values, topic_defaults=LogConfig.parse(dict(_topic_defaults(overrides))))
 
 

@@ -1,8 +1,8 @@
 """Messages of versions 0 and 1 become a batch of version 2 when they are appended.
 
-Kafka's leader rebuilds what an old client sends: each message's own offset is forgotten and counted anew, its
-CRC-32 is held against its bytes, and a time that the message has not stays unknown (-1). An append is one
-compressed set, or any number of plain messages; never both, and of one version.
+Kafka's leader rebuilds what an old client sends: each message's own offset is forgotten and counted
+anew, its CRC-32 is held against its bytes, and a time that the message has not stays unknown (-1).
+An append is one compressed set, or any number of plain messages; never both, and of one version.
 
 What may stand in the batch that comes of it, ``validation.py`` decides as for any other.
 Source: ``LogValidator`` of Kafka, where source and target magic differ.
@@ -12,7 +12,13 @@ from collections.abc import Iterator
 
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge
-from raylog.storage.records.batch import LOG_APPEND_TIME, MAGIC_AT, BatchHeader, check_crc, iter_batches
+from raylog.storage.records.batch import (
+    LOG_APPEND_TIME,
+    MAGIC_AT,
+    BatchHeader,
+    check_crc,
+    iter_batches,
+)
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.encode import Row, encode_records
 from raylog.storage.records.legacy import read_messages
@@ -22,20 +28,25 @@ _NAMES = {number: name for name, number in CODECS.items()}
 
 
 def converted(content: Buffer, config: LogConfig) -> bytes:
-    """The messages that ``content`` is as one batch, with the codec that the topic asks for, or their own.
+    """The messages that ``content`` is as one batch, with the codec that the topic asks for, or
+    their own.
 
     Raises CorruptRecord, InvalidRecord, or RecordTooLarge for a message over ``max.message.bytes``.
     """
     magic, codec, end, rows = content[MAGIC_AT], CODECS["none"], 0, list[Row]()
     for position, header in iter_batches(content):
         if position and (codec or header.codec):
-            raise InvalidRecord("a compressed set of messages beside another message: append them one by one")
+            raise InvalidRecord(
+                "a compressed set of messages beside another message: append them one by one"
+            )
         _check_message(header, magic, config)
         check_crc(content, position, header)
         rows += _rows(content, position, header)
         codec, end = header.codec, position + header.size_bytes
     if end != len(content):
-        raise CorruptRecord(f"position {end}", f"{len(content) - end} bytes that are no whole message")
+        raise CorruptRecord(
+            f"position {end}", f"{len(content) - end} bytes that are no whole message"
+        )
     target = config.target_codec
     name = _NAMES[codec if target is None else target]
     return bytes(encode_records(rows, compression_type=name, level=config.compression_level))
@@ -55,10 +66,14 @@ def _check_message(header: BatchHeader, magic: int, config: LogConfig) -> None:
 def _rows(content: Buffer, position: int, header: BatchHeader) -> Iterator[Row]:
     for message in read_messages(content, position, header):
         if message.magic != header.magic:
-            raise InvalidRecord(f"a message of magic {message.magic} in a set of magic {header.magic}")
+            raise InvalidRecord(
+                f"a message of magic {message.magic} in a set of magic {header.magic}"
+            )
         if not message.is_valid:
             raise CorruptRecord(
                 f"position {position}", f"the CRC-32 of its message {message.offset} is wrong"
             )
-        key, value = (None if field is None else bytes(field) for field in (message.key, message.value))
+        key, value = (
+            None if field is None else bytes(field) for field in (message.key, message.value)
+        )
         yield message.timestamp, key, value, ()

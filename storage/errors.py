@@ -1,8 +1,9 @@
 """What can go wrong, by Kafka's names and codes.
 
-Every error carries ``code`` (Kafka's wire code), ``error_name`` (Kafka's name of it) and ``retriable``
-(whether the same request can succeed later). Constructor arguments are the fields and the sentence is made in
-``__str__``, so that an error survives pickling and can cross actors. A sentence says what to do.
+Every error carries ``code`` (Kafka's wire code), ``error_name`` (Kafka's name of it) and
+``retriable`` (whether the same request can succeed later). Constructor arguments are the fields and
+the sentence is made in ``__str__``, so that an error survives pickling and can cross actors. A
+sentence says what to do.
 
 Codes: Kafka's ``org.apache.kafka.common.protocol.Errors``.
 """
@@ -16,7 +17,8 @@ class RaylogError(Exception):
     code: ClassVar[int] = -1
     error_name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     retriable: ClassVar[bool] = False
-    # The constructor's arguments in order: subclasses name them, __init__ sets them, pickling repeats them.
+    # The constructor's arguments in order: subclasses name them, __init__ sets them, pickling
+    # repeats them.
     fields: ClassVar[tuple[str, ...]] = ("why",)
     template: ClassVar[str] = "{why}"
 
@@ -31,7 +33,7 @@ class RaylogError(Exception):
         return self.template.format(**{name: getattr(self, name) for name in self.fields})
 
 
-# -- bytes ---------------------------------------------------------------------------------------------------
+# -- bytes -----------------------------------------------------------------------------------------
 
 
 class CorruptRecord(RaylogError):
@@ -39,11 +41,14 @@ class CorruptRecord(RaylogError):
 
     code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("where", "why")
-    template = "corrupt record batch at {where}: {why}; encode it again, or read from another offset"
+    template = (
+        "corrupt record batch at {where}: {why}; encode it again, or read from another offset"
+    )
 
 
 class InvalidRecord(RaylogError):
-    """A well-formed batch that breaks a rule of the log (count, sequence, control records from a client)."""
+    """A well-formed batch that breaks a rule of the log (count, sequence, control records from a
+    client)."""
 
     code, error_name = 87, "INVALID_RECORD"
 
@@ -54,7 +59,8 @@ class InvalidTimestamp(RaylogError):
     code, error_name = 32, "INVALID_TIMESTAMP"
     fields = ("timestamp", "now", "limit_key", "limit_ms")
     template = (
-        "timestamp {timestamp} is more than {limit_key}={limit_ms} from now ({now}); correct it or the config"
+        "timestamp {timestamp} is more than {limit_key}={limit_ms} from now ({now}); correct it or "
+        "the config"
     )
 
 
@@ -82,11 +88,14 @@ class RecordBatchTooLarge(RaylogError):
 
     code, error_name = 18, "RECORD_LIST_TOO_LARGE"
     fields = ("size_bytes", "max_bytes")
-    template = "an append of {size_bytes} bytes is over segment.bytes={max_bytes}: send less at once"
+    template = (
+        "an append of {size_bytes} bytes is over segment.bytes={max_bytes}: send less at once"
+    )
 
 
 class CorruptIndex(RaylogError):
-    """The bytes of an index file are no index for its base offset; it is thrown away and rebuilt."""
+    """The bytes of an index file are no index for its base offset; it is thrown away and
+    rebuilt."""
 
     code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("base_offset", "entry", "why")
@@ -101,7 +110,7 @@ class CorruptCheckpoint(RaylogError):
     template = "{path}: {why}; delete it to have it rebuilt, or restore it from a copy"
 
 
-# -- offsets, producers --------------------------------------------------------------------------------------
+# -- offsets, producers ----------------------------------------------------------------------------
 
 
 class OffsetOutOfRange(RaylogError):
@@ -132,7 +141,8 @@ class InvalidProducerEpoch(RaylogError):
     code, error_name = 47, "INVALID_PRODUCER_EPOCH"
     fields = ("partition", "producer_id", "current", "got")
     template = (
-        "{partition}: producer {producer_id} has epoch {got}, but {current} took over: close this producer"
+        "{partition}: producer {producer_id} has epoch {got}, but {current} took over: close this "
+        "producer"
     )
 
 
@@ -153,7 +163,8 @@ class TransactionCoordinatorFenced(RaylogError):
     code, error_name = 52, "TRANSACTION_COORDINATOR_FENCED"
     fields = ("partition", "current", "got")
     template = (
-        "{partition}: a marker of coordinator epoch {got}, but {current} took over: stop this coordinator"
+        "{partition}: a marker of coordinator epoch {got}, but {current} took over: stop this "
+        "coordinator"
     )
 
 
@@ -163,7 +174,7 @@ class PolicyViolation(RaylogError):
     code, error_name = 44, "POLICY_VIOLATION"
 
 
-# -- names and configs ---------------------------------------------------------------------------------------
+# -- names and configs -----------------------------------------------------------------------------
 
 
 class InvalidTopic(RaylogError):
@@ -171,7 +182,9 @@ class InvalidTopic(RaylogError):
 
     code, error_name = 17, "INVALID_TOPIC_EXCEPTION"
     fields = ("topic", "why")
-    template = "topic name {topic!r} {why}: use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
+    template = (
+        "topic name {topic!r} {why}: use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
+    )
 
 
 class InvalidConfig(RaylogError):
@@ -182,13 +195,14 @@ class InvalidConfig(RaylogError):
     template = "config {key}={value!r}: {why}"
 
 
-# -- disks ---------------------------------------------------------------------------------------------------
+# -- disks -----------------------------------------------------------------------------------------
 
 
 class StorageError(RaylogError):
     """The disk failed. After a failed write nothing of the append is in the log.
 
-    ``is_disk_failure``: whether the disk itself is to blame, so that its log dir cannot be trusted any more.
+    ``is_disk_failure``: whether the disk itself is to blame, so that its log dir cannot be trusted
+    any more.
     """
 
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
@@ -198,16 +212,19 @@ class StorageError(RaylogError):
 
 
 class UndoFailed(StorageError):
-    """A write failed, and so did taking back what it left. The log must be recovered before its next use."""
+    """A write failed, and so did taking back what it left. The log must be recovered before its
+    next use."""
 
     fields = ("path", "why")
     template = (
-        "{path}: a failed write could not be undone: {why}; repair the disk, then start the broker again"
+        "{path}: a failed write could not be undone: {why}; repair the disk, then start the broker "
+        "again"
     )
 
 
 class DiskFull(StorageError):
-    """No space is left. Nothing of the append is in the log; it takes appends again when there is space.
+    """No space is left. Nothing of the append is in the log; it takes appends again when there is
+    space.
 
     Said by a write. An fsync that finds no space is a disk that failed (``files.py``).
     """
@@ -215,7 +232,8 @@ class DiskFull(StorageError):
     is_disk_failure = False
     fields = ("path",)
     template = (
-        "{path}: no space left on the device: free some (lower retention.bytes, delete topics), then retry"
+        "{path}: no space left on the device: free some (lower retention.bytes, delete topics), "
+        "then retry"
     )
 
 
@@ -236,12 +254,14 @@ class SegmentDeleted(StorageError):
 
 
 class SwapUnfinished(StorageError):
-    """No space was left in the middle of a compaction's swap. The log must be opened again, which finishes it."""
+    """No space was left in the middle of a compaction's swap. The log must be opened again, which
+    finishes it."""
 
     is_disk_failure = False
     fields = ("path",)
     template = (
-        "{path}: no space left in a compaction's swap; the partition opens again by itself and finishes it"
+        "{path}: no space left in a compaction's swap; the partition opens again by itself and "
+        "finishes it"
     )
 
 
@@ -249,7 +269,9 @@ class UnfinishedCompaction(StorageError):
     """What a compaction left on its way in is damaged: the bytes, not the disk."""
 
     is_disk_failure = False
-    template = "{path}: an unfinished compaction whose segment is damaged: {why}; restore it from a copy"
+    template = (
+        "{path}: an unfinished compaction whose segment is damaged: {why}; restore it from a copy"
+    )
 
 
 class NoRoom(RaylogError):
@@ -264,11 +286,13 @@ class NoRoom(RaylogError):
 
 
 class LogDirOffline(StorageError):
-    """A log dir failed. Its partitions are offline until the broker's next start; those of other dirs serve on."""
+    """A log dir failed. Its partitions are offline until the broker's next start; those of other
+    dirs serve on."""
 
     is_disk_failure = False
     template = (
-        "log dir {path} is offline: {why}; repair or replace its disk, then start the broker (its node) again"
+        "log dir {path} is offline: {why}; repair or replace its disk, then start the broker (its "
+        "node) again"
     )
 
 
@@ -285,7 +309,10 @@ class LogMissing(RaylogError):
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
-    template = "{path}: {why}: is its disk mounted? restore the folder, or delete and create the topic again"
+    template = (
+        "{path}: {why}: is its disk mounted? restore the folder, or delete and create the topic "
+        "again"
+    )
 
 
 class FileNotReadable(RaylogError):
@@ -317,7 +344,9 @@ class LogLocked(RaylogError):
 
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
     fields = ("path",)
-    template = "{path} is locked by another process: stop the broker that uses it, or give another folder"
+    template = (
+        "{path} is locked by another process: stop the broker that uses it, or give another folder"
+    )
 
 
 class InvalidLogDir(RaylogError):
@@ -342,5 +371,6 @@ class InconsistentClusterId(RaylogError):
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("path", "found", "expected")
     template = (
-        "log dir {path} belongs to cluster {found}, not {expected}: give the right folder, or an empty one"
+        "log dir {path} belongs to cluster {found}, not {expected}: give the right folder, or an "
+        "empty one"
     )

@@ -1,13 +1,14 @@
 """The disk, as an argument. ``storage`` touches files only through a :class:`FileSystem`.
 
 There are two: :class:`RealFileSystem` here, the only code of ``storage`` that calls ``os``, and
-``storage.testing.memory``, which can lose power. Both turn the system's errors into :class:`DiskFull` and
-:class:`StorageError`, and neither retries: what a failed write left behind is for the caller to undo.
+``storage.testing.memory``, which can lose power. Both turn the system's errors into
+:class:`DiskFull` and :class:`StorageError`, and neither retries: what a failed write left behind is
+for the caller to undo.
 
-**No room, told late.** ext4 and XFS know at the write whether there is room. A thin volume or a network's file
-system may say only at the fsync that there is none. That is no DiskFull, after which nothing is lost: what was
-written, and maybe acknowledged, may be gone from the page cache by then, as after any failed fsync. So it is the disk
-that failed.
+**No room, told late.** ext4 and XFS know at the write whether there is room. A thin volume or a
+network's file system may say only at the fsync that there is none. That is no DiskFull, after which
+nothing is lost: what was written, and maybe acknowledged, may be gone from the page cache by then,
+as after any failed fsync. So it is the disk that failed.
 """
 
 import ctypes
@@ -54,7 +55,8 @@ class File(Protocol):
     inode: int
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """Write a few buffers behind each other at the end, or raise with the file's size unchanged."""
+        """Write a few buffers behind each other at the end, or raise with the file's size
+        unchanged."""
 
     def read(self, size_bytes: int, position: int) -> bytes:
         """Up to ``size_bytes`` from ``position``; fewer at the end of the file."""
@@ -66,7 +68,8 @@ class File(Protocol):
         """Cut the file to a size; to its own to give back what was allocated behind."""
 
     def allocate(self, size_bytes: int) -> None:
-        """Reserve the disk's room up to a size, which the file itself keeps: DiskFull now rather than later."""
+        """Reserve the disk's room up to a size, which the file itself keeps: DiskFull now rather
+        than later."""
 
     def flush(self) -> None:
         """Return when what was written will survive a loss of power."""
@@ -117,8 +120,11 @@ class FileSystem(Protocol):
     def room(self, path: str) -> Room:
         """Of the file system that ``path`` is on."""
 
-    def copy_file(self, source: str, target: str, copied: Callable[[int], None], *, flush: bool) -> None:
-        """Make ``target`` what ``source`` is now, without its bytes coming through Python; its mtime, too.
+    def copy_file(
+        self, source: str, target: str, copied: Callable[[int], None], *, flush: bool
+    ) -> None:
+        """Make ``target`` what ``source`` is now, without its bytes coming through Python; its
+        mtime, too.
 
         ``copied`` is told after every few MB how many more were copied, and may wait.
         """
@@ -179,7 +185,11 @@ class RealFile:
     def __init__(self, path: str, *, create: bool = False, read_only: bool = False) -> None:
         self.path = path
         with _named_errors(path):
-            flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
+            flags = (
+                os.O_RDONLY
+                if read_only
+                else os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
+            )
             self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
             stat = os.fstat(self._descriptor)
         self.size = stat.st_size
@@ -223,10 +233,16 @@ class RealFile:
         self.size = size_bytes
 
     def allocate(self, size_bytes: int) -> None:
-        if _LIBC.fallocate(self._descriptor, _KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size_bytes)) == 0:
+        if (
+            _LIBC.fallocate(
+                self._descriptor, _KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size_bytes)
+            )
+            == 0
+        ):
             return
         error = ctypes.get_errno()
-        if error != errno.EOPNOTSUPP:  # a file system that cannot: what is written is allocated then
+        # a file system that cannot: what is written is allocated then
+        if error != errno.EOPNOTSUPP:
             raise storage_error(self.path, OSError(error, os.strerror(error)))
 
     def flush(self) -> None:
@@ -250,10 +266,11 @@ def _copy(reader: int, writer: int, copied: Callable[[int], None]) -> None:
 
 
 class RealLock:
-    """A lock on a folder (``flock``: no file of ours appears in it), or on a file that is made for it.
+    """A lock on a folder (``flock``: no file of ours appears in it), or on a file that is made for
+    it.
 
-    A file is locked in both of Linux's ways: ``flock`` tells two owners in one process apart, and the POSIX
-    lock is the one that a Java broker takes on its ``.lock``.
+    A file is locked in both of Linux's ways: ``flock`` tells two owners in one process apart, and
+    the POSIX lock is the one that a Java broker takes on its ``.lock``.
     """
 
     def __init__(self, path: str) -> None:
@@ -360,12 +377,16 @@ class RealFileSystem:
             found = os.statvfs(path)
         return Room(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 
-    def copy_file(self, source: str, target: str, copied: Callable[[int], None], *, flush: bool) -> None:
+    def copy_file(
+        self, source: str, target: str, copied: Callable[[int], None], *, flush: bool
+    ) -> None:
         with _named_errors(source):
             reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
             with _named_errors(target):
-                writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+                writer = os.open(
+                    target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+                )
                 try:
                     _copy(reader, writer, copied)
                     mtime_ns = os.fstat(reader).st_mtime_ns
@@ -393,7 +414,8 @@ class RealFileSystem:
         except OSError as error:
             if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
                 return False
-            if error.errno not in _NO_ROOM:  # a full disk is one that files can be made on, some day
+            # a full disk is one that files can be made on, some day
+            if error.errno not in _NO_ROOM:
                 raise storage_error(probe, error) from error
         return True
 
@@ -402,7 +424,8 @@ class RealFileSystem:
 
 
 class ReadOnlyFileSystem(RealFileSystem):
-    """The same, for those who only look: files may be another user's, or on a disk that takes no writes."""
+    """The same, for those who only look: files may be another user's, or on a disk that takes no
+    writes."""
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         assert not create, "who only looks creates nothing"

@@ -1,10 +1,11 @@
 """Opens a partition's folder: after an orderly stop as it is, after a crash with its tail checked.
 
-What may lie there after a crash: a torn batch at the end of the last segment, indexes that lag behind or were
-torn, segments that retention had renamed, a compaction's segment on its way in, a checkpoint older than the
-data. What the loader promises: the log is a prefix of what was appended (less what compaction had dropped)
-that holds everything that was flushed, or acknowledged and not lost with the page cache; indexes, producer
-state and leader epochs agree with it. Everything before the recovery point was flushed and is not read again.
+What may lie there after a crash: a torn batch at the end of the last segment, indexes that lag
+behind or were torn, segments that retention had renamed, a compaction's segment on its way in, a
+checkpoint older than the data. What the loader promises: the log is a prefix of what was appended
+(less what compaction had dropped) that holds everything that was flushed, or acknowledged and not
+lost with the page cache; indexes, producer state and leader epochs agree with it. Everything before
+the recovery point was flushed and is not read again.
 
 A folder without its data is an error, never an empty log. Source: ``LogLoader`` of Kafka.
 """
@@ -66,9 +67,9 @@ def open_log(
 ) -> Log:
     """Open the log in ``folder``.
 
-    ``topic_id``: the id that ``partition.metadata`` must have, None takes any. ``is_clean``: the broker
-    before stopped in order. ``recovery_point``, ``log_start_offset``: of the log dir's checkpoints. Raises
-    LogMissing.
+    ``topic_id``: the id that ``partition.metadata`` must have, None takes any. ``is_clean``: the
+    broker before stopped in order. ``recovery_point``, ``log_start_offset``: of the log dir's
+    checkpoints. Raises LogMissing.
     """
     _check_identity(fs, folder, topic_id)
     deleted = _remove_leftovers(fs, folder)
@@ -90,14 +91,17 @@ def open_log(
             raise LogMissing(
                 folder, f"the log ends at offset {end}, but began at {start} when it was last open"
             )
-        # What was not flushed is lost, and nothing else. A crash in here leaves a gap that recovery meets again.
+        # What was not flushed is lost, and nothing else. A crash in here leaves a gap that recovery
+        # meets again.
         fresh = Segment(fs, folder, start, config, now_ms, create=True)
         for segment in segments:
             segment.delete()
         fs.sync_dir(folder)
         segments, checked, mend, last, end = [fresh], {}, [], None, start
     producers = ProducerStates(str(partition))
-    producers.load_newest(fs, folder, min([end, *(segment.base_offset for segment in mend)]), now_ms)
+    producers.load_newest(
+        fs, folder, min([end, *(segment.base_offset for segment in mend)]), now_ms
+    )
     replay(producers, segments, start, end, now_ms, mend, checked)
     _remove_stray_snapshots(fs, folder, segments, end)
     epochs = LeaderEpochs(fs, folder)
@@ -127,7 +131,8 @@ def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
     for name in names:
         stem, suffix = os.path.splitext(name)
         orphan = (
-            suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names
+            suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+            and stem + LOG_SUFFIX not in names
         )
         if orphan or suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"):
             fs.remove(os.path.join(folder, name))
@@ -135,13 +140,20 @@ def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
 
 
 def _recover(
-    fs: FileSystem, folder: str, segments: list[Segment], recovery_point: int, deleted: set[int | None]
+    fs: FileSystem,
+    folder: str,
+    segments: list[Segment],
+    recovery_point: int,
+    deleted: set[int | None],
 ) -> dict[Segment, Scan]:
     """Check the segments from the one with the recovery point on; the first loss ends the log.
 
     Returns those that were checked and are left: their transaction indexes are to be made again.
     """
-    first = max((n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    first = max(
+        (n for n, segment in enumerate(segments) if segment.base_offset <= recovery_point),
+        default=0,
+    )
     checked: list[Recovered] = []
     found: list[Scan] = []
     ends = [*(segment.base_offset for segment in segments[first + 1 :]), MAX_INT64]
@@ -168,13 +180,13 @@ def count_kept(
     checked: Sequence[Recovered],
     deleted: Container[int | None],
 ) -> int:
-    """How many of the checked segments, the first of those that begin at ``base_offsets``, follow each other
-    without a loss. ``deleted``: where segments began that retention has renamed.
+    """How many of the checked segments, the first of those that begin at ``base_offsets``, follow
+    each other without a loss. ``deleted``: where segments began that retention has renamed.
 
-    A segment that lost its tail with the page cache may end with a whole batch; then only the gap to the next
-    one tells. Compaction may leave such a gap, too (ours does not), but only up to where it has come. Nor is a gap
-    a loss behind a segment with gaps within, or where retention has renamed a segment, and the new name of its
-    neighbour was lost.
+    A segment that lost its tail with the page cache may end with a whole batch; then only the gap
+    to the next one tells. Compaction may leave such a gap, too (ours does not), but only up to
+    where it has come. Nor is a gap a loss behind a segment with gaps within, or where retention has
+    renamed a segment, and the new name of its neighbour was lost.
     """
     for number, following in enumerate(base_offsets[1 : len(checked)]):
         _, end, is_dense = checked[number]
@@ -185,7 +197,8 @@ def count_kept(
 
 
 def _compacted_to(fs: FileSystem, folder: str) -> int:
-    """How far compaction has come, by the log dir's checkpoint; nobody knows, if that cannot be read."""
+    """How far compaction has come, by the log dir's checkpoint; nobody knows, if that cannot be
+    read."""
     log_dir, name = os.path.split(folder)
     partition = parse_folder(name)
     try:
@@ -198,11 +211,12 @@ def _compacted_to(fs: FileSystem, folder: str) -> int:
 def _mend_indexes(
     fs: FileSystem, segments: list[Segment], is_clean: bool, checked: Collection[Segment]
 ) -> list[Segment]:
-    """Rebuild indexes that are missing, and those of the active segment if they do not agree with it.
+    """Rebuild indexes that are missing, and those of the active segment if they do not agree with
+    it.
 
-    After an orderly stop those of sealed segments are looked at when they are first used, and rebuilt then:
-    opening a log of a thousand segments reads none of them. Returns the segments whose transaction index was
-    damaged, and is empty now.
+    After an orderly stop those of sealed segments are looked at when they are first used, and
+    rebuilt then: opening a log of a thousand segments reads none of them. Returns the segments
+    whose transaction index was damaged, and is empty now.
     """
     for segment in segments:
         if segment in checked:
@@ -236,12 +250,14 @@ def _mend_index(fs: FileSystem, segment: Segment, is_clean: bool, is_active: boo
 
 
 def _check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
-    """Hold every entry of the last one's transaction index against the batches; CorruptIndex if one lies.
+    """Hold every entry of the last one's transaction index against the batches; CorruptIndex if one
+    lies.
 
-    ``ends``: by producer id, where its aborted transactions have ended so far, which is brought up to date.
+    ``ends``: by producer id, where its aborted transactions have ended so far, which is brought up
+    to date.
 
-    No checksum covers it, and it decides what readers of committed records see. Where the batches themselves are
-    damaged nothing is held against the index: readers are told when they come there.
+    No checksum covers it, and it decides what readers of committed records see. Where the batches
+    themselves are damaged nothing is held against the index: readers are told when they come there.
     """
     index = segments[-1].txn_index
     for number, entry in enumerate(index.entries):
@@ -262,12 +278,16 @@ def _check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
 
 
 def _agrees(segments: Sequence[Segment], entry: AbortedTransaction, offset: int) -> bool:
-    """Whether a batch begins at one of the three offsets of an entry, and is of the kind that it must be.
+    """Whether a batch begins at one of the three offsets of an entry, and is of the kind that it
+    must be.
 
-    Compaction may have removed the batches of an aborted transaction, but never its marker before them.
+    Compaction may have removed the batches of an aborted transaction, but never its marker before
+    them.
     """
     is_marker = offset == entry.last_offset
-    segment = next((segment for segment in reversed(segments) if segment.base_offset <= offset), None)
+    segment = next(
+        (segment for segment in reversed(segments) if segment.base_offset <= offset), None
+    )
     found = segment and segment.find_batch_anyway(offset)
     if segment is None or not found or found[1].base_offset > offset or offset > entry.last_offset:
         return not is_marker

@@ -1,4 +1,5 @@
-"""One partition's log: its segments in order, append, roll, flush, retention, truncation, compaction's swap.
+"""One partition's log: its segments in order, append, roll, flush, retention, truncation,
+compaction's swap.
 
 ::
 
@@ -8,24 +9,26 @@
                   flushed <---->| in the page cache
                                                 |<---------->| may still be aborted
 
-*Offset* counts records, *position* counts bytes in a segment's file. The *last stable offset* is where the oldest
-open transaction begins: a read of committed records stops there, and is told which transactions below it were
-aborted, for the reader to skip. The *high watermark* is the log's end while a log has one replica.
+*Offset* counts records, *position* counts bytes in a segment's file. The *last stable offset* is
+where the oldest open transaction begins: a read of committed records stops there, and is told which
+transactions below it were aborted, for the reader to skip. The *high watermark* is the log's end
+while a log has one replica.
 
 **Who may call what.** Two things have one owner each at a time; the caller holds their locks
 (``actors/partition.py``), so that slow work on old segments never holds up an append:
 
 - *the end*: ``append``, ``roll``, ``expire_producers``;
-- *the old segments*: ``delete_old_segments``, ``delete_records``, ``replace_segments``, ``begin_round``. What they do
-  to the disk touches no file of the active segment. Where both owners change the list of segments they hold
-  ``list_lock``, for two assignments and no file's sake.
+- *the old segments*: ``delete_old_segments``, ``delete_records``, ``replace_segments``,
+  ``begin_round``. What they do to the disk touches no file of the active segment. Where both owners
+  change the list of segments they hold ``list_lock``, for two assignments and no file's sake.
 
-``truncate_to``, ``reconfigure`` and ``close`` need both. ``flush`` and ``purge_deleted`` may run beside all of
-these, one of each at a time. What readers may call, any number of threads, is in ``readable.py``. Who uses a log
-from one thread needs no lock at all.
+``truncate_to``, ``reconfigure`` and ``close`` need both. ``flush`` and ``purge_deleted`` may run
+beside all of these, one of each at a time. What readers may call, any number of threads, is in
+``readable.py``. Who uses a log from one thread needs no lock at all.
 
-Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides what is
-deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and ``LocalLog`` of Kafka.
+Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides
+what is deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and
+``LocalLog`` of Kafka.
 """
 
 import os
@@ -92,7 +95,8 @@ class RoundId(NamedTuple):
     """One round of compaction over a log."""
 
     truncations: int  # of the log, at the round's begin
-    number: int  # a round that begins ends all before it: those may still run, in a process that is given up
+    # a round that begins ends all before it: those may still run, in a process that is given up
+    number: int
 
 
 class Log(ReadableLog):
@@ -131,28 +135,35 @@ class Log(ReadableLog):
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Obey another config from now on; what a segment was made with (``Segment.reconfigure``), from the next."""
+        """Obey another config from now on; what a segment was made with (``Segment.reconfigure``),
+        from the next."""
         for segment in self._segments:
             segment.reconfigure(config)
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self.config = config
 
-    # -- append --------------------------------------------------------------------------------------------
+    # -- append ------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT) -> AppendInfo:
+    def append(
+        self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT
+    ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
         now_ms = self._clock.now_ms()
         batch = check_append(records, self.config, now_ms, origin)
         return self.append_checked(batch, now_ms, leader_epoch, origin)
 
     def append_checked(
-        self, batch: CheckedBatch, now_ms: int, leader_epoch: int | None = None, origin: Origin = CLIENT
+        self,
+        batch: CheckedBatch,
+        now_ms: int,
+        leader_epoch: int | None = None,
+        origin: Origin = CLIENT,
     ) -> AppendInfo:
         """Append a batch that ``check_append`` let pass.
 
         One that its producer sent before is not written again. Raises OutOfOrderSequence,
-        InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, DiskFull or StorageError with nothing
-        written.
+        InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, DiskFull or
+        StorageError with nothing written.
         """
         header, content = batch
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, _, _ = header
@@ -180,7 +191,9 @@ class Log(ReadableLog):
             self.roll()
             active = self._segments[-1]
         stamp = _STAMP.pack(base_offset, length, epoch)
-        aborted = self._producers.aborted_by(header, marker, base_offset) if marker is not None else None
+        aborted = (
+            self._producers.aborted_by(header, marker, base_offset) if marker is not None else None
+        )
         body = memoryview(content)[_STAMP.size :]
         active.append((stamp, body), size_bytes, last_offset, max_timestamp, aborted)
         if has_producer:
@@ -188,7 +201,9 @@ class Log(ReadableLog):
             self._producers.add(stamped, base_offset, now_ms, marker)
         self._producers.end_offset = last_offset + 1
         self._end = _new(LogEnd, (last_offset + 1, active.base_offset, active.log.size))
-        return _new(AppendInfo, (base_offset, last_offset, append_time, self.log_start_offset, False))
+        return _new(
+            AppendInfo, (base_offset, last_offset, append_time, self.log_start_offset, False)
+        )
 
     def _first_append(self, duplicate: CachedBatch) -> AppendInfo:
         """What a batch that is sent again is answered."""
@@ -197,7 +212,8 @@ class Log(ReadableLog):
         return AppendInfo(first, duplicate.last_offset, append_time, self.log_start_offset, True)
 
     def roll(self) -> None:
-        """Begin a new segment at the log's end. Fine if the active one is still empty: nothing happens."""
+        """Begin a new segment at the log's end. Fine if the active one is still empty: nothing
+        happens."""
         active, end = self._segments[-1], self._end.offset
         if active.base_offset == end:
             return
@@ -208,10 +224,11 @@ class Log(ReadableLog):
             self._segments = (*self._segments, fresh)
         self._end = LogEnd(end, fresh.base_offset, 0)
 
-    # -- flush, retention, close ---------------------------------------------------------------------------
+    # -- flush, retention, close -------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """Return when everything below ``up_to`` (default: the log's end) will survive a loss of power."""
+        """Return when everything below ``up_to`` (default: the log's end) will survive a loss of
+        power."""
         offset = self._end.offset if up_to is None else up_to
         if offset <= self.recovery_point:
             return
@@ -245,7 +262,8 @@ class Log(ReadableLog):
     def delete_old_segments(self, end_lock: AbstractContextManager[Any] | None = None) -> int:
         """Retention: take old segments out of the log, rename them ``.deleted``; returns how many.
 
-        ``end_lock``: makes the caller the end's owner for the moment in which the active segment is found old, too.
+        ``end_lock``: makes the caller the end's owner for the moment in which the active segment is
+        found old, too.
         """
         segments = self._segments
         count = self._count_old(segments)
@@ -258,7 +276,8 @@ class Log(ReadableLog):
                         self.roll()
                     except DiskFull:
                         count -= 1  # the others make room for it
-            # The new segment carries the log's end alone: its name must not be lost where the old ones' are.
+            # The new segment carries the log's end alone: its name must not be lost where the old
+            # ones' are.
             self._fs.sync_dir(self.folder)
         old = segments[:count]
         if old:
@@ -279,14 +298,20 @@ class Log(ReadableLog):
 
     def _count_old(self, segments: Sequence[Segment]) -> int:
         facts, now_ms = self._facts(segments), self._clock.now_ms()
-        return segments_to_delete(facts, self.config, now_ms, self.log_start_offset, self.high_watermark)
+        return segments_to_delete(
+            facts, self.config, now_ms, self.log_start_offset, self.high_watermark
+        )
 
     def _doom(self, segments: Sequence[Segment]) -> None:
-        """Rename segments ``.deleted``; their files stay until ``file.delete.delay.ms`` has passed."""
+        """Rename segments ``.deleted``; their files stay until ``file.delete.delay.ms`` has
+        passed."""
         for segment in segments:
             segment.rename(DELETED_SUFFIX)
-            self._fs.remove(os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX)))
-        # Before anyone writes a new start or end down: what is kept must be there after a loss of power.
+            self._fs.remove(
+                os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX))
+            )
+        # Before anyone writes a new start or end down: what is kept must be there after a loss of
+        # power.
         self._fs.sync_dir(self.folder)
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
         with self.list_lock:
@@ -300,23 +325,26 @@ class Log(ReadableLog):
     def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
         """Make records below an offset unreadable; returns the log start offset.
 
-        Whole segments of them go at the next round of retention. -1 means the high watermark. Raises
-        OffsetOutOfRange, or PolicyViolation where ``cleanup.policy`` does not have delete.
+        Whole segments of them go at the next round of retention. -1 means the high watermark.
+        Raises OffsetOutOfRange, or PolicyViolation where ``cleanup.policy`` does not have delete.
         """
         if "delete" not in self.config.cleanup_policy:
             raise PolicyViolation(
-                f"{self.partition}: cleanup.policy={self.config.cleanup_policy} keeps the last record of every "
+                f"{self.partition}: cleanup.policy={self.config.cleanup_policy} keeps the last "
+                "record of every "
                 "key: add delete to the topic's config, or write tombstones"
             )
         offset = self.high_watermark if before_offset == HIGH_WATERMARK else before_offset
         if not 0 <= offset <= self.high_watermark:
-            raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, self.high_watermark)
+            raise OffsetOutOfRange(
+                str(self.partition), offset, self.log_start_offset, self.high_watermark
+            )
         if offset > self.log_start_offset:
             self.flush(offset)  # a log that ended before its start would not be opened again
             self._start_at(offset)
         return self.log_start_offset
 
-    # -- truncation ----------------------------------------------------------------------------------------
+    # -- truncation --------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
         """Make ``offset`` the log's end: the batch that holds it goes, whole, and all behind it.
@@ -324,7 +352,9 @@ class Log(ReadableLog):
         Returns whether there was anything to cut. Below the first segment everything goes.
         """
         if offset < 0:
-            raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, self._end.offset)
+            raise OffsetOutOfRange(
+                str(self.partition), offset, self.log_start_offset, self._end.offset
+            )
         if offset >= self._end.offset:
             self.epochs.truncate_from_end(self._end.offset)
             return False
@@ -348,7 +378,9 @@ class Log(ReadableLog):
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at ``offset``."""
         self._doom(self._segments)
-        fresh = Segment(self._fs, self.folder, offset, self.config, self._clock.now_ms(), create=True)
+        fresh = Segment(
+            self._fs, self.folder, offset, self.config, self._clock.now_ms(), create=True
+        )
         self._fs.sync_dir(self.folder)
         self._end = LogEnd(offset, offset, 0)
         self._segments = (fresh,)
@@ -370,7 +402,7 @@ class Log(ReadableLog):
         self._producers.load_newest(self._fs, self.folder, offset, now_ms)
         replay(self._producers, self._segments, self.log_start_offset, offset, now_ms)
 
-    # -- compaction ----------------------------------------------------------------------------------------
+    # -- compaction --------------------------------------------------------------------------------
 
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id, where each producer stands. Any thread may ask."""
@@ -390,8 +422,8 @@ class Log(ReadableLog):
         return [entry for segment in self._segments for entry in segment.txn_index.entries]
 
     def check_unchanged(self, segments: Collection[SegmentId], round_id: RoundId) -> None:
-        """Raise CleaningAborted unless these are sealed segments of the log still, nothing was cut since the round
-        began, and no other round has begun."""
+        """Raise CleaningAborted unless these are sealed segments of the log still, nothing was cut
+        since the round began, and no other round has begun."""
         if round_id.number != self._rounds:
             why = "another round has begun, or the log was opened again"
         elif round_id.truncations != self.truncations or not {*segments} <= {
@@ -403,12 +435,13 @@ class Log(ReadableLog):
         raise CleaningAborted(str(self.partition), why)
 
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
-        """Put the segment that was written as ``<base offset of the first>.log.cleaned`` in the place of old ones.
+        """Put the segment that was written as ``<base offset of the first>.log.cleaned`` in the
+        place of old ones.
 
-        Raises CleaningAborted if one of these is gone (``check_unchanged``), with nothing changed. Once the new
-        name ``.swap`` is on the disk the new segment is valid, and the next opening of the log finishes what a
-        crash leaves here; an error of the disk after that is UndoFailed, a full disk SwapUnfinished. Source:
-        ``UnifiedLog.replaceSegments``.
+        Raises CleaningAborted if one of these is gone (``check_unchanged``), with nothing changed.
+        Once the new name ``.swap`` is on the disk the new segment is valid, and the next opening of
+        the log finishes what a crash leaves here; an error of the disk after that is UndoFailed, a
+        full disk SwapUnfinished. Source: ``UnifiedLog.replaceSegments``.
         """
         self.check_unchanged(old, round_id)
         ids = [segment.id for segment in self._segments]
@@ -417,7 +450,12 @@ class Log(ReadableLog):
             raise CleaningAborted(str(self.partition), "what it would replace are no neighbours")
         base_offset, replaced = old[0].base_offset, self._segments[first : first + len(old)]
         fresh = Segment(
-            self._fs, self.folder, base_offset, self.config, self._clock.now_ms(), suffix=CLEANED_SUFFIX
+            self._fs,
+            self.folder,
+            base_offset,
+            self.config,
+            self._clock.now_ms(),
+            suffix=CLEANED_SUFFIX,
         )
         self._remove_other_cleaned(base_offset)
         try:
@@ -425,7 +463,8 @@ class Log(ReadableLog):
             self._fs.sync_dir(self.folder)
             self._doom(replaced)
             fresh.rename("")
-            # Before anyone writes down that this section is clean, and before the next one is swapped.
+            # Before anyone writes down that this section is clean, and before the next one is
+            # swapped.
             self._fs.sync_dir(self.folder)
         except DiskFull as error:
             raise SwapUnfinished(fresh.path) from error
@@ -435,7 +474,8 @@ class Log(ReadableLog):
             self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
 
     def _remove_other_cleaned(self, base_offset: int) -> None:
-        """Remove what rounds that were killed have left: to recovery it would say that this swap had not begun."""
+        """Remove what rounds that were killed have left: to recovery it would say that this swap
+        had not begun."""
         own = segment_file(base_offset, "")
         left = [name for name in self._fs.list_dir(self.folder) if name.endswith(CLEANED_SUFFIX)]
         stale = [name for name in left if not name.startswith(own)]
@@ -461,7 +501,8 @@ class Log(ReadableLog):
             segment.delete()
 
     def next_due_ms(self, expiration_ms: int) -> int:
-        """When upkeep has something to do if nothing else happens: purge, flush, or forget a producer."""
+        """When upkeep has something to do if nothing else happens: purge, flush, or forget a
+        producer."""
         due = [when for when, _ in self._doomed]
         if self.recovery_point < self._segments[-1].base_offset:
             due.append(0)
@@ -476,8 +517,8 @@ class Log(ReadableLog):
     def close(self) -> None:
         """Orderly end: everything flushed, the producers' snapshot written, files closed.
 
-        A full disk does not keep a log from its end: what it has no room for (the last entries of the indexes, the
-        snapshot) the next opening makes again, or does without.
+        A full disk does not keep a log from its end: what it has no room for (the last entries of
+        the indexes, the snapshot) the next opening makes again, or does without.
         """
         with suppress(DiskFull):
             self._segments[-1].seal()
@@ -493,7 +534,8 @@ class Log(ReadableLog):
 
 
 def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int) -> bytearray:
-    """The batch with the topic's timestamp type: LogAppendTime with this time, or CreateTime if it is -1."""
+    """The batch with the topic's timestamp type: LogAppendTime with this time, or CreateTime if it
+    is -1."""
     changed = bytearray(content)
     attributes = header.attributes & ~LOG_APPEND_TIME
     if append_time >= 0:

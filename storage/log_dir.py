@@ -15,8 +15,8 @@
       <topic>-<partition>.<id>-stray/    one that belongs to no topic; it is kept
       <topic>-<partition>.<id>-future/   a copy that is being made of one in another dir
 
-The clean-shutdown marker is read and removed when the dir is opened: a crash afterwards counts as a crash.
-Source: ``LogManager`` of Kafka, without its threads.
+The clean-shutdown marker is read and removed when the dir is opened: a crash afterwards counts as a
+crash. Source: ``LogManager`` of Kafka, without its threads.
 """
 
 import os
@@ -49,7 +49,13 @@ from raylog.storage.state.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from raylog.storage.state.properties import CLEAN_SHUTDOWN, MetaProperties, random_id, read_meta, write_meta
+from raylog.storage.state.properties import (
+    CLEAN_SHUTDOWN,
+    MetaProperties,
+    random_id,
+    read_meta,
+    write_meta,
+)
 
 LOCK_FILE = ".lock"
 # The log of the cluster's own metadata belongs to the Controller, not to a LogManager.
@@ -79,7 +85,8 @@ class LogDir:
     def __init__(self, fs: FileSystem, path: str, cluster_id: str, node_id: int) -> None:
         """Lock and identify ``path``; it is made if its parent exists.
 
-        Raises InvalidLogDir, LogLocked, InconsistentClusterId or CorruptCheckpoint, with nothing changed.
+        Raises InvalidLogDir, LogLocked, InconsistentClusterId or CorruptCheckpoint, with nothing
+        changed.
         """
         self.path, self._fs = os.path.abspath(path), fs
         _check_usable(fs, self.path)
@@ -137,13 +144,20 @@ class LogDir:
         """Raise StorageError unless the dir is still there, and the same."""
         meta = read_meta(self._fs, self.path)
         if meta is None:
-            raise StorageError(self.path, "it is gone: its disk was taken away, or somebody moved it")
+            raise StorageError(
+                self.path, "it is gone: its disk was taken away, or somebody moved it"
+            )
         if meta.directory_id != self.directory_id:
-            raise StorageError(self.path, f"another log dir, {meta.directory_id}, was put in its place")
+            raise StorageError(
+                self.path, f"another log dir, {meta.directory_id}, was put in its place"
+            )
 
     def offsets(self) -> dict[TopicPartition, PartitionOffsets]:
-        """What the checkpoints say. One that cannot be read is set aside: data tells what it told."""
-        columns = [self._read(name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)]
+        """What the checkpoints say. One that cannot be read is set aside: data tells what it
+        told."""
+        columns = [
+            self._read(name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
+        ]
         known = set().union(*columns)
         return {
             partition: PartitionOffsets(*(column.get(partition, 0) for column in columns))
@@ -159,7 +173,8 @@ class LogDir:
             return {}
 
     def write_offsets(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
-        """Replace the checkpoint files of recovery points, high watermarks and log start offsets."""
+        """Replace the checkpoint files of recovery points, high watermarks and log start
+        offsets."""
         self.write_recovery_points(offsets)
         self.write_log_start_offsets(offsets)
 
@@ -184,8 +199,11 @@ class LogDir:
         return self._read(CLEANER_OFFSETS)
 
     def write_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
-        """Set or forget where a partition's compaction goes on. Those that are no longer here are dropped."""
-        self._write_cleaner_offsets({**self.cleaner_offsets(), partition: -1 if offset is None else offset})
+        """Set or forget where a partition's compaction goes on. Those that are no longer here are
+        dropped."""
+        self._write_cleaner_offsets(
+            {**self.cleaner_offsets(), partition: -1 if offset is None else offset}
+        )
 
     def drop_cleaner_offsets(self) -> None:
         """Forget those of partitions that are no longer here."""
@@ -199,7 +217,8 @@ class LogDir:
         write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), kept)
 
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
-        """Rename a partition's folder: it waits to be deleted, or as stray is set aside and kept."""
+        """Rename a partition's folder: it waits to be deleted, or as stray is set aside and
+        kept."""
         target = self._new_name(partition, STRAY_DIR_SUFFIX if stray else DELETE_DIR_SUFFIX)
         self._rename(self.folder(partition), target)
         return target
@@ -231,9 +250,12 @@ class LogDir:
 def _check_usable(fs: FileSystem, path: str) -> None:
     if not fs.exists(path):
         if not fs.is_dir(os.path.dirname(path)):
-            raise InvalidLogDir(path, "neither it nor its parent folder exists: make it, or mount its disk")
+            raise InvalidLogDir(
+                path, "neither it nor its parent folder exists: make it, or mount its disk"
+            )
         fs.make_dir(path)
-        fs.sync_dir(os.path.dirname(path))  # else a loss of power could take it, with all that was flushed
+        # else a loss of power could take it, with all that was flushed
+        fs.sync_dir(os.path.dirname(path))
     if not fs.is_dir(path):
         raise InvalidLogDir(path, "is a file: give a folder")
     if not fs.can_write(path):

@@ -1,4 +1,5 @@
-"""A copy of a partition's folder in another log dir, brought up to date in rounds while the log is being written.
+"""A copy of a partition's folder in another log dir, brought up to date in rounds while the log is
+being written.
 
 ::
 
@@ -7,11 +8,12 @@
     ...
     last      the rest, when nobody writes any more; then the copy is equal, and on its disk
 
-A file is copied again unless inode, size and mtime are those of its last copy, and that copy was not made in the
-moment of a change (a clock of files is coarse: ``SETTLED_MS``). Files are copied whole: an append that failed and was
-taken back may have been seen half, so what was copied of a growing file proves nothing. Whoever rolls the log
-between two rounds keeps the rest small. What is on its way out or in (``.deleted``, ``.cleaned``, ``.swap``,
-``.tmp``) is left out: compaction's work begins again, and readers have the original.
+A file is copied again unless inode, size and mtime are those of its last copy, and that copy was
+not made in the moment of a change (a clock of files is coarse: ``SETTLED_MS``). Files are copied
+whole: an append that failed and was taken back may have been seen half, so what was copied of a
+growing file proves nothing. Whoever rolls the log between two rounds keeps the rest small. What is
+on its way out or in (``.deleted``, ``.cleaned``, ``.swap``, ``.tmp``) is left out: compaction's
+work begins again, and readers have the original.
 
 Not its job: who may write meanwhile, what the copy is called, when it counts (``actors/mover.py``).
 """
@@ -41,8 +43,15 @@ class Mirror:
         copied: Callable[[int], None] = lambda size_bytes: None,
     ) -> None:
         """``copied`` is told of every few MB, and may wait, or raise to end it."""
-        self._fs, self._clock, self._source, self._target, self._copied = fs, clock, source, target, copied
-        self._known: dict[str, FileStat] = {}  # of the files whose copies are right, and on the disk
+        self._fs, self._clock, self._source, self._target, self._copied = (
+            fs,
+            clock,
+            source,
+            target,
+            copied,
+        )
+        # of the files whose copies are right, and on the disk
+        self._known: dict[str, FileStat] = {}
 
     def check_room(self) -> None:
         """Raise NoRoom unless the source would fit beside what is there."""
@@ -54,8 +63,8 @@ class Mirror:
     def round(self, *, is_last: bool = False) -> int:
         """Copy what has changed since the round before; returns how many bytes that was.
 
-        ``is_last``: nobody writes to the source any more. Afterwards the copy is equal, and survives a loss of
-        power once its own name does.
+        ``is_last``: nobody writes to the source any more. Afterwards the copy is equal, and
+        survives a loss of power once its own name does.
         """
         self._fs.make_dir(self._target)
         wanted = [name for name in self._fs.list_dir(self._source) if not name.endswith(_TRANSIENT)]

@@ -6,7 +6,7 @@
     <topic>-<partition>.<32 hex>-delete/ the same, awaiting deletion
     <topic>-<partition>.<32 hex>-stray/  the same, set aside: it belongs to no topic
     <topic>-<partition>.<32 hex>-future/ a copy that is being made of one in another log dir
-    00000000000000000042.log             a segment's file: its base offset in 20 digits, then what it is
+    00000000000000000042.log             a segment's file: base offset in 20 digits, then its kind
 
 Source: ``org.apache.kafka.common.internals.Topic``, ``LocalLog`` and ``LogFileUtils`` of Kafka.
 """
@@ -62,7 +62,8 @@ def check_topic_name(topic: str) -> None:
 
 
 def collision_key(topic: str) -> str:
-    """Two topics whose keys are equal differ only in ``.`` and ``_``, which metrics cannot tell apart."""
+    """Two topics whose keys are equal differ only in ``.`` and ``_``, which metrics cannot tell
+    apart."""
     return topic.replace(".", "_")
 
 
@@ -76,13 +77,15 @@ def parse_folder(name: str) -> TopicPartition | None:
 
 
 def doomed_folder(partition: TopicPartition, unique: UUID, suffix: str) -> str:
-    """The name of a folder that is to be deleted, set aside or still copied; the topic is cut to fit 255 bytes."""
+    """The name of a folder that is to be deleted, set aside or still copied; the topic is cut to
+    fit 255 bytes."""
     tail = f"-{partition.partition}.{unique.hex}{suffix}"
     return partition.topic[: MAX_FOLDER_LENGTH - len(tail)] + tail
 
 
 def doomed_suffix(name: str) -> str | None:
-    """What a name of :func:`doomed_folder` says of its folder: ``-delete``, ``-stray``, ``-future``; else None."""
+    """What a name of :func:`doomed_folder` says of its folder: ``-delete``, ``-stray``,
+    ``-future``; else None."""
     stem, _, tail = name.rpartition(".")
     suffix = tail[32:]
     known = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)

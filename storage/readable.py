@@ -1,11 +1,12 @@
-"""What any number of threads may ask of a log while one writer appends to it: offsets, reads, lookups by time.
+"""What any number of threads may ask of a log while one writer appends to it: offsets, reads,
+lookups by time.
 
-Nobody locks here. The segment list is an immutable tuple, and the log end is published, in one assignment, after
-its bytes are written: a reader takes the end first and the segments second, so that what the one bounds is in the
-other. A segment that leaves the log is renamed and kept open for a while among the *doomed*, where a reader that
-was told of it before still finds it. A truncation is counted twice: when the new end is published, before bytes
-go, and when they are gone. Who saw an older end, or was in between, and met something odd, tells it by the count,
-and looks again.
+Nobody locks here. The segment list is an immutable tuple, and the log end is published, in one
+assignment, after its bytes are written: a reader takes the end first and the segments second, so
+that what the one bounds is in the other. A segment that leaves the log is renamed and kept open for
+a while among the *doomed*, where a reader that was told of it before still finds it. A truncation
+is counted twice: when the new end is published, before bytes go, and when they are gone. Who saw an
+older end, or was in between, and met something odd, tells it by the count, and looks again.
 
 Source: ``LocalLog.read`` and ``UnifiedLog.fetchOffsetByTimestamp`` of Kafka.
 """
@@ -48,7 +49,8 @@ class Slice(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """The bound of readers: the next offset, and the bytes of the active segment that they may see."""
+    """The bound of readers: the next offset, and the bytes of the active segment that they may
+    see."""
 
     offset: int
     segment_base: int
@@ -66,7 +68,7 @@ class ReadableLog:
     _doomed: list[tuple[int, Segment]]  # (when their files may go, segment)
     _end: LogEnd
 
-    # -- offsets -------------------------------------------------------------------------------------------
+    # -- offsets -----------------------------------------------------------------------------------
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -95,14 +97,15 @@ class ReadableLog:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
-    # -- read ----------------------------------------------------------------------------------------------
+    # -- read --------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation = LOG_END) -> Slice | None:
         """Where the batches lie that hold ``offset`` and what follows, or None at the log's end.
 
-        The slice lies in one segment, ends at the end of a batch and has at least one, even one that is
-        larger than ``max_bytes``. Its first batch may begin before ``offset``. With ``isolation`` "committed" it
-        ends at the last stable offset; what of it was aborted, :meth:`aborted_in` tells. Raises OffsetOutOfRange.
+        The slice lies in one segment, ends at the end of a batch and has at least one, even one
+        that is larger than ``max_bytes``. Its first batch may begin before ``offset``. With
+        ``isolation`` "committed" it ends at the last stable offset; what of it was aborted,
+        :meth:`aborted_in` tells. Raises OffsetOutOfRange.
         """
         return self._undisturbed(lambda: self._read(offset, max_bytes, isolation))
 
@@ -119,8 +122,8 @@ class ReadableLog:
     def _mended(self, segment: Segment, look: Callable[[], Answer]) -> Answer:
         """What ``look`` answers; a sealed segment's indexes are made again if they lie.
 
-        The active one's were checked when the log was opened, and are its writer's: only a truncation makes them
-        look wrong.
+        The active one's were checked when the log was opened, and are its writer's: only a
+        truncation makes them look wrong.
         """
         try:
             return look()
@@ -155,18 +158,23 @@ class ReadableLog:
         return LogEnd(stable, segment.base_offset, self._position_of(segment, stable))
 
     def aborted_in(self, found: Slice, offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with data in a slice that a read from ``offset`` has just answered.
+        """The aborted transactions with data in a slice that a read from ``offset`` has just
+        answered.
 
-        A reader skips a producer's transactional batches from each first offset to the abort marker. Some of
-        them may lie behind the slice.
+        A reader skips a producer's transactional batches from each first offset to the abort
+        marker. Some of them may lie behind the slice.
         """
         segments = self._segments
-        number = next((n for n, segment in enumerate(segments) if segment.log.inode == found.inode), None)
+        number = next(
+            (n for n, segment in enumerate(segments) if segment.log.inode == found.inode), None
+        )
         if number is None:
             return self._aborted_in_doomed(found, offset)
         after = segments[number].offset_index.offset_after(found.position + found.size_bytes)
         if after is None:
-            after = segments[number + 1].base_offset if number + 1 < len(segments) else self._end.offset
+            after = (
+                segments[number + 1].base_offset if number + 1 < len(segments) else self._end.offset
+            )
         aborted: list[AbortedTransaction] = []
         for segment in segments[number:]:
             some, is_complete = segment.txn_index.collect(offset, after)
@@ -176,14 +184,17 @@ class ReadableLog:
         return aborted
 
     def _aborted_in_doomed(self, found: Slice, offset: int) -> list[AbortedTransaction]:
-        """As :meth:`aborted_in`, of a segment that has been replaced since: what follows it may be too."""
+        """As :meth:`aborted_in`, of a segment that has been replaced since: what follows it may be
+        too."""
         every = [*self._segments, *(segment for _, segment in self._doomed)]
         holder = next((segment for segment in every if segment.log.inode == found.inode), None)
         if holder is None:
             raise SegmentDeleted(found.path)
         behind = [segment for segment in every if segment.base_offset >= holder.base_offset]
         entries = {entry for segment in behind for entry in segment.txn_index.entries}
-        return sorted((e for e in entries if e.last_offset >= offset), key=lambda entry: entry.last_offset)
+        return sorted(
+            (e for e in entries if e.last_offset >= offset), key=lambda entry: entry.last_offset
+        )
 
     def _slice(self, segment: Segment, offset: int, max_bytes: int, limit: int) -> Slice | None:
         first = segment.find_batch(offset, limit)
@@ -201,13 +212,16 @@ class ReadableLog:
             raise SegmentDeleted(found.path)
         return segment.log.read(found.size_bytes, found.position)
 
-    def offset_for_timestamp(self, timestamp: int, isolation: Isolation = LOG_END) -> TimestampOffset | None:
-        """The first record whose timestamp is ``timestamp`` (ms) or later; None if there is none that
-        ``isolation`` lets a reader see.
+    def offset_for_timestamp(
+        self, timestamp: int, isolation: Isolation = LOG_END
+    ) -> TimestampOffset | None:
+        """The first record whose timestamp is ``timestamp`` (ms) or later; None if there is none
+        that ``isolation`` lets a reader see.
 
-        LATEST (-1) gives the end of what it lets a reader see; EARLIEST (-2) and EARLIEST_LOCAL (-4) the log
-        start offset, all with timestamp -1; MAX_TIMESTAMP (-3) the first record with the largest timestamp.
-        LATEST_TIERED (-5) and EARLIEST_PENDING_UPLOAD (-6) give None: no record is anywhere but here.
+        LATEST (-1) gives the end of what it lets a reader see; EARLIEST (-2) and EARLIEST_LOCAL
+        (-4) the log start offset, all with timestamp -1; MAX_TIMESTAMP (-3) the first record with
+        the largest timestamp. LATEST_TIERED (-5) and EARLIEST_PENDING_UPLOAD (-6) give None: no
+        record is anywhere but here.
         """
         limit = self.last_stable_offset if isolation == COMMITTED else self._end.offset
         if timestamp == LATEST:

@@ -1,4 +1,5 @@
-"""What batches tell of their producers, read back from a log: at opening, and after a truncation."""
+"""What batches tell of their producers, read back from a log: at opening, and after a
+truncation."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -21,8 +22,8 @@ def replay(
 ) -> None:
     """Bring ``producers``, as of their own end offset, up to ``end_offset``.
 
-    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell. ``known``: the
-    batches of segments that were scanned already.
+    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell.
+    ``known``: the batches of segments that were scanned already.
     """
     begin = max(producers.end_offset, start_offset)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
@@ -40,8 +41,11 @@ def replay(
     producers.end_offset = end_offset
 
 
-def _of_producers(segment: Segment, begin: int, known: Scan | None) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches that have a producer id, with their positions, from the one that reaches ``begin`` on."""
+def _of_producers(
+    segment: Segment, begin: int, known: Scan | None
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches that have a producer id, with their positions, from the one that reaches
+    ``begin`` on."""
     if known is None:
         found = segment.find_batch_anyway(begin)
         known = segment.scan(segment.size if found is None else found[0])

@@ -1,8 +1,9 @@
 """Which old segments may go: a decision over sizes and times, made without touching a disk.
 
-Kafka's order: segments wholly below the log start offset, then by size, then by time, both only where
-``cleanup.policy`` has delete; each pass walks from the oldest segment and stops at the first that stays. Size
-never takes a log below ``retention.bytes``. Source: ``UnifiedLog.deleteOldSegments`` of Kafka.
+Kafka's order: segments wholly below the log start offset, then by size, then by time, both only
+where ``cleanup.policy`` has delete; each pass walks from the oldest segment and stops at the first
+that stays. Size never takes a log below ``retention.bytes``. Source:
+``UnifiedLog.deleteOldSegments`` of Kafka.
 """
 
 from collections.abc import Sequence
@@ -26,10 +27,13 @@ def segments_to_delete(
     log_start_offset: int,
     high_watermark: int,
 ) -> int:
-    """How many segments from the oldest on may go. The last counts too; an empty last one never goes."""
+    """How many segments from the oldest on may go. The last counts too; an empty last one never
+    goes."""
     movable = 0
     for segment in segments:
-        if segment.end_offset > high_watermark or (segment is segments[-1] and not segment.size_bytes):
+        if segment.end_offset > high_watermark or (
+            segment is segments[-1] and not segment.size_bytes
+        ):
             break
         movable += 1
     passed = 0
@@ -39,7 +43,9 @@ def segments_to_delete(
         passed += 1
     if not config.is_deleted:
         return passed
-    passed += _over_size(segments[passed:movable], sum(s.size_bytes for s in segments[passed:]), config)
+    passed += _over_size(
+        segments[passed:movable], sum(s.size_bytes for s in segments[passed:]), config
+    )
     return passed + _over_time(segments[passed:movable], config, now_ms)
 
 

@@ -7,13 +7,14 @@
     00000000000000000042.timeindex  timestamp -> offset
     00000000000000000042.txnindex   aborted transactions, if there are any
 
-A segment appends, finds, and recovers; it knows nothing of its neighbours, of producers or of retention
-(``log.py``, ``state/producers.py``, ``retention.py``). Only the last segment of a log is appended to. Any
-number of readers may read while one writer appends: a reader stays below a bound that the log publishes
-after the write.
+A segment appends, finds, and recovers; it knows nothing of its neighbours, of producers or of
+retention (``log.py``, ``state/producers.py``, ``retention.py``). Only the last segment of a log is
+appended to. Any number of readers may read while one writer appends: a reader stays below a bound
+that the log publishes after the write.
 
-An index entry is believed only after a look at the batch it points to. One that lies raises CorruptIndex,
-and the caller has :meth:`Segment.rebuild_indexes` make both indexes again. Source: ``LogSegment`` of Kafka.
+An index entry is believed only after a look at the batch it points to. One that lies raises
+CorruptIndex, and the caller has :meth:`Segment.rebuild_indexes` make both indexes again. Source:
+``LogSegment`` of Kafka.
 """
 
 import os
@@ -107,20 +108,23 @@ class Segment:
         self._bytes_since_entry = 0
         self._created_ms = now_ms
         self._is_preallocated = create and config.preallocate
-        self._jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) or 1)
+        self._jitter_ms = random.randrange(
+            min(config.segment_jitter_ms, config.max_segment_ms) or 1
+        )
         self._max_span_ms = config.max_segment_ms - self._jitter_ms
         self._has_room: bool | None = None
         self._has_times: bool | None = None  # whether the first batch has a timestamp
         self._span_end = -MAX_INT64  # a larger timestamp needs a look at the clocks
         # Known from the beginning where an append and readers may come at once.
         self._max: TimestampOffset | None = self.time_index.last if create else None
-        self._timed: TimestampOffset | None = None  # the largest timestamp that the time index has seen
+        # the largest timestamp that the time index has seen
+        self._timed: TimestampOffset | None = None
 
     def reconfigure(self, config: LogConfig) -> None:
         """Obey another config from the next append on.
 
-        The size of its indexes, its jitter and its preallocated room stay as they were when it was made, as in
-        Kafka. Under the lock of the log's one writer.
+        The size of its indexes, its jitter and its preallocated room stay as they were when it was
+        made, as in Kafka. Under the lock of the log's one writer.
         """
         span_ms = max(config.max_segment_ms - self._jitter_ms, 0)
         if self._has_times:
@@ -128,7 +132,8 @@ class Segment:
         self.config, self._max_span_ms = config, span_ms
 
     def _create(self) -> None:
-        """Make all files or none: an empty .log left behind would end the log at its base offset one day."""
+        """Make all files or none: an empty .log left behind would end the log at its base offset
+        one day."""
         try:
             self.log.truncate(0)
             if self.config.preallocate:
@@ -155,7 +160,8 @@ class Segment:
 
     @property
     def max_timestamp(self) -> TimestampOffset:
-        """The largest timestamp, with the last offset of the first batch that has it; (-1, ..) if none."""
+        """The largest timestamp, with the last offset of the first batch that has it; (-1, ..) if
+        none."""
         if self._max is None:
             try:
                 self._max = self._find_max()
@@ -165,7 +171,8 @@ class Segment:
         return self._max
 
     def _find_max(self) -> TimestampOffset:
-        """By the time index's last entry and the batches behind it: entries may be missing at its end."""
+        """By the time index's last entry and the batches behind it: entries may be missing at its
+        end."""
         largest = self.time_index.last
         found = self.find_batch(largest.offset)
         if found is None:
@@ -179,28 +186,39 @@ class Segment:
         return largest
 
     def _check_moment(self, moment: TimestampOffset, header: BatchHeader) -> None:
-        """Raise CorruptIndex unless this batch is the one of which an entry of the time index speaks."""
+        """Raise CorruptIndex unless this batch is the one of which an entry of the time index
+        speaks."""
         told = TimestampOffset(header.max_timestamp, header.last_offset)
         if moment.timestamp != NO_TIMESTAMP and moment != told:
-            raise CorruptIndex(self.base_offset, moment.offset, f"no batch with timestamp {moment.timestamp}")
+            raise CorruptIndex(
+                self.base_offset, moment.offset, f"no batch with timestamp {moment.timestamp}"
+            )
 
     @property
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch, -1 if it has none."""
-        return read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp if self.size else NO_TIMESTAMP
+        return (
+            read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp if self.size else NO_TIMESTAMP
+        )
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp for retention: the file's mtime stands in where records have none."""
+        """The largest timestamp for retention: the file's mtime stands in where records have
+        none."""
         known = self.max_timestamp.timestamp
         return known if known >= 0 else self._fs.mtime_ms(self.path)
 
-    # -- writing -------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
-    def should_roll(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+    def should_roll(
+        self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
         """Whether an append of this much must go to a new segment."""
         size = self.log.size
-        if size + size_bytes > self.config.segment_bytes or last_offset - self.base_offset > MAX_INT32:
+        if (
+            size + size_bytes > self.config.segment_bytes
+            or last_offset - self.base_offset > MAX_INT32
+        ):
             return True
         if max_timestamp > self._span_end and size and self._is_over(max_timestamp, now_ms):
             return True
@@ -209,7 +227,8 @@ class Segment:
         return not self._has_room
 
     def _is_over(self, max_timestamp: int, now_ms: int) -> bool:
-        """Whether the segment would span more than its time, by its records' clock where they have one."""
+        """Whether the segment would span more than its time, by its records' clock where they have
+        one."""
         if self._has_times is None:
             self._begin_at(read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp)
         if self._has_times:
@@ -259,7 +278,8 @@ class Segment:
         self.time_index.truncate_to(last_offset)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop the batch that holds ``offset``, whole, and all behind it; on disk when this returns."""
+        """Drop the batch that holds ``offset``, whole, and all behind it; on disk when this
+        returns."""
         found = self.find_batch(offset)
         if found is None:
             return
@@ -312,9 +332,11 @@ class Segment:
         self.time_index.close()
         self.txn_index.release()
 
-    # -- finding -------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------------------
 
-    def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    def batches(
+        self, position: int = 0, end: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """The headers of the batches from a batch's position on, with their positions.
 
         Raises CorruptRecord unless they lead to ``end`` exactly, with offsets that rise.
@@ -325,14 +347,17 @@ class Segment:
         while position < end:
             header = read_header(self.log.read(min(HEADER_SIZE, end - position), position))
             if position + header.size_bytes > end:
-                raise self._corrupt(position, f"{end - position} bytes of a batch of {header.size_bytes}")
+                raise self._corrupt(
+                    position, f"{end - position} bytes of a batch of {header.size_bytes}"
+                )
             yield position, header
             position += header.size_bytes
 
     def _rising(
         self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_INT64
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """The same batches, as long as their offsets are what a segment can hold: no CRC covers the base offset."""
+        """The same batches, as long as their offsets are what a segment can hold: no CRC covers the
+        base offset."""
         next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT32, end_offset - 1)
         for position, header in batches:
             last_offset = header.last_offset
@@ -346,7 +371,8 @@ class Segment:
         return CorruptRecord(f"{self.path}, position {position}", why)
 
     def find_batch(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
-        """The first batch that reaches ``offset``, with its position; None if the segment ends before."""
+        """The first batch that reaches ``offset``, with its position; None if the segment ends
+        before."""
         start = self._trusted(*self.offset_index.lookup(offset))
         try:
             for position, header in self.batches(start, end):
@@ -359,7 +385,8 @@ class Segment:
         return None
 
     def find_batch_anyway(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """As :meth:`find_batch`; indexes that lie are made again first. Only while nobody else reads or writes."""
+        """As :meth:`find_batch`; indexes that lie are made again first. Only while nobody else
+        reads or writes."""
         try:
             return self.find_batch(offset)
         except CorruptIndex:
@@ -367,7 +394,8 @@ class Segment:
             return self.find_batch(offset)
 
     def end_of_batches(self, start: int, max_bytes: int, end: int) -> int:
-        """Where the last whole batch ends that fits into ``max_bytes`` from ``start``; at least one fits."""
+        """Where the last whole batch ends that fits into ``max_bytes`` from ``start``; at least one
+        fits."""
         limit = start + max_bytes
         if limit >= end:
             return end
@@ -394,7 +422,8 @@ class Segment:
     def offset_for_timestamp(
         self, timestamp: int, start_offset: int, end: int | None = None
     ) -> TimestampOffset | None:
-        """The first record at or above ``start_offset`` whose timestamp is ``timestamp`` or later."""
+        """The first record at or above ``start_offset`` whose timestamp is ``timestamp`` or
+        later."""
         near = self.time_index.lookup(timestamp)
         found = self.find_batch(max(near.offset, start_offset), end)
         if found is None:
@@ -410,10 +439,11 @@ class Segment:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
 
-    # -- mending -------------------------------------------------------------------------------------------
+    # -- mending -----------------------------------------------------------------------------------
 
     def recover(self, end_offset: int = MAX_INT64) -> tuple[Recovered, Scan]:
-        """Check every batch, cut behind the last good one, make the indexes again, to be flushed with the rest.
+        """Check every batch, cut behind the last good one, make the indexes again, to be flushed
+        with the rest.
 
         ``end_offset``: where the next segment begins, which no good batch reaches into.
         The transaction index is left empty: what aborted is known to who follows the producers.
@@ -428,7 +458,9 @@ class Segment:
         self.txn_index.replace(())
         bases, lasts = good.rows[:, BASE_OFFSET], good.rows[:, LAST_OFFSET]
         ends = np.append(self.base_offset, lasts + 1)
-        is_dense = np.array_equal(bases, ends[:-1]) and np.array_equal(lasts - bases + 1, good.rows[:, COUNT])
+        is_dense = np.array_equal(bases, ends[:-1]) and np.array_equal(
+            lasts - bases + 1, good.rows[:, COUNT]
+        )
         return Recovered(size - good.end, int(ends[-1]), is_dense), good
 
     def scan(self, position: int = 0) -> Scan:
@@ -440,7 +472,8 @@ class Segment:
         return found
 
     def _rising_part(self, found: Scan, end_offset: int = MAX_INT64) -> Scan:
-        """The batches before the first whose offsets no segment can hold there: see :meth:`_rising`."""
+        """The batches before the first whose offsets no segment can hold there: see
+        :meth:`_rising`."""
         bases, lasts = found.rows[:, BASE_OFFSET], found.rows[:, LAST_OFFSET]
         bad = bases < np.append(self.base_offset, lasts[:-1] + 1)[: len(bases)]
         bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT32, end_offset - 1))
@@ -497,8 +530,9 @@ class Segment:
     def check_indexes(self) -> None:
         """Hold every entry of both indexes against the batches; CorruptIndex if one lies.
 
-        An entry made for several batches at once, as Kafka's followers and old messages have it, pairs the
-        last offset of them all with the position of the first: a lookup is right by that too.
+        An entry made for several batches at once, as Kafka's followers and old messages have it,
+        pairs the last offset of them all with the position of the first: a lookup is right by that
+        too.
         """
         offsets = [self.offset_index[number] for number in range(len(self.offset_index))]
         times = [self.time_index[number] for number in range(len(self.time_index))]
@@ -519,7 +553,9 @@ class Segment:
                 self.base_offset, offset, "no batch is what this entry of the offset index says"
             )
         for offset in timestamps:
-            raise CorruptIndex(self.base_offset, offset, "no batch is what this entry of the time index says")
+            raise CorruptIndex(
+                self.base_offset, offset, "no batch is what this entry of the time index says"
+            )
 
     def hold(self) -> None:
         """Open or read all files: from here on it does not matter to readers what they are called.
@@ -535,10 +571,11 @@ class Segment:
             except CorruptIndex:
                 self.rebuild_indexes()
 
-    # -- names ---------------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------
 
     def rename(self, suffix: str) -> None:
-        """Give all files of the segment a suffix (``.deleted``); who has them open can go on reading."""
+        """Give all files of the segment a suffix (``.deleted``); who has them open can go on
+        reading."""
         self.hold()
         for own in SUFFIXES:
             old, new = (

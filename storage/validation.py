@@ -2,13 +2,14 @@
 
 Messages of older versions become one first (``conversion.py``).
 
-One, because that is what makes an idempotent producer's batch written or not, never half; Kafka takes no more
-in a request either. A batch stays opaque: its header, CRC and size are checked, its records by whoever decodes
-them, unless the topic's config asks for a look at them (:func:`_look_inside`). Kafka looks at every record of
-every batch; a record that lies about its own length is found there at the append, and here by its reader.
+One, because that is what makes an idempotent producer's batch written or not, never half; Kafka
+takes no more in a request either. A batch stays opaque: its header, CRC and size are checked, its
+records by whoever decodes them, unless the topic's config asks for a look at them
+(:func:`_look_inside`). Kafka looks at every record of every batch; a record that lies about its own
+length is found there at the append, and here by its reader.
 
-Nothing here depends on the log's state, so many appends can be checked at once (the CRC releases the GIL).
-Source: ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords`` of Kafka.
+Nothing here depends on the log's state, so many appends can be checked at once (the CRC releases
+the GIL). Source: ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords`` of Kafka.
 """
 
 from typing import Final, Literal, NamedTuple, NoReturn
@@ -45,7 +46,8 @@ from raylog.storage.records.compression import CODECS, compress, decompress
 from raylog.storage.records.control import read_marker
 from raylog.storage.records.decode import decode_table
 
-# Who appends: a client, or a coordinator, which alone may write control batches and counts no sequence.
+# Who appends: a client, or a coordinator, which alone may write control batches and counts no
+# sequence.
 Origin = Literal["client", "coordinator"]
 CLIENT: Final = "client"
 COORDINATOR: Final = "coordinator"
@@ -61,7 +63,9 @@ class CheckedBatch(NamedTuple):
     content: Buffer
 
 
-def check_append(records: Buffer, config: LogConfig, now_ms: int, origin: Origin = CLIENT) -> CheckedBatch:
+def check_append(
+    records: Buffer, config: LogConfig, now_ms: int, origin: Origin = CLIENT
+) -> CheckedBatch:
     """The one batch that ``records`` is; raises the named error of why it may not be appended.
 
     Recompressed where the topic's ``compression.type`` asks for another codec.
@@ -79,7 +83,8 @@ def check_append(records: Buffer, config: LogConfig, now_ms: int, origin: Origin
 
 
 def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin) -> BatchHeader:
-    """The header of a batch that the kernel would not call plain; raises why it may not be appended."""
+    """The header of a batch that the kernel would not call plain; raises why it may not be
+    appended."""
     header = read_header(content)
     size_bytes = header.batch_length + LOG_OVERHEAD
     if size_bytes != len(content):
@@ -87,7 +92,8 @@ def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin
     _check_size(size_bytes, config)
     if header.count <= 0 or header.count != header.last_offset_delta + 1:
         raise InvalidRecord(
-            f"the batch says {header.count} records and a last offset delta of {header.last_offset_delta}: "
+            f"the batch says {header.count} records and a last offset delta of "
+            f"{header.last_offset_delta}: "
             "a batch needs a record, and its offsets must be 0, 1, 2, ..."
         )
     _check_attributes(header, origin)
@@ -118,7 +124,9 @@ def _check_attributes(header: BatchHeader, origin: Origin) -> None:
         raise InvalidRecord("a transactional batch needs a producer id")
     if header.is_control:
         if origin == CLIENT:
-            raise InvalidRecord("control batches are written by the transaction coordinator, not by clients")
+            raise InvalidRecord(
+                "control batches are written by the transaction coordinator, not by clients"
+            )
         if header.codec or header.count != 1:
             raise InvalidRecord("a control batch is one record, uncompressed")
 
@@ -132,7 +140,9 @@ def _check_timestamp_type(header: BatchHeader, config: LogConfig, now_ms: int) -
         raise InvalidRecord("the batch says LogAppendTime of itself: only the log may stamp it")
 
 
-def _look_inside(header: BatchHeader, content: Buffer, config: LogConfig, now_ms: int) -> CheckedBatch:
+def _look_inside(
+    header: BatchHeader, content: Buffer, config: LogConfig, now_ms: int
+) -> CheckedBatch:
     """What only the records tell: their keys, their own timestamps; and another codec for them."""
     if config.is_compacted or config.checks_record_timestamps:
         columns = decode_table(content, check_crc=False, headers=False)
@@ -182,7 +192,9 @@ def _listed(rows: "np.ndarray") -> str:
 def _bytes_of(records: Buffer) -> memoryview:
     try:
         view = memoryview(records)
-        return view if view.format == "B" and view.ndim == 1 and view.c_contiguous else view.cast("B")
+        return (
+            view if view.format == "B" and view.ndim == 1 and view.c_contiguous else view.cast("B")
+        )
     except (TypeError, ValueError):
         kind = type(records).__name__
         raise InvalidRecord(f"a {kind} is no record batch: give bytes or a buffer") from None

@@ -1,13 +1,15 @@
-"""What a LogManager does all the time for its log dirs: checkpoints, the look at the disks, removal of what was
-deleted; and what it does when a disk fails.
+"""What a LogManager does all the time for its log dirs: checkpoints, the look at the disks, removal
+of what was deleted; and what it does when a disk fails.
 
-Each task has a thread of its own: a LogActor that does not answer, or a folder that takes minutes to remove, must
-not hold up the look at the disks. **The lock** guards what is known of the dirs, and is held over neither.
+Each task has a thread of its own: a LogActor that does not answer, or a folder that takes minutes
+to remove, must not hold up the look at the disks. **The lock** guards what is known of the dirs,
+and is held over neither.
 
-**A disk that hangs** answers nothing, so nobody can tell that it has failed. No task here holds the lock while it waits
-for a disk: partitions of the other dirs open, and are asked for, as before. What does hold it, and waits with it, is
-what changes folders in the dir that hangs, or lists all dirs: making, deleting, setting aside and adopting a partition,
-the listing at a node's start, the end. A task that hangs in one dir does not come to the next.
+**A disk that hangs** answers nothing, so nobody can tell that it has failed. No task here holds the
+lock while it waits for a disk: partitions of the other dirs open, and are asked for, as before.
+What does hold it, and waits with it, is what changes folders in the dir that hangs, or lists all
+dirs: making, deleting, setting aside and adopting a partition, the listing at a node's start, the
+end. A task that hangs in one dir does not come to the next.
 """
 
 import logging
@@ -43,7 +45,8 @@ LOOK_INTERVAL_S = 1.0
 
 
 def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
-    """This node's log dirs: those of the environment that Ray was started with, else ``log.dirs``."""
+    """This node's log dirs: those of the environment that Ray was started with, else
+    ``log.dirs``."""
     override = os.environ.get(LOG_DIRS_VARIABLE)
     paths = BrokerConfig.parse({"log.dirs": override}).log_dirs if override else config.log_dirs
     if not paths:
@@ -64,7 +67,7 @@ class DirKeeper:
         self._stopped = threading.Event()
         self._exporter = Exporter(node=self._node.node_id)
 
-    # -- what others ask -----------------------------------------------------------------------------------
+    # -- what others ask ---------------------------------------------------------------------------
 
     def state(self) -> NodeState:
         """What the Controller's watch asks for."""
@@ -90,28 +93,36 @@ class DirKeeper:
         return self._dirs.cleaner_offsets()
 
     def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
-        """Write down where the compaction of a partition goes on; fine if it is gone, or another topic's."""
+        """Write down where the compaction of a partition goes on; fine if it is gone, or another
+        topic's."""
         if not self._stopped.is_set():
             self._dirs.cleaned(partition, topic_id, offset)
 
     def _ask_all(
         self, call: Callable[[Any], Any], timeout_s: float = CALL_TIMEOUT_S
     ) -> Mapping[TopicPartition, Any]:
-        """The answers of those LogActors that answer in time: of all together, since they are asked at once."""
+        """The answers of those LogActors that answer in time: of all together, since they are asked
+        at once."""
         with self._lock:
             names = {partition: log_actor_name(partition) for partition in self._dirs.opened}
         handles = {partition: find(name, self._namespace) for partition, name in names.items()}
-        pending = {partition: call(handle) for partition, handle in handles.items() if handle is not None}
+        pending = {
+            partition: call(handle) for partition, handle in handles.items() if handle is not None
+        }
         deadline = time.monotonic() + timeout_s
         answers = {}
         for partition, reference in pending.items():
             try:
-                answers[partition] = wait_for(reference, str(partition), max(0, deadline - time.monotonic()))
-            except Exception as error:  # Ray may fail in its own ways; the others are asked all the same
+                answers[partition] = wait_for(
+                    reference, str(partition), max(0, deadline - time.monotonic())
+                )
+            except (
+                Exception
+            ) as error:  # Ray may fail in its own ways; the others are asked all the same
                 warn(logger, "no-answer", partition=partition, why=error)
         return answers
 
-    # -- upkeep --------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------------------
 
     def _begin_upkeep(self) -> None:
         config = self._config
@@ -123,7 +134,9 @@ class DirKeeper:
             (self.export_metrics, IDLE_EXPORT_INTERVAL_S),  # it looks at the size of every file
         ):
             arguments = (task, interval_s)
-            threading.Thread(target=self._repeat, args=arguments, name=task.__name__, daemon=True).start()
+            threading.Thread(
+                target=self._repeat, args=arguments, name=task.__name__, daemon=True
+            ).start()
 
     def _repeat(self, task: Callable[[], Any], interval_s: float) -> None:
         while not self._stopped.wait(min(interval_s, threading.TIMEOUT_MAX)):
@@ -139,7 +152,8 @@ class DirKeeper:
         export_dirs(self._exporter, self.log_dirs(), served, offline)
 
     def checkpoint(self) -> None:
-        """Write recovery points and high watermarks, as the LogActors tell them; the last word of the silent ones."""
+        """Write recovery points and high watermarks, as the LogActors tell them; the last word of
+        the silent ones."""
         self._note_offsets()
         self._dirs.write_recovery_points()
         self._kill_orphans()
@@ -169,7 +183,7 @@ class DirKeeper:
             except StorageError as error:  # the next start finds it again
                 warn(logger, "folder-not-removed", folder=folder, why=error)
 
-    # -- a disk fails --------------------------------------------------------------------------------------
+    # -- a disk fails ------------------------------------------------------------------------------
 
     def look_at_dirs(self) -> None:
         """Take the dirs offline that have vanished."""

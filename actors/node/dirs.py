@@ -3,14 +3,17 @@
 ::
 
     configured dir --lock--> online --its disk fails, or it vanishes--> offline until the next start
-                     |                                                     ^    (no checkpoint is written, the
-                     +-------- it cannot be used, but another can ---------+     lock is given up, its LogActors
-                                                                                 are orphans: to be killed)
+                     |                                                     ^
+                     +-------- it cannot be used, but another can ---------+
 
-LogManager does what needs actors; what the disks and the clock decide is decided here and in ``online_dir.py``.
-**The lock** of LogManager guards it all, and its callers hold it, but for what is done again and again and must not
-hold the lock while a disk hangs: ``check``, ``dir_of``, what writes a checkpoint, ``cleaner_offsets`` and ``cleaned``.
-These take it themselves, for what is known and for the verdict, and none of them while it waits for a disk.
+When a dir goes offline, no checkpoint is written to it any more, its lock is given up, and its
+LogActors are orphans: they are to be killed.
+
+LogManager does what needs actors; what the disks and the clock decide is decided here and in
+``online_dir.py``. **The lock** of LogManager guards it all, and its callers hold it, but for what
+is done again and again and must not hold the lock while a disk hangs: ``check``, ``dir_of``, what
+writes a checkpoint, ``cleaner_offsets`` and ``cleaned``. These take it themselves, for what is
+known and for the verdict, and none of them while it waits for a disk.
 
 Source: the state of Kafka's ``LogManager``.
 """
@@ -64,7 +67,8 @@ class Opened(NamedTuple):
 
     topic_id: str
     directory_id: str
-    configured: Configured | None  # None of one adopted after a restart, until the Controller tells it again
+    # None of one adopted after a restart, until the Controller tells it again
+    configured: Configured | None
 
 
 class NodeDirs:
@@ -84,15 +88,17 @@ class NodeDirs:
         self.offline: list[OfflineDir] = []
         self.opened: dict[TopicPartition, Opened] = {}
         self._orphans: list[TopicPartition] = []
-        self._lost: dict[TopicPartition, str] = {}  # that went offline with their dir, and their topic ids
+        # that went offline with their dir, and their topic ids
+        self._lost: dict[TopicPartition, str] = {}
 
-    # -- start and end -------------------------------------------------------------------------------------
+    # -- start and end -----------------------------------------------------------------------------
 
     def lock(self, paths: Sequence[str], open_dir: Callable[[str], LogDir]) -> None:
-        """Lock the dirs; one that cannot be used is offline from the start, as long as there is another.
+        """Lock the dirs; one that cannot be used is offline from the start, as long as there is
+        another.
 
-        Raises DuplicateLogDir, LogLocked, InconsistentClusterId, or why the first cannot be used where none can;
-        no dir is locked then.
+        Raises DuplicateLogDir, LogLocked, InconsistentClusterId, or why the first cannot be used
+        where none can; no dir is locked then.
         """
         problems: dict[str, RaylogError] = {}
         try:
@@ -139,7 +145,8 @@ class NodeDirs:
                 self.opened[partition] = Opened(topic_id, directory_id, None)
 
     def unlock(self, closed: Set[TopicPartition]) -> bool:
-        """Write the checkpoints and the clean-shutdown markers, and unlock; ``closed``: the logs closed in order.
+        """Write the checkpoints and the clean-shutdown markers, and unlock; ``closed``: the logs
+        closed in order.
 
         Returns whether all of it was clean, and no dir has failed.
         """
@@ -148,7 +155,7 @@ class NodeDirs:
         self.opened.clear()
         return all(were_clean) and not any(dir.directory_id for dir in self.offline)
 
-    # -- dirs ----------------------------------------------------------------------------------------------
+    # -- dirs --------------------------------------------------------------------------------------
 
     @property
     def paths(self) -> dict[str, str]:
@@ -161,7 +168,8 @@ class NodeDirs:
             return list(self._online.values())
 
     def online(self, directory_id: str) -> OnlineDir:
-        """A dir by its id. Raises LogDirOffline, or InvalidLogDir of one that is not this node's."""
+        """A dir by its id. Raises LogDirOffline, or InvalidLogDir of one that is not this
+        node's."""
         for path, offline_id, why in self.offline:
             if offline_id == directory_id:
                 raise LogDirOffline(path, why)
@@ -174,12 +182,17 @@ class NodeDirs:
         self._each(OnlineDir.check)
 
     def fail(self, directory_id: str, why: str) -> None:
-        """A dir's disk has failed: the dir is offline from now on, and its LogActors are orphans."""
+        """A dir's disk has failed: the dir is offline from now on, and its LogActors are
+        orphans."""
         dir = self._online.pop(directory_id, None)
         if dir is None:
             return
         self._is_offline(OfflineDir(dir.log_dir.path, directory_id, why))
-        lost = [partition for partition, opened in self.opened.items() if opened.directory_id == directory_id]
+        lost = [
+            partition
+            for partition, opened in self.opened.items()
+            if opened.directory_id == directory_id
+        ]
         for partition in lost:
             self._lost[partition] = self.opened.pop(partition).topic_id
         self._orphans += lost
@@ -196,7 +209,8 @@ class NodeDirs:
 
     @property
     def offline_count(self) -> int:
-        """How many partitions went offline with their dir, and have not been deleted or opened elsewhere since."""
+        """How many partitions went offline with their dir, and have not been deleted or opened
+        elsewhere since."""
         return len(self._lost)
 
     @contextmanager
@@ -222,7 +236,7 @@ class NodeDirs:
             except StorageError as error:
                 warn(logger, "log-dir-work-failed", log_dir=dir.log_dir.path, why=error)
 
-    # -- partitions ----------------------------------------------------------------------------------------
+    # -- partitions --------------------------------------------------------------------------------
 
     def found(self) -> list[Found]:
         """The partitions in the dirs."""
@@ -236,7 +250,8 @@ class NodeDirs:
         return found
 
     def create(self, partition: TopicPartition, topic_id: str) -> OnlineDir:
-        """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that fails.
+        """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that
+        fails.
 
         Raises NoLogDirs, DiskFull, or InvalidLogDir where a folder of its name is there already.
         """
@@ -245,10 +260,13 @@ class NodeDirs:
             with suppress(LogDirOffline), self.using(dir):  # then another takes it
                 dir.create(partition, topic_id)
                 return dir
-        raise NoLogDirs("; ".join(f"{path}: {why}" for path, _, why in self.offline) or "none is locked")
+        raise NoLogDirs(
+            "; ".join(f"{path}: {why}" for path, _, why in self.offline) or "none is locked"
+        )
 
     def _counts(self) -> dict[OnlineDir, int]:
-        """How many partitions each dir has that is online, in the order in which they were given."""
+        """How many partitions each dir has that is online, in the order in which they were
+        given."""
         counts: dict[OnlineDir, int] = {}
 
         def count(dir: OnlineDir) -> None:
@@ -287,7 +305,8 @@ class NodeDirs:
     def open(
         self, partition: TopicPartition, topic_id: str, directory_id: str, told: Configured
     ) -> tuple[Configured, bool]:
-        """Its LogActor is started now; returns what it is to obey, and whether an orderly stop left the log."""
+        """Its LogActor is started now; returns what it is to obey, and whether an orderly stop left
+        the log."""
         is_clean = self.online(directory_id).open(partition)
         self._lost.pop(partition, None)
         known = self.opened.get(partition)
@@ -295,8 +314,11 @@ class NodeDirs:
             self.opened[partition] = Opened(topic_id, directory_id, told)
         return self.configure(partition, topic_id, told) or told, is_clean
 
-    def configure(self, partition: TopicPartition, topic_id: str, told: Configured) -> Configured | None:
-        """What a partition obeys from now on, which is the newer of ``told`` and known; None if it is not served."""
+    def configure(
+        self, partition: TopicPartition, topic_id: str, told: Configured
+    ) -> Configured | None:
+        """What a partition obeys from now on, which is the newer of ``told`` and known; None if it
+        is not served."""
         opened = self.opened.get(partition)
         if opened is None or opened.topic_id != topic_id:
             return None
@@ -308,11 +330,15 @@ class NodeDirs:
     def has(self, partition: TopicPartition, topic_id: str | None) -> bool:
         """Whether the topic's folder of this partition is in a dir."""
         return any(
-            dir.has(partition) and dir.topic_id(partition) == topic_id for dir in self._online.values()
+            dir.has(partition) and dir.topic_id(partition) == topic_id
+            for dir in self._online.values()
         )
 
-    def set_aside(self, partition: TopicPartition, topic_id: str | None, directory_id: str | None) -> str:
-        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path.
+    def set_aside(
+        self, partition: TopicPartition, topic_id: str | None, directory_id: str | None
+    ) -> str:
+        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new
+        path.
 
         Raises LogMissing if it is gone, or another topic's by now.
         """
@@ -339,29 +365,36 @@ class NodeDirs:
         """The folders that are to be removed now; each is told once."""
         return [folder for dir in self._online.values() for folder in dir.due_deletions()]
 
-    # -- checkpoints ---------------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------
 
     def note(self, partition: TopicPartition, asked: Opened, offsets: PartitionOffsets) -> None:
-        """What the LogActor that was ``asked`` says of its offsets; not heard if the partition was made anew since."""
+        """What the LogActor that was ``asked`` says of its offsets; not heard if the partition was
+        made anew since."""
         now = self.opened.get(partition)
         if now is not None and now[:2] == asked[:2]:
             self._online[now.directory_id].offsets[partition] = offsets
 
     def write_recovery_points(self) -> None:
         """Replace the checkpoint files of recovery points and high watermarks."""
-        self._each(lambda dir: self._write(dir, lambda: dict(dir.offsets), dir.write_recovery_points))
+        self._each(
+            lambda dir: self._write(dir, lambda: dict(dir.offsets), dir.write_recovery_points)
+        )
 
     def write_log_start_offsets(self) -> None:
         """Replace the checkpoint file of log start offsets."""
-        self._each(lambda dir: self._write(dir, lambda: dict(dir.offsets), dir.write_log_start_offsets))
+        self._each(
+            lambda dir: self._write(dir, lambda: dict(dir.offsets), dir.write_log_start_offsets)
+        )
 
     def _write(
         self, dir: OnlineDir, take: Callable[[], Taken | None], write: Callable[[Taken], None]
     ) -> None:
-        """Write what ``take`` says under the lock, without it; nothing if that is None, or the dir is gone.
+        """Write what ``take`` says under the lock, without it; nothing if that is None, or the dir
+        is gone.
 
-        Whoever holds the lock and wants to write a file of the dir waits until this is done: so a partition that
-        leaves is out of the checkpoints for good, even if this has taken it down before.
+        Whoever holds the lock and wants to write a file of the dir waits until this is done: so a
+        partition that leaves is out of the checkpoints for good, even if this has taken it down
+        before.
         """
         while True:
             with self._lock:
@@ -392,11 +425,14 @@ class NodeDirs:
         return found
 
     def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
-        """Where a partition's compaction goes on from now; not heard if it is another topic's by now."""
+        """Where a partition's compaction goes on from now; not heard if it is another topic's by
+        now."""
 
         def directory_id() -> str | None:
             opened = self.opened.get(partition)
-            return opened.directory_id if opened is not None and opened.topic_id == topic_id else None
+            return (
+                opened.directory_id if opened is not None and opened.topic_id == topic_id else None
+            )
 
         with self._lock:
             home = directory_id()

@@ -1,12 +1,13 @@
-"""LogManager: the Ray actor that owns one node's log dirs. One a node, named, detached, pinned to its node.
+"""LogManager: the Ray actor that owns one node's log dirs. One a node, named, detached, pinned to
+its node.
 
-It locks the dirs, makes, opens and deletes partitions, starts the actors of compaction and retention, keeps the
-dirs (``dir_keeper.py``), moves partitions between them (``mover.py``), and ends it all in order. What it knows it
-reads from the dirs (``node_dirs.py``): after a restart it adopts the LogActors that have lived on. What topics
-*ought* to be is the Controller's to know.
+It locks the dirs, makes, opens and deletes partitions, starts the actors of compaction and
+retention, keeps the dirs (``dir_keeper.py``), moves partitions between them (``mover.py``), and
+ends it all in order. What it knows it reads from the dirs (``node_dirs.py``): after a restart it
+adopts the LogActors that have lived on. What topics *ought* to be is the Controller's to know.
 
-Of each dir only ``num.recovery.threads.per.data.dir`` of the partitions that were found at the start are being
-opened at once; the dirs do not wait for each other.
+Of each dir only ``num.recovery.threads.per.data.dir`` of the partitions that were found at the
+start are being opened at once; the dirs do not wait for each other.
 
 Source: ``LogManager`` of Kafka.
 """
@@ -56,11 +57,14 @@ CLOSE_TIMEOUT_S = OPEN_TIMEOUT_S - 2 * CALL_TIMEOUT_S
 class LogManagerImpl(Mover):
     """The methods that the Controller calls."""
 
-    def __init__(self, namespace: str, cluster_id: str, node_number: int, config: BrokerConfig) -> None:
+    def __init__(
+        self, namespace: str, cluster_id: str, node_number: int, config: BrokerConfig
+    ) -> None:
         set_up_logs()
         super().__init__(namespace, config)
         self._cluster_id, self._node_number = cluster_id, node_number
-        self._turns: dict[str, threading.Semaphore] = {}  # by directory id: who may open what the start found
+        # by directory id: who may open what the start found
+        self._turns: dict[str, threading.Semaphore] = {}
         if is_restarted():
             self._node.check_alone()
             self.start()
@@ -70,7 +74,8 @@ class LogManagerImpl(Mover):
         """Lock the log dirs and begin upkeep; fine if it has begun. Returns directory id -> path.
 
         A dir that cannot be used is offline, and ``log_dirs()`` tells why. Raises LogLocked,
-        InconsistentClusterId, DuplicateLogDir, or why the first cannot be used where none can, with no dir locked.
+        InconsistentClusterId, DuplicateLogDir, or why the first cannot be used where none can, with
+        no dir locked.
         """
         with self._lock:
             self._check_running("the log dirs")
@@ -91,10 +96,11 @@ class LogManagerImpl(Mover):
         with self._lock:
             return self._dirs.found()
 
-    # -- making and opening --------------------------------------------------------------------------------
+    # -- making and opening ------------------------------------------------------------------------
 
     def create_partition(self, partition: TopicPartition, topic_id: str) -> Placed:
-        """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that fails."""
+        """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that
+        fails."""
         with self._lock:
             self._check_running(str(partition))
             dir = self._dirs.create(partition, topic_id)
@@ -109,9 +115,11 @@ class LogManagerImpl(Mover):
         version: int = 0,
         directory_id: str | None = None,
     ) -> Placed:
-        """Start the partition's LogActor, or find it running; returns when it serves, with this config.
+        """Start the partition's LogActor, or find it running; returns when it serves, with this
+        config.
 
-        ``directory_id``: the log dir that it must be in; without it, whichever has it. Raises why it cannot.
+        ``directory_id``: the log dir that it must be in; without it, whichever has it. Raises why
+        it cannot.
         """
         with self._lock:
             self._check_running(str(partition))
@@ -121,7 +129,9 @@ class LogManagerImpl(Mover):
             self._settle_move(partition, dir.directory_id)
             place = Placed(self._node.node_id, dir.directory_id, dir.folder(partition))
             is_first = partition in dir.to_load
-        turn: AbstractContextManager[Any] = self._turns[place.directory_id] if is_first else nullcontext()
+        turn: AbstractContextManager[Any] = (
+            self._turns[place.directory_id] if is_first else nullcontext()
+        )
         with turn:
             begin = time.monotonic()
             try:
@@ -136,7 +146,9 @@ class LogManagerImpl(Mover):
                 self._opened(partition, place, time.monotonic() - begin)
         return place
 
-    def _open(self, partition: TopicPartition, topic_id: str, place: Placed, told: Configured) -> None:
+    def _open(
+        self, partition: TopicPartition, topic_id: str, place: Placed, told: Configured
+    ) -> None:
         spec = LogSpec(
             partition,
             topic_id,
@@ -162,9 +174,13 @@ class LogManagerImpl(Mover):
         with self._lock:  # over the start: a shutdown or deletion that follows ends it
             self._check_running(str(spec.partition))
             told = Configured(spec.config, spec.config_version)
-            known, is_clean = self._dirs.open(spec.partition, spec.topic_id, place.directory_id, told)
+            known, is_clean = self._dirs.open(
+                spec.partition, spec.topic_id, place.directory_id, told
+            )
             self._start_upkeep_of(known.config)
-            spec = spec._replace(is_clean=is_clean, config=known.config, config_version=known.version)
+            spec = spec._replace(
+                is_clean=is_clean, config=known.config, config_version=known.version
+            )
             name = log_actor_name(spec.partition)
             return create(LogActor, name, self._namespace, self._pinned_node(), spec), known
 
@@ -173,24 +189,36 @@ class LogManagerImpl(Mover):
         return own_node() if self._node.label else self._node
 
     def _serves(self, handle: Any, spec: LogSpec) -> bool:
-        """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of another folder."""
+        """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of
+        another folder."""
         serving = wait_for(handle.serving.remote(), f"opening {spec.partition}", OPEN_TIMEOUT_S)
         return serving == (spec.topic_id, spec.folder, self._node.node_id)
 
     def _opened(self, partition: TopicPartition, place: Placed, seconds: float) -> None:
-        """Progress of the start; a partition whose opening failed counts, too: its error was told."""
+        """Progress of the start; a partition whose opening failed counts, too: its error was
+        told."""
         with self._lock:
             if place.directory_id not in self._dirs.paths:
                 return
             dir = self._dirs.online(place.directory_id)
             if dir.opened(partition):
                 of = dir.loaded + len(dir.to_load)
-                event(logger, "log-loaded", folder=place.folder, loaded=dir.loaded, of=of, seconds=seconds)
+                event(
+                    logger,
+                    "log-loaded",
+                    folder=place.folder,
+                    loaded=dir.loaded,
+                    of=of,
+                    seconds=seconds,
+                )
 
-    # -- configs, compaction and retention -------------------------------------------------------------------
+    # -- configs, compaction and retention ---------------------------------------------------------
 
-    def reconfigure(self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int) -> None:
-        """Have a partition obey another config from now on; returns when it does. Fine if it is another topic's."""
+    def reconfigure(
+        self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int
+    ) -> None:
+        """Have a partition obey another config from now on; returns when it does. Fine if it is
+        another topic's."""
         with self._lock:
             self._check_running(str(partition))
             known = self._dirs.configure(partition, topic_id, Configured(config, version))
@@ -220,10 +248,11 @@ class LogManagerImpl(Mover):
             return
         create(actor, name, self._namespace, self._pinned_node(), self._namespace, self._config)
 
-    # -- the end of a partition ------------------------------------------------------------------------------
+    # -- the end of a partition --------------------------------------------------------------------
 
     def delete_partition(self, partition: TopicPartition, topic_id: str) -> None:
-        """End the partition's LogActor and rename its folder, to be removed after ``file.delete.delay.ms``.
+        """End the partition's LogActor and rename its folder, to be removed after
+        ``file.delete.delay.ms``.
 
         Fine if it is gone, or another topic's.
         """
@@ -234,13 +263,15 @@ class LogManagerImpl(Mover):
             self._moves.pop(partition, None)  # which is given up where it is
             self._dirs.delete(partition, topic_id)
             if was_opened and partition not in self._dirs.opened:
-                kill(log_actor_name(partition), self._namespace)  # one that was opened in the meantime
+                # one that was opened in the meantime
+                kill(log_actor_name(partition), self._namespace)
         self._kill_orphans()
 
     def set_aside(
         self, partition: TopicPartition, topic_id: str | None, directory_id: str | None = None
     ) -> str:
-        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
+        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new
+        path."""
         with self._lock:
             self._check_running(str(partition))
             folder = self._dirs.dir_of(partition, directory_id).folder(partition)
@@ -250,16 +281,21 @@ class LogManagerImpl(Mover):
             self._check_running(str(partition))
             return self._dirs.set_aside(partition, topic_id, directory_id)
 
-    def _end_actor(self, partition: TopicPartition, topic_id: str | None, folder: str | None = None) -> None:
-        """End the LogActor in order, if it serves this topic (and this node's folder): a newer topic's of the same name
-        may run here or on another node. One that does not say what it serves ends if the topic's log is here."""
+    def _end_actor(
+        self, partition: TopicPartition, topic_id: str | None, folder: str | None = None
+    ) -> None:
+        """End the LogActor in order, if it serves this topic (and this node's folder): a newer
+        topic's of the same name may run here or on another node. One that does not say what it
+        serves ends if the topic's log is here."""
         handle = find(log_actor_name(partition), self._namespace)
         if handle is None:
             return
         is_here = (folder, self._node.node_id)
         try:
             serving = wait_for(handle.serving.remote(), f"closing {partition}")
-            if serving is not None and (serving[0] != topic_id or (folder and serving[1:] != is_here)):
+            if serving is not None and (
+                serving[0] != topic_id or (folder and serving[1:] != is_here)
+            ):
                 return
             wait_for(handle.close.remote(), f"closing {partition}")
         except RaylogError as error:
@@ -269,10 +305,11 @@ class LogManagerImpl(Mover):
             warn(logger, "log-not-closed", partition=partition, why=error)
         kill(log_actor_name(partition), self._namespace)
 
-    # -- the end -------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def shutdown(self) -> bool:
-        """Close every log in order, write the checkpoints and the clean-shutdown markers, unlock the dirs.
+        """Close every log in order, write the checkpoints and the clean-shutdown markers, unlock
+        the dirs.
 
         Returns whether all of it was clean; see ``OnlineDir.unlock``.
         """
@@ -283,7 +320,8 @@ class LogManagerImpl(Mover):
             asked = dict(self._dirs.opened)
         closed = self._ask_all(lambda handle: handle.close.remote(), CLOSE_TIMEOUT_S)
         with self._lock:
-            for partition in asked:  # before anything can fail: a closed actor must not be found again
+            # before anything can fail: a closed actor must not be found again
+            for partition in asked:
                 kill(log_actor_name(partition), self._namespace)
             for partition, offsets in closed.items():
                 self._dirs.note(partition, asked[partition], checkpointed(offsets))

@@ -1,16 +1,18 @@
-"""A LogManager's move of a partition from one of its log dirs to another, while its LogActor serves it.
+"""A LogManager's move of a partition from one of its log dirs to another, while its LogActor serves
+it.
 
 ::
 
-    source                              target
-    orders-0/      --- rounds --->      orders-0.<id>-future/     the LogActor goes on appending
-    orders-0/  (closed) --last--->      orders-0.<id>-future/     from here nobody serves
-    orders-0/                           orders-0/                 equal; the Controller's record decides which counts
-    orders-0.<id>-delete/               orders-0/                 opened there: the other one waits to be deleted
+    source                          target
+    orders-0/      --- rounds --->  orders-0.<id>-future/   the LogActor goes on appending
+    orders-0/  (closed) --last--->  orders-0.<id>-future/   from here nobody serves
+    orders-0/                       orders-0/               equal: the Controller's record decides
+    orders-0.<id>-delete/           orders-0/               the target opens, the source goes
 
-The Controller's word is the next ``open_partition``: the dir that it names keeps the partition. A crash before the
-rename leaves a ``-future`` folder, which the next start removes; one after it leaves two equal folders, of which the
-Controller has the one set aside that its record does not name.
+The Controller's word is the next ``open_partition``: the dir that it names keeps the partition. A
+crash before the rename leaves a ``-future`` folder, which the next start removes; one after it
+leaves two equal folders, of which the Controller has the one set aside that its record does not
+name.
 """
 
 import logging
@@ -65,7 +67,10 @@ class Mover(DirKeeper):
         super().__init__(namespace, config)
         self._moves: dict[TopicPartition, Move] = {}
         rate = config.replica_alter_log_dirs_io_max_bytes_per_second
-        self._throttle, self._throttle_lock = Throttle(rate, time.monotonic, time.sleep), threading.Lock()
+        self._throttle, self._throttle_lock = (
+            Throttle(rate, time.monotonic, time.sleep),
+            threading.Lock(),
+        )
 
     def _check_running(self, what: str) -> None:
         if self._stopped.is_set():
@@ -75,14 +80,18 @@ class Mover(DirKeeper):
     def move_partition(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Placed:
         """Copy a partition to another dir and close it; returns where it is to be opened next.
 
-        Raises MoveRunning, NoRoom, InvalidLogDir, LogDirOffline, NotLeader, StorageError; nothing is left in the
-        other dir then, and the partition is to be opened again where it was.
+        Raises MoveRunning, NoRoom, InvalidLogDir, LogDirOffline, NotLeader, StorageError; nothing
+        is left in the other dir then, and the partition is to be opened again where it was.
         """
         begin = time.monotonic()
         move = self._begin_move(partition, topic_id, directory_id)
         try:
             mirror = Mirror(
-                self._fs, SystemClock(), move.source.folder(partition), move.folder, self._paced(move)
+                self._fs,
+                SystemClock(),
+                move.source.folder(partition),
+                move.folder,
+                self._paced(move),
             )
             mirror.check_room()
             rounds = self._copy(partition, mirror)
@@ -136,7 +145,8 @@ class Mover(DirKeeper):
         return copied
 
     def _copy(self, partition: TopicPartition, mirror: Mirror) -> int:
-        """Rounds until little is left; returns how many. The log rolls before each: what grows is small then.
+        """Rounds until little is left; returns how many. The log rolls before each: what grows is
+        small then.
 
         On a full disk it can neither roll nor grow.
         """
@@ -185,7 +195,8 @@ class Mover(DirKeeper):
                 self._dirs.online(move.target.directory_id).drop_copy(move.folder)
 
     def _settle_move(self, partition: TopicPartition, directory_id: str) -> None:
-        """The Controller names the dir that has the partition: that ends a move. NotLeader in the middle of one."""
+        """The Controller names the dir that has the partition: that ends a move. NotLeader in the
+        middle of one."""
         move = self._moves.get(partition)
         if move is None or not move.is_closing:
             return
@@ -199,7 +210,8 @@ class Mover(DirKeeper):
                 dir.delete(partition)
 
     def _abandon_compaction(self, partition: TopicPartition) -> None:
-        """Have a round given up whose swaps would be refused: it saves work, and is not waited for."""
+        """Have a round given up whose swaps would be refused: it saves work, and is not waited
+        for."""
         compaction = find(compaction_actor_name(self._node.key), self._namespace)
         if compaction is not None:
             compaction.abandon.remote(partition)

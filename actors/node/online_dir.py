@@ -7,8 +7,8 @@
 
 A method that the disk fails raises StorageError; what follows from it, ``node_dirs.py`` decides.
 
-Not safe for threads, but for the checkpoint files: who writes them holds ``writing``, and waits for nothing else
-meanwhile, so that a disk that hangs holds up nobody but those who want to write to it.
+Not safe for threads, but for the checkpoint files: who writes them holds ``writing``, and waits for
+nothing else meanwhile, so that a disk that hangs holds up nobody but those who want to write to it.
 """
 
 import logging
@@ -19,7 +19,13 @@ from typing import NamedTuple
 from raylog.actors.events import warn
 from raylog.actors.messages import LogDirStatus
 from raylog.storage.clock import Clock
-from raylog.storage.errors import CorruptCheckpoint, DiskFull, InvalidLogDir, RaylogError, StorageError
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    DiskFull,
+    InvalidLogDir,
+    RaylogError,
+    StorageError,
+)
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log
 from raylog.storage.log_dir import LogDir, PartitionOffsets
@@ -56,7 +62,13 @@ class OnlineDir:
         self._doom(listing.doomed, delete_delay_ms)
         self._doom(listing.futures, 0)  # nobody finishes a copy that a crash interrupted
         for name in listing.unknown:
-            warn(logger, "folder-ignored", log_dir=log_dir.path, folder=name, why="no partition's name")
+            warn(
+                logger,
+                "folder-ignored",
+                log_dir=log_dir.path,
+                folder=name,
+                why="no partition's name",
+            )
 
     @property
     def directory_id(self) -> str:
@@ -76,7 +88,8 @@ class OnlineDir:
             raise StorageError(self.log_dir.path, str(error)) from error
 
     def status(self, node_id: str) -> LogDirStatus:
-        """What the dir holds, and what there is room for. It looks at every file: not to be called under a lock."""
+        """What the dir holds, and what there is room for. It looks at every file: not to be called
+        under a lock."""
         try:
             here = self.log_dir.partitions()
             size_bytes = sum(folder_bytes(self._fs, self.folder(partition)) for partition in here)
@@ -89,7 +102,7 @@ class OnlineDir:
             node_id, self.log_dir.path, self.directory_id, True, None, *room, self.loaded, to_load
         )
 
-    # -- partitions ----------------------------------------------------------------------------------------
+    # -- partitions --------------------------------------------------------------------------------
 
     def folder(self, partition: TopicPartition) -> str:
         return self.log_dir.folder(partition)
@@ -120,11 +133,17 @@ class OnlineDir:
         self._clean.add(partition)
 
     def adopt(
-        self, partition: TopicPartition, copy: str, offsets: PartitionOffsets, cleaner_offset: int | None
+        self,
+        partition: TopicPartition,
+        copy: str,
+        offsets: PartitionOffsets,
+        cleaner_offset: int | None,
     ) -> None:
-        """A copy becomes the partition, as its log was closed in order; all that is written of it comes along.
+        """A copy becomes the partition, as its log was closed in order; all that is written of it
+        comes along.
 
-        Where the disk is full it is removed: under its own name it would stand in the way of the next move.
+        Where the disk is full it is removed: under its own name it would stand in the way of the
+        next move.
         """
         self._write_down_who_left()
         self.log_dir.adopt(partition, copy)
@@ -146,13 +165,15 @@ class OnlineDir:
         self._doom([copy], 0)
 
     def open(self, partition: TopicPartition) -> bool:
-        """It is about to be opened; returns whether it is as an orderly stop left it: believed once."""
+        """It is about to be opened; returns whether it is as an orderly stop left it: believed
+        once."""
         is_clean = partition in self._clean
         self._clean.discard(partition)
         return is_clean
 
     def opened(self, partition: TopicPartition) -> bool:
-        """Its opening has ended, well or not; returns whether that was of a partition found at the start."""
+        """Its opening has ended, well or not; returns whether that was of a partition found at the
+        start."""
         is_first = partition in self.to_load
         self.to_load.discard(partition)
         self.loaded += is_first
@@ -164,7 +185,8 @@ class OnlineDir:
         self._forget(partition)
 
     def set_aside(self, partition: TopicPartition) -> str:
-        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new path."""
+        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new
+        path."""
         path = self.log_dir.doom(partition, stray=True)
         self._forget(partition)
         return path
@@ -180,7 +202,8 @@ class OnlineDir:
             warn(logger, "checkpoint-not-written", partition=partition, why=error)
 
     def _write_down_who_left(self) -> None:
-        """A partition may come again under its name: it must not begin where the checkpoints of the old one end."""
+        """A partition may come again under its name: it must not begin where the checkpoints of the
+        old one end."""
         if not self._have_left:
             return
         with self.writing:
@@ -189,7 +212,7 @@ class OnlineDir:
             self.log_dir.drop_cleaner_offsets()
         self._have_left = False
 
-    # -- deletion ------------------------------------------------------------------------------------------
+    # -- deletion ----------------------------------------------------------------------------------
 
     def _doom(self, folders: Iterable[str], delay_ms: int) -> None:
         due_ms = self._clock.now_ms() + delay_ms
@@ -202,11 +225,11 @@ class OnlineDir:
         self._doomed = [one for one in self._doomed if one.due_ms > now_ms]
         return due
 
-    # -- checkpoints ---------------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------
 
     def write_recovery_points(self, offsets: Offsets) -> None:
-        """Replace the checkpoint files of recovery points and high watermarks, by what ``offsets`` has of those that
-        are here. The caller has ``writing``."""
+        """Replace the checkpoint files of recovery points and high watermarks, by what ``offsets``
+        has of those that are here. The caller has ``writing``."""
         self.log_dir.write_recovery_points(self._of_those_here(offsets))
 
     def write_log_start_offsets(self, offsets: Offsets) -> None:
@@ -223,10 +246,11 @@ class OnlineDir:
             return self.log_dir.cleaner_offsets()
 
     def unlock(self, closed: Set[TopicPartition]) -> bool:
-        """Write the checkpoints and the marker, and unlock; returns whether every log here was ``closed`` in order.
+        """Write the checkpoints and the marker, and unlock; returns whether every log here was
+        ``closed`` in order.
 
-        A dir with a log that was not, or whose checkpoints could not be written, gets no marker. One that nobody has
-        opened is as it was.
+        A dir with a log that was not, or whose checkpoints could not be written, gets no marker.
+        One that nobody has opened is as it was.
         """
         try:
             with self.writing:

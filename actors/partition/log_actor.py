@@ -1,11 +1,12 @@
 """LogActor: the Ray actor that owns one partition's folder. A shell over ``partition.py``.
 
-It is pinned to the node that has the folder, and Ray restarts it there for ever; everything is rebuilt from
-the disk. In ``__init__`` it locks the folder, so that two writers cannot be, and begins a new leader epoch.
-What goes wrong there (data missing, folder locked) is raised, and the actor stays dead with that error: no
-restart would help. Later, an error that is not one of ours means that its state cannot be trusted: it ends
-its process, and Ray starts another, which recovers. (Ray would let a failed actor live on.) So it does where the
-partition went offline and no disk is to blame; a disk's failure it reports to its LogManager, until that has heard.
+It is pinned to the node that has the folder, and Ray restarts it there for ever; everything is
+rebuilt from the disk. In ``__init__`` it locks the folder, so that two writers cannot be, and
+begins a new leader epoch. What goes wrong there (data missing, folder locked) is raised, and the
+actor stays dead with that error: no restart would help. Later, an error that is not one of ours
+means that its state cannot be trusted: it ends its process, and Ray starts another, which recovers.
+(Ray would let a failed actor live on.) So it does where the partition went offline and no disk is
+to blame; a disk's failure it reports to its LogManager, until that has heard.
 
 Threads: the concurrency groups keep doors apart, so that parked long polls never hold up an append.
 """
@@ -100,20 +101,22 @@ class LogActorImpl:
             raise
         threading.Thread(target=self._keep_up, name="upkeep", daemon=True).start()
 
-    # -- data ----------------------------------------------------------------------------------------------
+    # -- data --------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="produce")
     def append(self, records: Buffer) -> AppendResult:
         """Append one v2 record batch (bytes or a uint8 numpy array).
 
         Returns when it is as durable as the topic asks (``flush.messages``). Raises CorruptRecord,
-        RecordTooLarge, InvalidRecord, OutOfOrderSequence, DiskFull and their kin, with nothing written.
+        RecordTooLarge, InvalidRecord, OutOfOrderSequence, DiskFull and their kin, with nothing
+        written.
         """
         return _or_exit(lambda: self._partition.append(records))
 
     @ray.method(concurrency_group="fetch")
     def fetch(self, offset: int, max_bytes: int = 1 << 20, *, locate: bool = False) -> FetchResult:
-        """Batches from ``offset`` on, at once. With ``locate``: where they lie. Raises OffsetOutOfRange."""
+        """Batches from ``offset`` on, at once. With ``locate``: where they lie. Raises
+        OffsetOutOfRange."""
         return _or_exit(lambda: self._partition.fetch(offset, max_bytes, locate=locate))
 
     @ray.method(concurrency_group="poll")
@@ -132,7 +135,8 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="fetch")
     def fetch_request(self, request: bytes) -> FetchResult | bytes:
-        """``fetch``, for raylog's own readers: takes a FetchRequest's bytes; a location comes back as bytes, too."""
+        """``fetch``, for raylog's own readers: takes a FetchRequest's bytes; a location comes back
+        as bytes, too."""
         return self._answer(FetchRequest.decode(request))
 
     @ray.method(concurrency_group="poll")
@@ -144,17 +148,21 @@ class LogActorImpl:
         fetch = self._partition.fetch
         found = _or_exit(
             lambda: fetch(
-                asked.offset, asked.max_bytes, asked.min_bytes, asked.max_wait_ms, locate=asked.locate
+                asked.offset,
+                asked.max_bytes,
+                asked.min_bytes,
+                asked.max_wait_ms,
+                locate=asked.locate,
             )
         )
         return found.encode() if asked.locate else found
 
-    # -- what it is ----------------------------------------------------------------------------------------
+    # -- what it is --------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
     def serving(self) -> tuple[str, str, str] | None:
-        """The id of the topic whose log this serves, its folder, and the node that has it; None once it is closed.
-        Raises why it is offline."""
+        """The id of the topic whose log this serves, its folder, and the node that has it; None
+        once it is closed. Raises why it is offline."""
         if self._partition.is_closed:
             return None
         _or_exit(self._partition.check_online)
@@ -167,7 +175,8 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="admin")
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after ``timestamp`` (ms); -1: the end, -2: the start, -3: the largest timestamp."""
+        """The first record at or after ``timestamp`` (ms); -1: the end, -2: the start, -3: the
+        largest timestamp."""
         return _or_exit(lambda: self._partition.offset_for_timestamp(timestamp))
 
     @ray.method(concurrency_group="admin")
@@ -186,11 +195,12 @@ class LogActorImpl:
             partition.is_offline,
         )
 
-    # -- upkeep --------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
     def reconfigure(self, config: LogConfig, version: int) -> None:
-        """Obey another config from the next append on, unless a newer ``version`` has come before it."""
+        """Obey another config from the next append on, unless a newer ``version`` has come before
+        it."""
         _or_exit(lambda: self._partition.reconfigure(config, version))
 
     @ray.method(concurrency_group="admin")
@@ -210,7 +220,8 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="admin")
     def delete_records(self, before_offset: int) -> int:
-        """Make records below an offset unreadable (-1: the high watermark); returns the log start offset."""
+        """Make records below an offset unreadable (-1: the high watermark); returns the log start
+        offset."""
         return _or_exit(lambda: self._partition.delete_records(before_offset))
 
     @ray.method(concurrency_group="admin")
@@ -230,22 +241,32 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="admin")
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
-        """Let in what the CompactionActor has written. Raises CleaningAborted with nothing changed."""
+        """Let in what the CompactionActor has written. Raises CleaningAborted with nothing
+        changed."""
         _or_exit(lambda: self._partition.replace_segments(old, round_id))
 
     @ray.method(concurrency_group="admin")
     def close(self) -> PartitionOffsets:
-        """Orderly end: all flushed, all files closed, the folder unlocked. Returns the last offsets."""
+        """Orderly end: all flushed, all files closed, the folder unlocked. Returns the last
+        offsets."""
         _or_exit(self._partition.close)
         self._lock.release()
         offsets = self._partition.offsets()
-        event(logger, "log-closed", partition=self._spec.partition, log_end_offset=offsets.log_end_offset)
+        event(
+            logger,
+            "log-closed",
+            partition=self._spec.partition,
+            log_end_offset=offsets.log_end_offset,
+        )
         return offsets
 
     def _keep_up(self) -> None:
-        """Upkeep and metrics while something happens; how the partition stands, now and then, while nothing does."""
+        """Upkeep and metrics while something happens; how the partition stands, now and then, while
+        nothing does."""
         expiration_ms = self._spec.producer_expiration_ms
-        exporter = Exporter(topic=self._spec.partition.topic, partition=self._spec.partition.partition)
+        exporter = Exporter(
+            topic=self._spec.partition.topic, partition=self._spec.partition.partition
+        )
         next_export_s, is_exported = 0.0, False
         while True:
             if is_exported:
@@ -253,7 +274,12 @@ class LogActorImpl:
             time.sleep(UPKEEP_INTERVAL_S)
             is_exported = False
             if self._partition.is_stuck:
-                event(logger, "process-ended", level=logging.ERROR, todo="the next one recovers the log")
+                event(
+                    logger,
+                    "process-ended",
+                    level=logging.ERROR,
+                    todo="the next one recovers the log",
+                )
                 _exit()
             if not self._is_reported():
                 continue
@@ -309,7 +335,8 @@ def lock_patiently(take: Callable[[], Answer]) -> Answer:
 def _up_to_date(spec: LogSpec) -> LogSpec:
     """The spec with the topic's config of now: Ray repeats the arguments of the first start.
 
-    A LogManager that does not answer is itself being started again; what it is told then reaches this actor.
+    A LogManager that does not answer is itself being started again; what it is told then reaches
+    this actor.
     """
     manager = find(spec.manager, spec.namespace) if spec.manager else None
     if manager is None:
@@ -317,13 +344,22 @@ def _up_to_date(spec: LogSpec) -> LogSpec:
     try:
         found = wait_for(manager.config_of.remote(spec.partition), spec.manager, MANAGER_TIMEOUT_S)
     except RaylogError as error:
-        warn(logger, "config-unknown", partition=spec.partition, why=error, uses="that of the first start")
+        warn(
+            logger,
+            "config-unknown",
+            partition=spec.partition,
+            why=error,
+            uses="that of the first start",
+        )
         return spec
-    return spec if found is None else spec._replace(config=found.config, config_version=found.version)
+    return (
+        spec if found is None else spec._replace(config=found.config, config_version=found.version)
+    )
 
 
 def _report(spec: LogSpec, error: StorageError, *, is_loud: bool = True) -> bool:
-    """Tell the LogManager that a disk has failed, which takes the whole dir offline; returns whether it has heard."""
+    """Tell the LogManager that a disk has failed, which takes the whole dir offline; returns
+    whether it has heard."""
     if not error.is_disk_failure:
         return True
     try:
@@ -371,7 +407,8 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
 
 
 def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
-    """What a checkpoint says of this partition; 0, which is always safe, if it says nothing that can be read."""
+    """What a checkpoint says of this partition; 0, which is always safe, if it says nothing that
+    can be read."""
     try:
         return read_offsets(RealFileSystem(), os.path.join(log_dir, name)).get(partition, 0)
     except CorruptCheckpoint as error:
@@ -380,14 +417,19 @@ def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
 
 
 def _or_exit(call: Callable[[], Answer]) -> Answer:
-    """Let our own errors through; end the process on any other, since its state cannot be trusted."""
+    """Let our own errors through; end the process on any other, since its state cannot be
+    trusted."""
     try:
         return call()
     except RaylogError:
         raise
     except BaseException:
         event(
-            logger, "process-ended", level=logging.CRITICAL, trace=True, todo="the next one recovers the log"
+            logger,
+            "process-ended",
+            level=logging.CRITICAL,
+            trace=True,
+            todo="the next one recovers the log",
         )
         _exit()
         raise

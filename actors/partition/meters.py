@@ -1,7 +1,9 @@
-"""What one partition counts of itself: plain numbers, and lists of measurements that an exporter empties.
+"""What one partition counts of itself: plain numbers, and lists of measurements that an exporter
+empties.
 
-Several threads add at once, without a lock: a ``deque`` takes an item in one step. Whoever exports takes them off
-again, so that their sums are exact. Nobody exporting, each holds the newest of them, and no more.
+Several threads add at once, without a lock: a ``deque`` takes an item in one step. Whoever exports
+takes them off again, so that their sums are exact. Nobody exporting, each holds the newest of them,
+and no more.
 """
 
 import time
@@ -47,7 +49,9 @@ class Meters:
         """Hand over what has come since the last time, and how the partition stands."""
         appends, fetches = taken(self.appends), taken(self.fetches)
         written = [
-            (size_bytes, records) for _, size_bytes, records, is_duplicate in appends if not is_duplicate
+            (size_bytes, records)
+            for _, size_bytes, records, is_duplicate in appends
+            if not is_duplicate
         ]
         exporter.add("raylog_bytes_in", sum(size_bytes for size_bytes, _ in written))
         exporter.add("raylog_records_in", sum(records for _, records in written))
@@ -85,5 +89,7 @@ def _standing(partition: "Partition") -> dict[str, float]:
         "raylog_log_end_offset": offsets.log_end_offset,
         "raylog_unflushed_records": offsets.log_end_offset - offsets.recovery_point,
         "raylog_offline": float(partition.is_offline),
-        "raylog_retention_lag_seconds": 0.0 if partition.is_offline else log.retention_lag_ms() / 1000,
+        "raylog_retention_lag_seconds": 0.0
+        if partition.is_offline
+        else log.retention_lag_ms() / 1000,
     }

@@ -1,7 +1,7 @@
 """What a partition does, behind every door: append, fetch with long poll, flush, retention, close.
 
-A ``Partition`` puts locks around one ``Log``. Today its door is the LogActor's Ray methods; a socket will be
-the second, with this same object behind it. It knows no Ray.
+A ``Partition`` puts locks around one ``Log``. Today its door is the LogActor's Ray methods; a
+socket will be the second, with this same object behind it. It knows no Ray.
 
 **Locks**, in the order in which they may be taken::
 
@@ -10,26 +10,30 @@ the second, with this same object behind it. It knows no Ray.
     _flush_lock     fsyncs the log
     _append_lock    owns the log's end: append, roll; nothing under it waits for a disk to sync
     log.list_lock   two assignments
-    log.epochs.lock the leader epochs and their small file; appends take it only after the disk was full
+    log.epochs.lock the leader epochs' file; an append takes it only after the disk was full
 
-Readers take none. Appends take the fourth, for the write into the page cache alone, so that whatever hangs in the
-first three holds up no append, but for its own fsync where the topic asks for one. A batch is checked (its CRC)
-before the lock.
+Readers take none. Appends take the fourth, for the write into the page cache alone, so that
+whatever hangs in the first three holds up no append, but for its own fsync where the topic asks for
+one. A batch is checked (its CRC) before the lock.
 
-**Bounds**: bytes of appends in flight and parked fetches are limited (``bounds.py``); what is beyond is refused.
+**Bounds**: bytes of appends in flight and parked fetches are limited (``bounds.py``); what is
+beyond is refused.
 
-**An ack** means: in the page cache; once ``flush.messages`` records are unflushed, fsynced. Appends that wait
-for an fsync share it: whoever gets ``_flush_lock`` flushes everything written so far, and those behind it
-find their records flushed.
+**An ack** means: in the page cache; once ``flush.messages`` records are unflushed, fsynced. Appends
+that wait for an fsync share it: whoever gets ``_flush_lock`` flushes everything written so far, and
+those behind it find their records flushed.
 
-**A long poll** waits here, not in the client. Waiters stand in a heap, ordered by the count of bytes ever
-appended that wakes them; an append pops those that are due, and costs the same with one waiter or a thousand.
+**A long poll** waits here, not in the client. Waiters stand in a heap, ordered by the count of
+bytes ever appended that wakes them; an append pops those that are due, and costs the same with one
+waiter or a thousand.
 
-**After a failed fsync** nothing is retried, since the kernel may have dropped the pages: the partition goes
-offline, and every call answers StorageError until its disk is repaired and the broker started again.
+**After a failed fsync** nothing is retried, since the kernel may have dropped the pages: the
+partition goes offline, and every call answers StorageError until its disk is repaired and the
+broker started again.
 
-**A full disk** takes nothing offline. The partition opens, reads, and has its retention make room; appends answer
-DiskFull, first of all while the file of leader epochs cannot be written (``storage/state/epochs.py``).
+**A full disk** takes nothing offline. The partition opens, reads, and has its retention make room;
+appends answer DiskFull, first of all while the file of leader epochs cannot be written
+(``storage/state/epochs.py``).
 """
 
 import heapq
@@ -98,7 +102,8 @@ class Partition:
             self.leader_epoch, log.log_end_offset
         )  # on a full disk: written before the first append
         with suppress(RaylogError):  # which the first append meets again
-            _ = log.segments[-1].max_timestamp  # looked for before an append and a reader may do so at once
+            # looked for before an append and a reader may do so at once
+            _ = log.segments[-1].max_timestamp
         log.list_lock = threading.Lock()
         self._append_lock = threading.Lock()
         self._flush_lock = threading.Lock()
@@ -116,7 +121,7 @@ class Partition:
         self._offline: RaylogError | None = None
         self.is_closed = False
 
-    # -- append --------------------------------------------------------------------------------------------
+    # -- append ------------------------------------------------------------------------------------
 
     def append(self, records: Buffer) -> AppendResult:
         """Append one v2 record batch; returns when it is as durable as the topic asks.
@@ -145,7 +150,8 @@ class Partition:
         batch = check_append(records, self.log.config, now_ms)
         if batch.header.attributes & TRANSACTIONAL:
             raise InvalidRecord(
-                "a transaction could not end: raylog has no transaction coordinator yet; send plain batches"
+                "a transaction could not end: raylog has no transaction coordinator yet; send "
+                "plain batches"
             )
         with self._append_lock:
             self.check_online()
@@ -157,14 +163,16 @@ class Partition:
         if info.last_offset + 1 - self.log.recovery_point >= self.log.config.flush_messages:
             self.flush(info.last_offset + 1)
         first, last, append_time, log_start, is_duplicate = info
-        return batch, AppendResult(first, last, append_time, log_start, self.leader_epoch, is_duplicate)
+        return batch, AppendResult(
+            first, last, append_time, log_start, self.leader_epoch, is_duplicate
+        )
 
     @property
     def in_flight_bytes(self) -> int:
         """Of appends that are not answered yet."""
         return self._in_flight.size_bytes
 
-    # -- fetch ---------------------------------------------------------------------------------------------
+    # -- fetch -------------------------------------------------------------------------------------
 
     def fetch(
         self,
@@ -175,11 +183,12 @@ class Partition:
         *,
         locate: bool = False,
     ) -> FetchResult:
-        """Batches from ``offset`` on, up to about ``max_bytes``; at least one batch where there is one.
+        """Batches from ``offset`` on, up to about ``max_bytes``; at least one batch where there is
+        one.
 
-        Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is where the
-        batches lie, for a reader on the same node. Raises OffsetOutOfRange, and TooManyPolls if it would have to
-        wait where as many wait as may.
+        Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is
+        where the batches lie, for a reader on the same node. Raises OffsetOutOfRange, and
+        TooManyPolls if it would have to wait where as many wait as may.
         """
         try:
             return self._fetch(offset, max_bytes, min_bytes, max_wait_ms, locate)
@@ -193,7 +202,9 @@ class Partition:
         self, offset: int, max_bytes: int, min_bytes: int, max_wait_ms: int, locate: bool
     ) -> FetchResult:
         began_s = time.perf_counter()
-        _check_integers(offset=offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms)
+        _check_integers(
+            offset=offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms
+        )
         max_bytes = max(0, min(max_bytes, MAX_FETCH_BYTES))
         min_bytes, max_wait_ms = min(min_bytes, max_bytes), min(max_wait_ms, MAX_WAIT_MS)
         self.check_online()
@@ -207,7 +218,9 @@ class Partition:
             began_s += time.perf_counter() - parked_s
             self.check_online()
             found = self.log.read(offset, max_bytes)
-        records = None if found is None or locate else np.frombuffer(self.log.read_bytes(found), np.uint8)
+        records = (
+            None if found is None or locate else np.frombuffer(self.log.read_bytes(found), np.uint8)
+        )
         size_bytes = 0 if found is None else found.size_bytes
         self.meters.fetches.append((time.perf_counter() - began_s, size_bytes))
         return FetchResult(
@@ -243,7 +256,7 @@ class Partition:
         """How many fetches are parked."""
         return len(self._waiters)
 
-    # -- the rest ------------------------------------------------------------------------------------------
+    # -- the rest ----------------------------------------------------------------------------------
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """See :meth:`raylog.storage.log.Log.offset_for_timestamp`."""
@@ -286,7 +299,8 @@ class Partition:
             self.log.expire_producers(producer_expiration_ms)
 
     def rest(self, producer_expiration_ms: int, at_most_s: float = MAX_REST_S) -> None:
-        """Return when something may be due again: something was asked of the partition, or time has passed."""
+        """Return when something may be due again: something was asked of the partition, or time has
+        passed."""
         self._stirred.wait(min(self.rest_s(producer_expiration_ms), at_most_s))
 
     def rest_s(self, producer_expiration_ms: int) -> float:
@@ -316,13 +330,14 @@ class Partition:
         return RemovedSegments(count, size_bytes, time.monotonic() - begin_s)
 
     def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
-        """Make records below an offset unreadable; returns the log start offset. See ``Log.delete_records``."""
+        """Make records below an offset unreadable; returns the log start offset. See
+        ``Log.delete_records``."""
         _check_integers(before_offset=before_offset)
         with self._old_lock, self._flush_lock:
             self.check_online()
             return self._or_offline(partial(self.log.delete_records, before_offset), UndoFailed)
 
-    # -- compaction, which is another process's work ---------------------------------------------------------
+    # -- compaction, which is another process's work -----------------------------------------------
 
     def cleaning_facts(self) -> LogFacts:
         """What the choice of a log to compact rests on."""
@@ -330,7 +345,8 @@ class Partition:
         return facts_of(self.log)
 
     def cleaning_view(self) -> LogView:
-        """A round of compaction begins: what it must know. None that began before can swap any more."""
+        """A round of compaction begins: what it must know. None that began before can swap any
+        more."""
         with self._old_lock:
             self.check_online()
             round_id = self.log.begin_round()
@@ -342,16 +358,20 @@ class Partition:
         self.log.check_unchanged(segments, round_id)
 
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
-        """Let the segment in that a round has written. Raises CleaningAborted with nothing changed."""
+        """Let the segment in that a round has written. Raises CleaningAborted with nothing
+        changed."""
         with self._old_lock:
             self.check_online()
             if not self.log.config.is_compacted:
-                raise CleaningAborted(str(self.log.partition), "cleanup.policy has no compact any more")
+                raise CleaningAborted(
+                    str(self.log.partition), "cleanup.policy has no compact any more"
+                )
             self._or_offline(partial(self.log.replace_segments, old, round_id), SwapUnfinished)
         self._stir()
 
     def reconfigure(self, config: LogConfig, version: int) -> None:
-        """Obey another config from the next append on, unless a newer ``version`` has come before it."""
+        """Obey another config from the next append on, unless a newer ``version`` has come before
+        it."""
         with self._old_lock, self._append_lock:
             self.check_online()
             if version >= self._config_version:
@@ -374,7 +394,7 @@ class Partition:
             self.is_closed = True
             self._go_offline(LogClosed(self.log.folder))
 
-    # -- offline -------------------------------------------------------------------------------------------
+    # -- offline -----------------------------------------------------------------------------------
 
     @property
     def is_offline(self) -> bool:
@@ -393,8 +413,11 @@ class Partition:
                 event.set()
             self._waiters.clear()
 
-    def _or_offline(self, work: Callable[[], Answer], on: type[StorageError] = StorageError) -> Answer:
-        """Do ``work``; an error of the kind ``on``, or of the disk, leaves a log that must not be used again."""
+    def _or_offline(
+        self, work: Callable[[], Answer], on: type[StorageError] = StorageError
+    ) -> Answer:
+        """Do ``work``; an error of the kind ``on``, or of the disk, leaves a log that must not be
+        used again."""
         try:
             return work()
         except StorageError as error:
@@ -404,7 +427,8 @@ class Partition:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it answers an error for ever of which no disk is to blame: opening the log again mends it."""
+        """Whether it answers an error for ever of which no disk is to blame: opening the log again
+        mends it."""
         return self._offline is not None and not self.is_closed and self.disk_failure is None
 
     @property

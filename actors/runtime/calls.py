@@ -1,4 +1,5 @@
-"""Actors by name, and calls to them: find, start, end, ask, and the errors of Ray by raylog's names."""
+"""Actors by name, and calls to them: find, start, end, ask, and the errors of Ray by raylog's
+names."""
 
 from typing import Any
 
@@ -11,12 +12,13 @@ from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import pinned_to
 from raylog.storage.errors import RaylogError
 
-# A call that neither waits for records nor moves data: an actor that is well answers in milliseconds.
+# A call that neither waits for records nor moves data: an actor that is well answers in
+# milliseconds.
 CALL_TIMEOUT_S = 30.0
 # Opening after a crash reads every unflushed byte back.
 OPEN_TIMEOUT_S = 600.0
-# What takes as long as the disk does: to move 20 TB at 30 MB/s, to open what a crash has left of thousands of logs.
-# An actor that dies over it is noticed at once.
+# What takes as long as the disk does: to move 20 TB at 30 MB/s, to open what a crash has left of
+# thousands of logs. An actor that dies over it is noticed at once.
 WORK_TIMEOUT_S = 7 * 86_400.0
 
 
@@ -34,7 +36,8 @@ def find(name: str, namespace: str) -> Any | None:
 
 
 def running(namespace: str) -> set[str]:
-    """The names of all actors of a namespace that live or are being restarted. Raises as ``find`` does."""
+    """The names of all actors of a namespace that live or are being restarted. Raises as ``find``
+    does."""
     try:
         named = list_named_actors(all_namespaces=True)
     except RayError as error:
@@ -43,7 +46,8 @@ def running(namespace: str) -> set[str]:
 
 
 def create(actor: Any, name: str, namespace: str, node: Node, *args: Any, **options: Any) -> Any:
-    """Start a named, detached actor on one node, and nowhere else; or get the one that has the name."""
+    """Start a named, detached actor on one node, and nowhere else; or get the one that has the
+    name."""
     return actor.options(
         name=name,
         namespace=namespace,
@@ -69,18 +73,25 @@ def wait_for(reference: Any, what: str, timeout_s: float = CALL_TIMEOUT_S) -> An
         raise named_error(error, what, timeout_s) from error
 
 
-def named_error(error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT_S) -> BaseException:
-    """Ray's way of saying it, turned into raylog's: a restarting actor, a time-out, the error of the actor."""
+def named_error(
+    error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT_S
+) -> BaseException:
+    """Ray's way of saying it, turned into raylog's: a restarting actor, a time-out, the error of
+    the actor."""
     if isinstance(error, RayTaskError) and isinstance(error.cause, RaylogError):
         return error.cause
     if isinstance(error, GetTimeoutError):
         return RequestTimedOut(what, int(timeout_s * 1000))
     if isinstance(error, RayError) and not isinstance(error, RayTaskError):
-        return NotLeader(what, _summary(error))  # the actor, its node or its owner died, or cannot be placed
+        # the actor, its node or its owner died, or cannot be placed
+        return NotLeader(what, _summary(error))
     return error
 
 
 def _summary(error: BaseException) -> str:
-    """The line of Ray's story that tells: the last of a failed start (the error raised there), else the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    """The line of Ray's story that tells: the last of a failed start (the error raised there), else
+    the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
+        type(error).__name__
+    ]
     return lines[-1] if "creation task" in lines[0] else lines[0]

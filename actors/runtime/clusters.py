@@ -1,9 +1,10 @@
 """How a process finds a Ray cluster and joins it, and what is said when there is none.
 
-``ray.init("auto")`` would do, but for three things. Where several Ray clusters run on a machine (a broker's and
-a notebook's) it takes any of them; here they are all looked at, ``ray start``'s first. An address that nobody
-answers at is tried for minutes; here it is probed first. And a cluster that asks for a token refuses whoever
-gives its address, because Ray looks for the token (``~/.ray/auth_token``) only without one; here always.
+``ray.init("auto")`` would do, but for three things. Where several Ray clusters run on a machine (a
+broker's and a notebook's) it takes any of them; here they are all looked at, ``ray start``'s first.
+An address that nobody answers at is tried for minutes; here it is probed first. And a cluster that
+asks for a token refuses whoever gives its address, because Ray looks for the token
+(``~/.ray/auth_token``) only without one; here always.
 """
 
 import logging
@@ -13,7 +14,9 @@ from collections.abc import Callable, Set
 
 import ray
 from ray._private import services
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray._private.authentication.authentication_token_setup import (
+    maybe_enable_token_auth_if_token_available,
+)
 from ray.exceptions import AuthenticationError
 
 from raylog.actors.errors import BrokerNotFound, RayNotFound, SeveralBrokers
@@ -27,7 +30,8 @@ PROBE_TIMEOUT_S = 5.0
 
 
 def join_ray(address: str | None = None) -> str:
-    """Connect this process to a running Ray cluster; default: RAY_ADDRESS, else one on this machine.
+    """Connect this process to a running Ray cluster; default: RAY_ADDRESS, else one on this
+    machine.
 
     Returns the address. Raises RayNotFound.
     """
@@ -42,11 +46,13 @@ def join_ray(address: str | None = None) -> str:
     raise RayNotFound("auto", "none runs on this machine")
 
 
-def join_ray_with(has_broker: Callable[[], bool], namespace: str, address: str | None = None) -> None:
+def join_ray_with(
+    has_broker: Callable[[], bool], namespace: str, address: str | None = None
+) -> None:
     """As ``join_ray``, but the cluster for which ``has_broker``, asked when connected, is true.
 
-    Raises BrokerNotFound, SeveralBrokers, RayNotFound, or what ``has_broker`` raises; then this process is not
-    connected.
+    Raises BrokerNotFound, SeveralBrokers, RayNotFound, or what ``has_broker`` raises; then this
+    process is not connected.
     """
     candidates = _candidates(address)
     found: list[str] = []
@@ -76,7 +82,8 @@ def join_ray_with(has_broker: Callable[[], bool], namespace: str, address: str |
 
 
 def _candidates(address: str | None) -> list[str]:
-    """The addresses to try: the one that is wanted, else all of this machine, the last ``ray start``'s first."""
+    """The addresses to try: the one that is wanted, else all of this machine, the last ``ray
+    start``'s first."""
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     if wanted not in ("auto", LOCAL):
         return [wanted]
@@ -85,7 +92,8 @@ def _candidates(address: str | None) -> list[str]:
 
 
 def _running_here() -> tuple[Set[str], str | None]:
-    """The addresses of this machine's Ray clusters, and the one that ``ray start`` wrote down last."""
+    """The addresses of this machine's Ray clusters, and the one that ``ray start`` wrote down
+    last."""
     services.find_gcs_addresses.cache_clear()
     return services.find_gcs_addresses(), services.find_bootstrap_address(None)
 

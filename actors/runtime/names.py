@@ -1,6 +1,7 @@
 """The names of a broker's actors, and of the nodes that they are pinned to. Knows no Ray.
 
-Every actor is named and detached, in the broker's namespace, and pinned to the node that has its disk::
+Every actor is named and detached, in the broker's namespace, and pinned to the node that has its
+disk::
 
     Controller                  one a broker
     LogManager:<node>           one a node
@@ -8,11 +9,11 @@ Every actor is named and detached, in the broker's namespace, and pinned to the 
     Retention:<node>            one a node that has others
     Log:<topic>-<partition>     one a partition
 
-**Nodes.** A Ray node's id is a new one after each of its starts. A node that was started with the label
-``raylog/log-node`` is known by that label: its actors wait, restarting, while the node is away, and serve again
-where the label comes back. A node without a label is known by its id: its actors die with it, and the Controller
-makes new ones where the disk comes back. Two nodes that are up with one label would get each other's actors, so
-the second takes no part.
+**Nodes.** A Ray node's id is a new one after each of its starts. A node that was started with the
+label ``raylog/log-node`` is known by that label: its actors wait, restarting, while the node is
+away, and serve again where the label comes back. A node without a label is known by its id: its
+actors die with it, and the Controller makes new ones where the disk comes back. Two nodes that are
+up with one label would get each other's actors, so the second takes no part.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
-"""CompactionActor: the Ray actor that compacts the logs of one node, beside their LogActors. A shell over
-:class:`~raylog.actors.upkeep.compactor.Compactor`.
+"""CompactionActor: the Ray actor that compacts the logs of one node, beside their LogActors. A
+shell over :class:`~raylog.actors.upkeep.compactor.Compactor`.
 
-One a node, named, detached, pinned; its LogManager starts it with the first compacted partition. It may be killed at
-any moment: Ray starts it again, and it begins where the checkpoints say.
+One a node, named, detached, pinned; its LogManager starts it with the first compacted partition. It
+may be killed at any moment: Ray starts it again, and it begins where the checkpoints say.
 """
 
 import logging
@@ -34,7 +34,9 @@ class CompactionActorImpl:
         own = own_node()
         node, fs = NodeLogs(namespace, own.key), RealFileSystem()
         self._backoff_s = config.log_cleaner_backoff_ms / 1000
-        self._compactor = Compactor(node, own.node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock)
+        self._compactor = Compactor(
+            node, own.node_id, config, SystemClock(), fs, ReadOnlyFileSystem(), _lock
+        )
         for number in range(config.log_cleaner_threads):
             threading.Thread(target=self._work, name=f"cleaner-{number}", daemon=True).start()
         told = (own.node_id, self._compactor.numbers)
@@ -44,7 +46,9 @@ class CompactionActorImpl:
         while True:
             try:
                 was_cleaned = self._compactor.turn()
-            except Exception:  # a LogManager that is away, an error of Ray's own: the next turn tries again
+            except (
+                Exception
+            ):  # a LogManager that is away, an error of Ray's own: the next turn tries again
                 warn(logger, "compaction-failed", trace=True)
                 was_cleaned = False
             if not was_cleaned:

@@ -2,20 +2,20 @@
 
 ::
 
-    hosted logs -> facts of the free ones -> the filthiest due -> view -> round -> checkpoint     (at most one)
+    hosted logs -> facts of the free ones -> the filthiest due, at most one -> round -> checkpoint
                 -> retention of all compacted logs without a round
                 -> nothing was compacted: wait log.cleaner.backoff.ms
 
 Each of ``log.cleaner.threads`` calls :meth:`Compactor.turn` again and again; together they keep to
-``log.cleaner.io.max.bytes.per.second``. Compacted logs get their retention from here alone, after rounds, as in
-Kafka: with ``log.cleaner.enable=false`` they get none.
+``log.cleaner.io.max.bytes.per.second``. Compacted logs get their retention from here alone, after
+rounds, as in Kafka: with ``log.cleaner.enable=false`` they get none.
 
-**Who checks what.** Nothing rests on this process being the only one, alive, or right about what is hosted: the
-log's own process refuses a swap whose sources or round are not the current ones, and the LogManager a checkpoint of
-another topic. Two compactions of one log would write to the same ``.cleaned`` files, though, so each round holds a
-lock on its log dir (``flock`` on the folder itself), which ends with its process. A topic that was deleted and made
-again has the same folders, so rounds go by the partition's name; what is known of a log is forgotten when another
-topic has it.
+**Who checks what.** Nothing rests on this process being the only one, alive, or right about what is
+hosted: the log's own process refuses a swap whose sources or round are not the current ones, and
+the LogManager a checkpoint of another topic. Two compactions of one log would write to the same
+``.cleaned`` files, though, so each round holds a lock on its log dir (``flock`` on the folder
+itself), which ends with its process. A topic that was deleted and made again has the same folders,
+so rounds go by the partition's name; what is known of a log is forgotten when another topic has it.
 
 Source: ``LogCleaner.CleanerThread`` of Kafka.
 """
@@ -30,7 +30,13 @@ from os.path import dirname
 from typing import Protocol
 
 from raylog.actors.events import event, warn
-from raylog.actors.messages import CompactionRound, CompactionStatus, Hosted, RemovedSegments, RetentionStatus
+from raylog.actors.messages import (
+    CompactionRound,
+    CompactionStatus,
+    Hosted,
+    RemovedSegments,
+    RetentionStatus,
+)
 from raylog.actors.upkeep.retention import RetentionTally
 from raylog.storage.cleaner.cleanable import LogFacts, cleanable
 from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
@@ -49,7 +55,8 @@ _TOTALS = ("rounds", "bytes_read", "bytes_written", "records_dropped", "busy_sec
 
 
 class Node(Protocol):
-    """The logs of one node, and who writes their checkpoints. Of many logs each answer may be an error."""
+    """The logs of one node, and who writes their checkpoints. Of many logs each answer may be an
+    error."""
 
     def hosted(self) -> list[Hosted]: ...
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]: ...
@@ -65,7 +72,8 @@ class Node(Protocol):
 
 
 class Compactor:
-    """``fs`` writes, ``reading`` opens what is compacted; ``lock`` takes a folder's lock or raises LogLocked."""
+    """``fs`` writes, ``reading`` opens what is compacted; ``lock`` takes a folder's lock or raises
+    LogLocked."""
 
     def __init__(
         self,
@@ -79,26 +87,38 @@ class Compactor:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._node, self._node_id, self._clock, self._fs, self._reading = node, node_id, clock, fs, reading
+        self._node, self._node_id, self._clock, self._fs, self._reading = (
+            node,
+            node_id,
+            clock,
+            fs,
+            reading,
+        )
         self._buffers = Buffers.of(config)
         self._lock = threading.Lock()  # of all below
         self._schedule = CompactionSchedule[TopicPartition]()
         self._retention = RetentionTally(node_id)
-        self._topic_ids: dict[TopicPartition, str] = {}  # whose log it is of which something is known
+        # whose log it is of which something is known
+        self._topic_ids: dict[TopicPartition, str] = {}
         self._done_bytes: dict[TopicPartition, int] = {}  # of the rounds that run
         self._totals = dict.fromkeys(_TOTALS, 0.0)
-        self._throttle_lock = threading.Lock()  # held over its sleep: all threads together keep the rate
+        # held over its sleep: all threads together keep the rate
+        self._throttle_lock = threading.Lock()
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, now, sleep)
         self._dir_locks = SharedLocks(lock)
 
-    # -- one turn of a thread --------------------------------------------------------------------------------
+    # -- one turn of a thread ----------------------------------------------------------------------
 
     def turn(self) -> bool:
         """At most one round, then retention; returns whether a log was compacted."""
         hosted = {one.partition: one for one in self._node.hosted() if one.config.is_compacted}
         topic_ids = {partition: one.topic_id for partition, one in hosted.items()}
         with self._lock:
-            same = {name for name, topic_id in topic_ids.items() if self._topic_ids.get(name) == topic_id}
+            same = {
+                name
+                for name, topic_id in topic_ids.items()
+                if self._topic_ids.get(name) == topic_id
+            }
             self._schedule.keep(same)
             self._retention.keep(same)
             self._topic_ids = topic_ids
@@ -118,7 +138,9 @@ class Compactor:
             if isinstance(answer, Exception):
                 self._failed(hosted[partition], answer)
                 continue
-            candidates[partition] = Candidate(answer, offsets.get(partition), hosted[partition].config)
+            candidates[partition] = Candidate(
+                answer, offsets.get(partition), hosted[partition].config
+            )
             right = candidates[partition].wrong_checkpoint
             if right is not None:
                 self._write_down(hosted[partition], right)
@@ -155,7 +177,8 @@ class Compactor:
         return counts
 
     def _write_down(self, one: Hosted, offset: int) -> None:
-        """Where its compaction goes on. Not on a full disk: retention, which comes next, may make room."""
+        """Where its compaction goes on. Not on a full disk: retention, which comes next, may make
+        room."""
         try:
             self._node.cleaned(one.partition, one.topic_id, offset)
         except RaylogError as error:
@@ -167,7 +190,12 @@ class Compactor:
         section = cleanable(view.facts, checkpoint, view.config, now_ms)
         with closing(RemoteLog(self._reading, view, self._node.door(partition))) as log:
             return clean(
-                self._fs, self._clock, log, section, self._buffers, pace=partial(self._pace, partition)
+                self._fs,
+                self._clock,
+                log,
+                section,
+                self._buffers,
+                pace=partial(self._pace, partition),
             )
 
     def _pace(self, partition: TopicPartition, size_bytes: int) -> None:
@@ -199,7 +227,7 @@ class Compactor:
             name = "log-uncleanable" if is_given_up else "compaction-failed"
             warn(logger, name, trace=is_given_up, partition=partition, why=error)
 
-    # -- what others ask -------------------------------------------------------------------------------------
+    # -- what others ask ---------------------------------------------------------------------------
 
     def abandon(self, partition: TopicPartition) -> None:
         """Give the log's round up, if one runs: it would be refused anyway."""

@@ -1,6 +1,7 @@
 """The logs of one node, as its CompactionActor and its RetentionActor reach them: by Ray calls.
 
-What is hosted, and the checkpoints, are the LogManager's; all else is asked of the LogActors, found by their names.
+What is hosted, and the checkpoints, are the LogManager's; all else is asked of the LogActors, found
+by their names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,8 @@ from raylog.storage.segment import SegmentId
 
 
 class LogDoor:
-    """The calls of a round to its LogActor: a ``Door``. A flush or a swap may wait for a slow disk."""
+    """The calls of a round to its LogActor: a ``Door``. A flush or a swap may wait for a slow
+    disk."""
 
     def __init__(self, partition: TopicPartition, handle: Any) -> None:
         self._handle, self._name = handle, str(partition)
@@ -40,7 +42,7 @@ class NodeLogs:
         """``node``: its key."""
         self._namespace, self._node = namespace, node
 
-    # -- of the LogManager -----------------------------------------------------------------------------------
+    # -- of the LogManager -------------------------------------------------------------------------
 
     def hosted(self) -> list[Hosted]:
         return list(self._ask_manager("hosted"))
@@ -58,9 +60,11 @@ class NodeLogs:
             raise NotLeader(name, "it does not run")
         return wait_for(getattr(handle, method).remote(*arguments), name)
 
-    # -- of the LogActors ------------------------------------------------------------------------------------
+    # -- of the LogActors --------------------------------------------------------------------------
 
-    def facts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, LogFacts | Exception]:
+    def facts(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, LogFacts | Exception]:
         return self._ask_all(partitions, lambda handle: handle.cleaning_facts.remote())
 
     def delete_old_segments(

@@ -1,8 +1,10 @@
-"""What the RetentionActor does: old segments of the logs of one node go, on Kafka's interval. It knows no Ray.
+"""What the RetentionActor does: old segments of the logs of one node go, on Kafka's interval. It
+knows no Ray.
 
-Each log decides for itself which of its segments go (``storage/retention.py``), in its own process; here is when it
-is asked, and what came of it. Compacted logs are the CompactionActor's (``compactor.py``): their retention must not
-meet a round that begins. Source: ``LogManager.cleanupLogs`` of Kafka.
+Each log decides for itself which of its segments go (``storage/retention.py``), in its own process;
+here is when it is asked, and what came of it. Compacted logs are the CompactionActor's
+(``compactor.py``): their retention must not meet a round that begins. Source:
+``LogManager.cleanupLogs`` of Kafka.
 """
 
 import logging
@@ -34,7 +36,9 @@ class RetentionTally:
         self._totals = dict.fromkeys(("segments_deleted", "bytes_deleted", "busy_seconds"), 0.0)
         self._known: dict[TopicPartition, RetentionStatus] = {}
 
-    def add(self, partition: TopicPartition, answer: RemovedSegments | Exception, now_ms: int) -> bool:
+    def add(
+        self, partition: TopicPartition, answer: RemovedSegments | Exception, now_ms: int
+    ) -> bool:
         """Count a round; returns whether it failed in a way that is news."""
         before = self._known.get(partition)
         segments, size_bytes = (before.total_segments, before.total_bytes) if before else (0, 0)

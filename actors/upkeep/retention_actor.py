@@ -1,7 +1,8 @@
-"""RetentionActor: the Ray actor that has old segments removed from the logs of one node. A shell over
-:class:`~raylog.actors.upkeep.retention.Retention`.
+"""RetentionActor: the Ray actor that has old segments removed from the logs of one node. A shell
+over :class:`~raylog.actors.upkeep.retention.Retention`.
 
-One a node, named, detached, pinned; its LogManager starts it with the first partition that is not compacted.
+One a node, named, detached, pinned; its LogManager starts it with the first partition that is not
+compacted.
 """
 
 import logging
@@ -39,7 +40,9 @@ class RetentionActorImpl:
             time.sleep(self._interval_s)
             try:
                 self._retention.round()
-            except Exception:  # a LogManager that is away, an error of Ray's own: the next round tries again
+            except (
+                Exception
+            ):  # a LogManager that is away, an error of Ray's own: the next round tries again
                 warn(logger, "retention-failed", trace=True)
 
     def status(self) -> list[RetentionStatus]:

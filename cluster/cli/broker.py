@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note, pairs, quiet_ray, tell
+from raylog.cluster.cli.common import (
+    NAMESPACE,
+    Address,
+    Namespace,
+    connected,
+    note,
+    pairs,
+    quiet_ray,
+    tell,
+)
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
@@ -20,17 +29,22 @@ def start(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="YAML file of broker keys, as configs/broker.yaml. --log-dir and --set go before it."
+            help="YAML file of broker keys, like configs/broker.yaml. "
+            "--log-dir and --set override it.",
         ),
     ] = None,
     log_dir: Annotated[
         list[str] | None,
-        typer.Option(metavar="DIR", help="Folder for partitions, made if missing; repeat for more."),
+        typer.Option(
+            metavar="DIR", help="Folder for partitions, made if missing; repeat for more."
+        ),
     ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="One of Kafka's broker keys (docs/CONFIG.md); repeat for more."
+            "--set",
+            metavar="KEY=VALUE",
+            help="One of Kafka's broker keys (docs/CONFIG.md); repeat for more.",
         ),
     ] = None,
     address: Annotated[
@@ -38,16 +52,16 @@ def start(
         typer.Option(
             metavar="HOST:PORT",
             envvar="RAY_ADDRESS",
-            help="Ray cluster to join; 'local': start one here, though others run. Default: the one that "
-            "runs on this machine, else 'local'.",
+            help="Ray cluster to join; 'local': start one here, though others run. "
+            "Default: the one that runs on this machine, else 'local'.",
         ),
     ] = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Start a broker.
 
-    On a running Ray cluster it leaves the broker's actors there and returns. Where none runs it starts Ray
-    too, and stays until Ctrl-C or `raylog stop`.
+    On a running Ray cluster it leaves the broker's actors there and returns. Where none runs it
+    starts Ray too, and stays until Ctrl-C or `raylog stop`.
     """
     quiet_ray()
     from raylog.cluster.broker import start as start_broker
@@ -130,5 +144,7 @@ def stop(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
 def _stop(broker: "Broker") -> None:
     clean = broker.stop()
     typer.echo(
-        "stopped" if clean else "stopped; logs that were not closed in order are recovered at the next start"
+        "stopped"
+        if clean
+        else "stopped; logs that were not closed in order are recovered at the next start"
     )

@@ -1,4 +1,5 @@
-"""What the commands share: their options, the connection, ``key=value`` pairs; tables for people and pipes, JSON."""
+"""What the commands share: their options, the connection, ``key=value`` pairs; tables for people
+and pipes, JSON."""
 
 import json
 import math
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 Address = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT", envvar="RAY_ADDRESS", help="Ray cluster; default: the one on this machine."
+        metavar="HOST:PORT",
+        envvar="RAY_ADDRESS",
+        help="Ray cluster; default: the one on this machine.",
     ),
 ]
 Namespace = Annotated[str, typer.Option(metavar="NAME", help="Which broker of the cluster.")]
@@ -32,7 +35,9 @@ class Output(StrEnum):
 
 Format = Annotated[
     Output,
-    typer.Option("--format", help="table: for people, in a pipe lines with tabs; json: one document."),
+    typer.Option(
+        "--format", help="table: for people, in a pipe lines with tabs; json: one document."
+    ),
 ]
 TABLE = Output.table
 # Of a line on a terminal: more than any path, so that no cell is shortened.
@@ -140,7 +145,8 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     for row in rows:
         table.add_row(*(Text(_for_people(cell)) for cell in row))
     console = Console()
-    # A line that is too long is the terminal's to fold: a folded or shortened path cannot be copied.
+    # A line that is too long is the terminal's to fold: a folded or shortened path cannot be
+    # copied.
     needed = console.measure(table, options=console.options.update(max_width=MAX_WIDTH)).maximum
     console.width = max(console.width, needed)
     console.print(table, soft_wrap=True)

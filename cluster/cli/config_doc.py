@@ -1,4 +1,5 @@
-"""Prints docs/CONFIG.md from the tables of ``raylog.storage.config``: ``python -m raylog.cluster.cli.config_doc``."""
+"""Prints docs/CONFIG.md from the tables of ``raylog.storage.config``: ``python -m
+raylog.cluster.cli.config_doc``."""
 
 from collections.abc import Iterable
 
@@ -13,13 +14,15 @@ from raylog.storage.config import (
 
 _HEAD = """# Configuration
 
-Keys, meanings and defaults are Kafka's (4.x). A key that is not listed here is refused: a setting that nothing
-obeys would be a lie. This page is generated: `python -m raylog.cluster.cli.config_doc > docs/CONFIG.md`.
+Keys, meanings and defaults are Kafka's (4.x). A key that is not listed here is refused, because
+nothing would obey it. This page is generated:
+`python -m raylog.cluster.cli.config_doc > docs/CONFIG.md`.
 
-Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=value`, or in a YAML file
-(`configs/broker.yaml`); give topic keys to `broker.create_topic(..., config={...})` or
-`raylog topic create --config key=value`. A topic's keys can be changed while it serves, by `raylog config set` or
-`broker.alter_topic_config`; `raylog config get` shows what is obeyed, and who set it.
+Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=value`, or in a YAML
+file (`configs/broker.yaml`). Give topic keys to `broker.create_topic(..., config={...})` or
+`raylog topic create --config key=value`. Topic keys can be changed while the topic serves, by
+`raylog config set` or `broker.alter_topic_config`. `raylog config get` shows each value in force,
+and who set it.
 """
 
 
@@ -36,11 +39,14 @@ def page() -> str:
         + ", ".join(f"`{key}={only}`" for key, (only, _) in FIXED_TOPIC_KEYS.items())
         + ".\n",
         "## Brokers\n\n" + _table(BROKER_KEYS.values()),
-        "A broker key can set a topic key's default for all topics; of several, the first that is set counts:\n\n"
+        "A broker key can set a topic key's default for all topics; of several, the first that is "
+        "set counts:\n\n"
         "| topic key | broker keys |\n| --- | --- |\n" + "\n".join(defaults) + "\n",
         "## Environment\n\n| variable | what |\n| --- | --- |\n"
-        "| `RAYLOG_LOG_DIRS` | this node's log dirs, with commas between them, in the place of `log.dirs` |\n"
-        "| `RAYLOG_PURE_PYTHON` | `1`: use the pure-Python kernels even where the compiled ones are installed |\n"
+        "| `RAYLOG_LOG_DIRS` | this node's log dirs, with commas between them, in the place of "
+        "`log.dirs` |\n"
+        "| `RAYLOG_PURE_PYTHON` | `1`: use the pure-Python kernels even where the compiled ones "
+        "are installed |\n"
         "| `RAY_ADDRESS` | the Ray cluster to join |\n",
     ]
     return "\n".join(parts)

@@ -20,13 +20,16 @@ from raylog.cluster.cli.common import (
 if TYPE_CHECKING:
     from raylog.actors.messages import ConfigEntry
 
-app = typer.Typer(help="Show and change topics' configuration; show the broker's.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show and change topics' configuration; show the broker's.", no_args_is_help=True
+)
 
 
 @app.command()
 def get(
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", show_default=False, help="Whose; or give --broker.")
+        str | None,
+        typer.Argument(metavar="TOPIC", show_default=False, help="Whose; or give --broker."),
     ] = None,
     keys: Annotated[
         list[str] | None, typer.Argument(metavar="KEY", show_default=False, help="Default: all.")
@@ -38,7 +41,8 @@ def get(
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Show keys, their values, and who set them: the topic, the broker, or nobody (Kafka's default)."""
+    """Show keys, their values, and who set them: the topic, the broker, or nobody (Kafka's
+    default)."""
     if topic is None and not of_broker:
         raise typer.BadParameter("say whose: TOPIC or --broker")
     broker = connected(address, namespace)
@@ -50,7 +54,10 @@ def get(
     if output is Output.json:
         show_json({"subject": subject, "config": entries})
         return
-    show(("key", "value", "set by"), [(entry.name, _text(entry.value), entry.source) for entry in entries])
+    show(
+        ("key", "value", "set by"),
+        [(entry.name, _text(entry.value), entry.source) for entry in entries],
+    )
 
 
 def _wanted(entries: "list[ConfigEntry]", keys: list[str]) -> "list[ConfigEntry]":
@@ -75,7 +82,9 @@ def _text(value: object) -> str:
 @app.command("set")
 def set_keys(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    settings: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False)] = None,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False)
+    ] = None,
     delete: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY", help="Follow the broker again in this one; repeat for more."),
@@ -85,12 +94,14 @@ def set_keys(
 ) -> None:
     """Change a topic's configuration while it serves; nothing is restarted.
 
-    All of it or, if a key or a value cannot be, nothing. A broker's own keys are given when it starts.
+    All of it or, if a key or a value cannot be, nothing. A broker's own keys are given when it
+    starts.
     """
     if not settings and not delete:
         raise typer.BadParameter("give KEY=VALUE, or --delete KEY")
     changes = pairs(settings or [])
     described = connected(address, namespace).alter_topic_config(topic, changes, delete or [])
     typer.echo(
-        f"{topic}: " + (" ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-")
+        f"{topic}: "
+        + (" ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-")
     )

@@ -24,8 +24,11 @@ app = typer.Typer(help="Move partitions between the log dirs of their node.", no
 COLUMNS = ("node", "log dir", "state", "partitions", "records", "disk", "free", "directory id")
 
 
-def log_dirs(output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
-    """Show the log dirs of all nodes: whether they are well, what is in them, how full their disks are."""
+def log_dirs(
+    output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+) -> None:
+    """Show the log dirs of all nodes: whether they are well, what is in them, how full their disks
+    are."""
     dirs = sorted(connected(address, namespace).log_dirs(), key=lambda one: (one.node_id, one.path))
     if output is Output.json:
         show_json({"log_dirs": dirs})
@@ -57,14 +60,18 @@ def move(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
     log_dir: Annotated[
-        str, typer.Argument(metavar="LOG_DIR", help="Path, or directory id, of another log dir of its node.")
+        str,
+        typer.Argument(
+            metavar="LOG_DIR", help="Path, or directory id, of another log dir of its node."
+        ),
     ],
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Move a partition to another log dir of its node, while it is written and read.
 
-    Returns when it serves there. Its files are copied first; clients wait only for the last of them.
+    Returns when it serves there. Its files are copied first; clients wait only for the last of
+    them.
     """
     moved = connected(address, namespace).move_partition(topic, partition, log_dir)
     typer.echo(f"{topic}-{partition} is in {moved.folder}")

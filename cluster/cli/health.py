@@ -34,7 +34,8 @@ def health(
 ) -> None:
     """Tell what is wrong, why, and what to do about it.
 
-    Exit status 0: nothing is; 1: something is, or there is no broker. It answers within seconds though actors hang.
+    Exit status 0: nothing is; 1: something is, or there is no broker. It answers within seconds
+    though actors hang.
     """
     found = connected(address, namespace).health()
     if errors_only:
@@ -50,7 +51,9 @@ def health(
             colour = typer.colors.RED if finding.severity == "error" else typer.colors.YELLOW
             typer.echo(f"{typer.style(finding.severity, fg=colour, bold=True)}  {finding.subject}")
             for text in (finding.what, "-> " + finding.todo):
-                typer.echo(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))
+                typer.echo(
+                    textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    ")
+                )
     if found:
         raise typer.Exit(1)
     if output is Output.table:

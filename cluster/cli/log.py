@@ -1,4 +1,5 @@
-"""``raylog log dump``, ``verify``, ``repair``: a partition's files, looked at and mended without a broker.
+"""``raylog log dump``, ``verify``, ``repair``: a partition's files, looked at and mended without a
+broker.
 
 Nothing here needs Ray.
 """
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from raylog.storage.tools.verify import SegmentReport
 
 app = typer.Typer(
-    help="Look at a partition's files, check and repair them; no broker is needed.", no_args_is_help=True
+    help="Look at a partition's files, check and repair them; no broker is needed.",
+    no_args_is_help=True,
 )
 
 _DECODERS = "string, bytes (as hex), integer, long; or Kafka's StringDecoder, ..."
@@ -30,16 +32,23 @@ def dump(
         ),
     ],
     print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Print keys and values. Every decoder asks for it, too.")
+        bool,
+        typer.Option(
+            "--print-data-log", help="Print keys and values. Every decoder asks for it, too."
+        ),
     ] = False,
     deep_iteration: Annotated[
         bool,
         typer.Option(
-            "--deep-iteration", help="Print records, not batches alone. --print-data-log does so, too."
+            "--deep-iteration",
+            help="Print records, not batches alone. --print-data-log does so, too.",
         ),
     ] = False,
     verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Hold indexes against their logs; print no entries.")
+        bool,
+        typer.Option(
+            "--verify-index-only", help="Hold indexes against their logs; print no entries."
+        ),
     ] = False,
     index_sanity_check: Annotated[
         bool,
@@ -60,26 +69,37 @@ def dump(
     max_message_size: Annotated[
         int,
         typer.Option(
-            min=1, max=2**31 - 1, metavar="N", help="Size of the largest batch that an index points to."
+            min=1,
+            max=2**31 - 1,
+            metavar="N",
+            help="Size of the largest batch that an index points to.",
         ),
     ] = 5 * 1024 * 1024,
     key_decoder: Annotated[
         str | None,
         typer.Option(
-            "--key-decoder", "--key-decoder-class", metavar="NAME", help=f"How keys are printed: {_DECODERS}"
+            "--key-decoder",
+            "--key-decoder-class",
+            metavar="NAME",
+            help=f"How keys are printed: {_DECODERS}",
         ),
     ] = None,
     value_decoder: Annotated[
         str | None,
         typer.Option(
-            "--value-decoder", "--value-decoder-class", metavar="NAME", help="How values are printed."
+            "--value-decoder",
+            "--value-decoder-class",
+            metavar="NAME",
+            help="How values are printed.",
         ),
     ] = None,
     offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Print the records of __consumer_offsets as JSON.")
+        bool,
+        typer.Option("--offsets-decoder", help="Print the records of __consumer_offsets as JSON."),
     ] = False,
     transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Print the records of __transaction_state.")
+        bool,
+        typer.Option("--transaction-log-decoder", help="Print the records of __transaction_state."),
     ] = False,
     cluster_metadata_decoder: Annotated[
         bool,
@@ -94,8 +114,8 @@ def dump(
 ) -> None:
     """Print what is in the files, as kafka-dump-log does, to the character.
 
-    Options and output are those of Kafka's tool. A file that cannot be dumped is named on standard error, and
-    the exit status is 1; so is one that Kafka's tool would crash on.
+    Options and output are those of Kafka's tool. A file that cannot be dumped is named on standard
+    error, and the exit status is 1; so is one that Kafka's tool would crash on.
     """
     from raylog.storage.files import ReadOnlyFileSystem
     from raylog.storage.tools.dump import decoders
@@ -140,13 +160,14 @@ def _decoder(option: str, name: str | None) -> "Decoder":
 @app.command()
 def verify(
     folders: Annotated[
-        list[str], typer.Argument(metavar="FOLDER...", help="Partitions' folders, or log dirs: all in them.")
+        list[str],
+        typer.Argument(metavar="FOLDER...", help="Partitions' folders, or log dirs: all in them."),
     ],
 ) -> None:
     """Tell, in a line for each segment, whether all of its files agree.
 
-    Every byte is read and nothing written: batches and their CRC, offsets, both indexes, aborted transactions,
-    snapshots of the producers. The exit status is 1 if something is wrong.
+    Every byte is read and nothing written: batches and their CRC, offsets, both indexes, aborted
+    transactions, snapshots of the producers. The exit status is 1 if something is wrong.
     """
     from raylog.storage.errors import RaylogError
     from raylog.storage.files import ReadOnlyFileSystem
@@ -206,14 +227,15 @@ def repair(
     drop_segments: Annotated[
         bool,
         typer.Option(
-            "--drop-segments", help="Where a segment is damaged, drop those after it: the log ends there."
+            "--drop-segments",
+            help="Where a segment is damaged, drop those after it: the log ends there.",
         ),
     ] = False,
 ) -> None:
     """Make a folder right again: cut what is damaged at the log's end, make the indexes anew.
 
-    All files are copied first. What is damaged and all behind it is gone from the log, as after a crash. A folder
-    in which nothing is wrong is left as it is.
+    All files are copied first. What is damaged and all behind it is gone from the log, as after a
+    crash. A folder in which nothing is wrong is left as it is.
     """
     from raylog.storage.clock import SystemClock
     from raylog.storage.files import RealFileSystem

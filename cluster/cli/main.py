@@ -1,6 +1,8 @@
-"""``raylog``: start a broker, look after it and its topics, produce lines, consume records, look into log files.
+"""``raylog``: start a broker, look after it and its topics, produce lines, consume records, look
+into log files.
 
-What goes wrong is one line on stderr and exit status 1; a wrong use of the command itself is exit status 2.
+What goes wrong is one line on stderr and exit status 1; a wrong use of the command itself is exit
+status 2.
 """
 
 import os
@@ -13,11 +15,13 @@ from raylog.cluster.cli import broker, configs, disks, health, log, records, sta
 from raylog.storage.errors import RaylogError
 
 app = typer.Typer(
-    help="A durable, partitioned, replayable log inside a Ray cluster, in Apache Kafka's on-disk format.",
+    help="A durable, partitioned, replayable log inside a Ray cluster, "
+    "in Apache Kafka's on-disk format.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stderr.isatty() and sys.stdout.isatty() else None,  # boxes are for people
+    # boxes are for people
+    rich_markup_mode="rich" if sys.stderr.isatty() and sys.stdout.isatty() else None,
 )
 app.command()(broker.start)
 app.command()(broker.stop)
@@ -45,7 +49,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass

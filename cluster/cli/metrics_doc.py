@@ -1,16 +1,20 @@
-"""Prints docs/METRICS.md from the list of ``raylog.actors.metrics``: ``python -m raylog.cluster.cli.metrics_doc``."""
+"""Prints docs/METRICS.md from the list of ``raylog.actors.metrics``.
+
+Run it as ``python -m raylog.cluster.cli.metrics_doc``.
+"""
 
 from raylog.actors.metrics import BOUNDARIES, METRICS, Metric
 
 _HEAD = """# Metrics
 
-What raylog's actors measure, through Ray's own metrics: Ray gathers them on every node and Prometheus reads them there,
-beside Ray's own ([OPERATIONS.md](OPERATIONS.md#monitoring) says how, and how to load the dashboard,
-[configs/grafana/raylog.json](../configs/grafana/raylog.json)). This page is generated:
-`python -m raylog.cluster.cli.metrics_doc > docs/METRICS.md`.
+raylog's actors measure through Ray's own metrics: Ray gathers them on every node, and Prometheus
+reads them there, beside Ray's own. [OPERATIONS.md](OPERATIONS.md#monitoring) says how, and how to
+load the dashboard, [configs/grafana/raylog.json](../configs/grafana/raylog.json). This page is
+generated: `python -m raylog.cluster.cli.metrics_doc > docs/METRICS.md`.
 
-Names are as Prometheus sees them: Ray puts `ray_` before each and `_total` behind a counter's. Of a histogram there are
-`_bucket`, `_sum` and `_count`. Besides the tags here Ray adds its own (`NodeAddress`, `SessionName`, `WorkerId`).
+Names are as Prometheus sees them: Ray puts `ray_` before each name and `_total` behind a counter's.
+A histogram has `_bucket`, `_sum` and `_count`. Ray adds tags of its own to those listed here
+(`NodeAddress`, `SessionName`, `WorkerId`).
 
 """
 # Of what carries the name of a node; all else is a partition's.
@@ -19,7 +23,10 @@ _GROUPS = (
     ("Compaction", "From each node's CompactionActor.", ("raylog_compaction_",)),
     (
         "Retention",
-        "From each node's RetentionActor; the counters from its CompactionActor, too, for compacted logs.",
+        (
+            "From each node's RetentionActor; the counters from its CompactionActor, too, for "
+            "compacted logs."
+        ),
         ("raylog_retention_",),
     ),
 )
@@ -31,7 +38,9 @@ def page() -> str:
     of_partitions = [metric for metric in METRICS if metric not in of_nodes]
     parts = [_section("Partitions", "From each partition's LogActor.", of_partitions)]
     for title, whose, prefixes in _GROUPS:
-        parts.append(_section(title, whose, [one for one in of_nodes if one.name.startswith(prefixes)]))
+        parts.append(
+            _section(title, whose, [one for one in of_nodes if one.name.startswith(prefixes)])
+        )
     limits = ", ".join(f"{limit:g}" for limit in BOUNDARIES)
     return _HEAD + "\n".join(parts) + f"\nHistograms have the bounds {limits} (seconds).\n"
 

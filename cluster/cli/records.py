@@ -49,14 +49,16 @@ def produce(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Split each line into key and value where this first is, '\\t' for a tab; a line without it "
-            "has no key.",
+            help="Split each line into key and value at the first such text; '\\t' is a tab. "
+            "A line without it has no key.",
         ),
     ] = None,
     partition: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help="Send everything here. Default: by key, as Kafka; without one in turns."
+            min=0,
+            metavar="N",
+            help="Send everything here. Default: by key, as Kafka; without one in turns.",
         ),
     ] = None,
     compression: Annotated[Compression, typer.Option(help="Of the batches.")] = Compression.none,
@@ -108,23 +110,29 @@ def consume(
     from_: Annotated[
         str,
         typer.Option(
-            "--from", metavar="WHEN", help="earliest, latest (what comes from now on), or ms since the epoch."
+            "--from",
+            metavar="WHEN",
+            help="earliest, latest (what comes from now on), or ms since the epoch.",
         ),
     ] = "latest",
     to: Annotated[
         str | None,
         typer.Option(
-            metavar="WHEN", help="Stop at: latest (what is there now), or ms since the epoch. Default: never."
+            metavar="WHEN",
+            help="Stop at: latest (what is there now), or ms since the epoch. Default: never.",
         ),
     ] = None,
     maximum: Annotated[
         int | None, typer.Option("--max", min=1, metavar="N", help="Stop after so many records.")
     ] = None,
-    partition: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only this partition.")] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only this partition.")
+    ] = None,
     format_: Annotated[
         Format,
         typer.Option(
-            "--format", help="text: values; json: an object a line, with offset, time, key, headers."
+            "--format",
+            help="text: values; json: an object a line, with offset, time, key, headers.",
         ),
     ] = Format.text,
     with_key: Annotated[
@@ -151,7 +159,8 @@ def consume(
 
 
 def _reader_left() -> bool:
-    """Whether nobody reads our output any more; a write would tell, but there may be nothing to write for long."""
+    """Whether nobody reads our output any more; a write would tell, but there may be nothing to
+    write for long."""
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))

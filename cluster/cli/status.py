@@ -24,13 +24,26 @@ if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
     from raylog.cluster.health.findings import Facts
 
-COLUMNS = ("partition", "log start", "log end", "flushed to", "bytes", "segments", "epoch", "pid", "folder")
+COLUMNS = (
+    "partition",
+    "log start",
+    "log end",
+    "flushed to",
+    "bytes",
+    "segments",
+    "epoch",
+    "pid",
+    "folder",
+)
 
 
-def status(output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+def status(
+    output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+) -> None:
     """Show the broker on one screen, and its partitions with their offsets.
 
-    On standard error: what is wrong, as `raylog health` tells in full. It answers within seconds though actors hang.
+    On standard error: what is wrong, as `raylog health` tells in full. It answers within seconds
+    though actors hang.
     """
     from raylog.cluster.health.findings import findings
     from raylog.cluster.health.gathering import gather
@@ -63,7 +76,8 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
         ("topics", str(len(facts.topics))),
         (
             "partitions",
-            f"{_serving(facts)} of {len(described)} serve" + (f", {loading} yet to open" if loading else ""),
+            f"{_serving(facts)} of {len(described)} serve"
+            + (f", {loading} yet to open" if loading else ""),
         ),
         ("records", Bytes(sum(one.size_bytes for one in facts.partitions)).for_people()),
     ]
@@ -75,7 +89,10 @@ def _least_room(log_dirs: "list[LogDirStatus]") -> str:
         return ""
     fullest = min(log_dirs, key=lambda one: one.usable_bytes / max(one.total_bytes, 1))
     free = Bytes(fullest.usable_bytes).for_people()
-    return f", {free} ({fullest.usable_bytes / max(fullest.total_bytes, 1):.0%}) free on the fullest disk"
+    return (
+        f", {free} ({fullest.usable_bytes / max(fullest.total_bytes, 1):.0%}) free on the fullest "
+        "disk"
+    )
 
 
 def _serving(facts: "Facts") -> int:
@@ -83,14 +100,18 @@ def _serving(facts: "Facts") -> int:
     return sum(name in online for name, _ in facts.described())
 
 
-def _document(broker: "Broker", facts: "Facts", partitions: "list[PartitionStatus]") -> dict[str, object]:
+def _document(
+    broker: "Broker", facts: "Facts", partitions: "list[PartitionStatus]"
+) -> dict[str, object]:
     from raylog.cluster.health.findings import findings
 
     return {
         "cluster_id": facts.cluster_id,
         "namespace": broker.namespace,
         "ray_address": broker.address,
-        "nodes": [{"node_id": node_id, "problem": problem} for node_id, problem in facts.nodes.items()],
+        "nodes": [
+            {"node_id": node_id, "problem": problem} for node_id, problem in facts.nodes.items()
+        ],
         "log_dirs": facts.log_dirs,
         "topics": len(facts.topics),
         "partitions_serving": _serving(facts),

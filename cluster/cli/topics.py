@@ -32,7 +32,8 @@ def create(
     config: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="One of Kafka's topic keys, as retention.ms=3600000; repeat for more."
+            metavar="KEY=VALUE",
+            help="One of Kafka's topic keys, as retention.ms=3600000; repeat for more.",
         ),
     ] = None,
     address: Address = None,
@@ -40,10 +41,11 @@ def create(
 ) -> None:
     """Create a topic; its partitions serve when this returns.
 
-    Keys that are used most: retention.ms and retention.bytes (how long and how much is kept, -1 for ever and
-    without limit), segment.bytes and segment.ms (when a new file is begun: what is kept or deleted at once),
-    flush.messages (1: acknowledged means fsynced), max.message.bytes, message.timestamp.type. docs/CONFIG.md has
-    them all, with their defaults. A key that is not set here follows the broker's.
+    Keys that are used most: retention.ms and retention.bytes (how long and how much is kept, -1 for
+    ever and without limit), segment.bytes and segment.ms (when a new file is begun: what is kept or
+    deleted at once), flush.messages (1: acknowledged means fsynced), max.message.bytes,
+    message.timestamp.type. docs/CONFIG.md has them all, with their defaults. A key that is not set
+    here follows the broker's.
     """
     settings = pairs(config or [])
     created = connected(address, namespace).create_topic(topic, partitions, settings)
@@ -52,7 +54,9 @@ def create(
 
 
 @app.command("list")
-def list_topics(output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+def list_topics(
+    output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+) -> None:
     """List the topics, one a line."""
     topics = connected(address, namespace).list_topics()
     if output is Output.json:
@@ -103,7 +107,9 @@ def delete_records(
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
     before: Annotated[
         str,
-        typer.Option(metavar="OFFSET", help="Delete what is below this offset; 'latest': all that there is."),
+        typer.Option(
+            metavar="OFFSET", help="Delete what is below this offset; 'latest': all that there is."
+        ),
     ],
     address: Address = None,
     namespace: Namespace = NAMESPACE,

@@ -45,8 +45,11 @@ RETENTION_COLUMNS = (
 )
 
 
-def compaction(output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
-    """Show the compacted partitions: how dirty they are, what is due or runs, what the last round did."""
+def compaction(
+    output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+) -> None:
+    """Show the compacted partitions: how dirty they are, what is due or runs, what the last round
+    did."""
     found = connected(address, namespace).compaction()
     if output is Output.json:
         show_json({"compaction": found})
@@ -87,8 +90,11 @@ def _state(one: "CompactionStatus") -> str:
     return "waits" if one.problem is None else f"failed, tried again: {one.problem}"
 
 
-def retention(output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
-    """Show what retention removed from each partition: in its last round, and since its node's actor began."""
+def retention(
+    output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+) -> None:
+    """Show what retention removed from each partition: in its last round, and since its node's
+    actor began."""
     found = connected(address, namespace).retention()
     if output is Output.json:
         show_json({"retention": found})

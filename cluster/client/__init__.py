@@ -1,1 +1,2 @@
-"""Producer, consumer, and what they share: the transport to a partition and the fetching of ranges."""
+"""Producer, consumer, and what they share: the transport to a partition and the fetching of
+ranges."""

@@ -1,17 +1,19 @@
-"""What a producer holds back for one partition until it may be sent. Pure: no clock, no thread, no Ray.
+"""What a producer holds back for one partition until it may be sent. Pure: no clock, no thread, no
+Ray.
 
-Rows wait in a list; once the partition has no request in flight, all that have come meanwhile leave as one
-batch, so that batches grow with the load by themselves. Columns arrive encoded. What was taken first is sent
-first, again and again until it is acknowledged or given up::
+Rows wait in a list; once the partition has no request in flight, all that have come meanwhile leave
+as one batch, so that batches grow with the load by themselves. Columns arrive encoded. What was
+taken first is sent first, again and again until it is acknowledged or given up::
 
     send ---> rows (open) --+
                             +--> batches, oldest first --> in flight (at most one) --> acknowledged
     send_arrow -------------+
 
-Sequences are given in that order, when a batch is encoded. When a batch is refused nothing of it is in the log, so
-what is encoded behind it fails with it and the sequence goes back. When its fate is unknown at the end of its time,
-the partition's next batch begins under the next producer epoch: should the old one still be written, then before
-the new one or not at all. Open rows have no sequence yet, and stay.
+Sequences are given in that order, when a batch is encoded. When a batch is refused nothing of it is
+in the log, so what is encoded behind it fails with it and the sequence goes back. When its fate is
+unknown at the end of its time, the partition's next batch begins under the next producer epoch:
+should the old one still be written, then before the new one or not at all. Open rows have no
+sequence yet, and stay.
 """
 
 from collections import deque
@@ -21,7 +23,8 @@ from typing import NamedTuple
 
 from raylog.storage.files import Buffer
 
-# Length, attributes, deltas, key length, value length, header count: what a record takes besides its bytes.
+# Length, attributes, deltas, key length, value length, header count: what a record takes besides
+# its bytes.
 RECORD_OVERHEAD = 12
 
 Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
@@ -89,8 +92,8 @@ class PartitionQueue:
         return [*waiting, self.delivery] if self.rows else waiting
 
     def add_row(self, row: Row, size_bytes: int) -> tuple[Delivery, int]:
-        """Take a row in; returns its batch's delivery and its place in the batch. With the first, the caller sets
-        ``rows_since``."""
+        """Take a row in; returns its batch's delivery and its place in the batch. With the first,
+        the caller sets ``rows_since``."""
         rows = self.rows
         rows.append(row)
         self.rows_bytes += size_bytes

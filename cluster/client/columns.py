@@ -1,4 +1,5 @@
-"""Arrow tables on the client's side: which rows go to which partition, and what a consumer's table looks like."""
+"""Arrow tables on the client's side: which rows go to which partition, and what a consumer's table
+looks like."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +26,8 @@ SCHEMA = pa.schema(
 
 
 def split_by_key(table: Any, partitions: int) -> Iterator[tuple[int | None, Any]]:
-    """(partition, rows) of a table by the murmur2 of its keys; None for rows that any partition may take."""
+    """(partition, rows) of a table by the murmur2 of its keys; None for rows that any partition may
+    take."""
     if "key" not in table.schema.names or not table.num_rows:
         yield None, table
         return
@@ -52,7 +54,9 @@ def to_table(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBa
         "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
     }
     columns = [
-        (values[field.name] if field.name in values else records.column(field.name)).cast(field.type)
+        (values[field.name] if field.name in values else records.column(field.name)).cast(
+            field.type
+        )
         for field in SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -1,8 +1,9 @@
-"""A plain consumer: assigned partitions, a position in each, records or Arrow tables out. No groups yet.
+"""A plain consumer: assigned partitions, a position in each, records or Arrow tables out. No groups
+yet.
 
-Every assigned partition has one long poll on its way; a ``poll`` takes the answers that have come, decodes each
-once, and asks on. Nothing is committed: the position is the consumer's own, to read (``position``) and to set
-(``seek``).
+Every assigned partition has one long poll on its way; a ``poll`` takes the answers that have come,
+decodes each once, and asks on. Nothing is committed: the position is the consumer's own, to read
+(``position``) and to set (``seek``).
 """
 
 import random
@@ -32,7 +33,8 @@ from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.records.batch import LOG_APPEND_TIME, next_offset, read_header
 from raylog.storage.records.decode import decode_records, decode_table
 
-# What may pass by itself: an actor or the Controller restarts, or a segment was deleted before it was read.
+# What may pass by itself: an actor or the Controller restarts, or a segment was deleted before it
+# was read.
 PASSING = (NotLeader, RequestTimedOut, StorageError)
 # How long an actor holds a fetch that finds nothing.
 FETCH_MAX_WAIT_MS = 500
@@ -71,7 +73,8 @@ class _Assigned:
         return self.end is not None and self.offset >= self.end
 
     def drop_pending(self) -> None:
-        """Nobody waits for the answer any more. (Ray prints the error of an answer that nobody has looked at.)"""
+        """Nobody waits for the answer any more. (Ray prints the error of an answer that nobody has
+        looked at.)"""
         if self.pending is not None:
             self.pending.future()
         self.pending = None
@@ -80,12 +83,13 @@ class _Assigned:
 class Consumer:
     """Reads topics, or assigned partitions of them.
 
-    ``from_``: "earliest", "latest", or ms since the epoch, where each partition begins. ``to``: None to read
-    for ever, "latest" to stop at what is there now, or ms since the epoch. ``partitions``: only these.
-    ``fetch_max_bytes``: of one fetch of one partition. One thread at a time.
+    ``from_``: "earliest", "latest", or ms since the epoch, where each partition begins. ``to``:
+    None to read for ever, "latest" to stop at what is there now, or ms since the epoch.
+    ``partitions``: only these. ``fetch_max_bytes``: of one fetch of one partition. One thread at a
+    time.
 
-    Partitions that are added to topics later are read from their beginning on, within ``metadata_max_age_ms``;
-    not with ``to`` or ``partitions``, or after :meth:`assign`.
+    Partitions that are added to topics later are read from their beginning on, within
+    ``metadata_max_age_ms``; not with ``to`` or ``partitions``, or after :meth:`assign`.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class Consumer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- positions -----------------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------------
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -141,13 +145,16 @@ class Consumer:
             assigned.drop_pending()
         self._assigned = {
             partition: _Assigned(
-                PartitionReader(self._broker, *partition, self._maps), starts[partition], ends.get(partition)
+                PartitionReader(self._broker, *partition, self._maps),
+                starts[partition],
+                ends.get(partition),
             )
             for partition in wanted
         }
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at ``offset``; the next poll raises OffsetOutOfRange if the log does not have it."""
+        """Go on at ``offset``; the next poll raises OffsetOutOfRange if the log does not have
+        it."""
         if not isinstance(offset, int) or not 0 <= offset < 2**63:
             raise InvalidRequest("offset", offset, "must be an integer of 0 or more")
         assigned = self._of(topic, partition)
@@ -155,7 +162,8 @@ class Consumer:
         assigned.offset = offset
 
     def seek_to_time(self, timestamp: int) -> None:
-        """Go on, in every partition, at the first record at or after ``timestamp`` (ms); at the end without one."""
+        """Go on, in every partition, at the first record at or after ``timestamp`` (ms); at the end
+        without one."""
         for partition, offset in self._offsets(self.assignment, timestamp).items():
             self.seek(*partition, offset)
 
@@ -167,19 +175,25 @@ class Consumer:
         try:
             return self._assigned[TopicPartition(topic, partition)]
         except KeyError:
-            raise UnknownTopicOrPartition(topic, partition, "it is not assigned to this consumer") from None
+            raise UnknownTopicOrPartition(
+                topic, partition, "it is not assigned to this consumer"
+            ) from None
 
-    def _offsets(self, partitions: list[TopicPartition], when: str | int) -> dict[TopicPartition, int]:
+    def _offsets(
+        self, partitions: list[TopicPartition], when: str | int
+    ) -> dict[TopicPartition, int]:
         timestamp = _SPECIAL.get(when, when) if isinstance(when, str) else when
         if not isinstance(timestamp, int) or (timestamp < 0 and not isinstance(when, str)):
-            raise InvalidRequest("from_ or to", when, "must be 'earliest', 'latest', or ms since the epoch")
+            raise InvalidRequest(
+                "from_ or to", when, "must be 'earliest', 'latest', or ms since the epoch"
+            )
         found = self._broker.list_offsets(dict.fromkeys(partitions, timestamp))
         missing = [partition for partition in partitions if found[partition] is None]
         ends = self._broker.list_offsets(dict.fromkeys(missing, LATEST))
         merged = {**found, **ends}
         return {partition: merged[partition] or 0 for partition in partitions}
 
-    # -- records -------------------------------------------------------------------------------------------
+    # -- records -----------------------------------------------------------------------------------
 
     @property
     def is_at_end(self) -> bool:
@@ -189,9 +203,10 @@ class Consumer:
     def poll(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
         """The records that have come, of one or more partitions; none if none comes in time.
 
-        A partition that is away is asked again while the others go on; after 30 s without it this raises why:
-        NotLeader, RequestTimedOut or StorageError. Raises OffsetOutOfRange where retention was faster: ``seek``.
-        After an error no position has moved, and the next poll goes on there.
+        A partition that is away is asked again while the others go on; after 30 s without it this
+        raises why: NotLeader, RequestTimedOut or StorageError. Raises OffsetOutOfRange where
+        retention was faster: ``seek``. After an error no position has moved, and the next poll goes
+        on there.
         """
         fetched = list(self._fetched(timeout_ms))
         found = [record for assigned, records in fetched for record in _rows(assigned, records)]
@@ -199,7 +214,8 @@ class Consumer:
         return found
 
     def poll_arrow(self, timeout_ms: int = POLL_TIMEOUT_MS) -> pa.Table:
-        """As ``poll``, as a table: key, value, topic, partition, offset, timestamp, timestampType, headers."""
+        """As ``poll``, as a table: key, value, topic, partition, offset, timestamp, timestampType,
+        headers."""
         fetched = list(self._fetched(timeout_ms))
         batches = [
             to_table(
@@ -258,19 +274,24 @@ class Consumer:
                     self._assigned[partition] = _Assigned(reader, 0, None)
 
     def _ask(self) -> dict[Any, _Assigned]:
-        """One fetch on its way for every partition that has not ended; the fetches by their reference."""
+        """One fetch on its way for every partition that has not ended; the fetches by their
+        reference."""
         now = time.monotonic()
         for assigned in self._assigned.values():
             if assigned.pending is None and not assigned.is_at_end and assigned.retry_at <= now:
                 try:
                     wait_ms = 0 if assigned.is_refused else FETCH_MAX_WAIT_MS
-                    assigned.pending = assigned.reader.request(assigned.offset, self._fetch_bytes, wait_ms)
+                    assigned.pending = assigned.reader.request(
+                        assigned.offset, self._fetch_bytes, wait_ms
+                    )
                 except THROTTLED:
                     self._refused(assigned)
                 except PASSING as error:
                     self._lost(assigned, error)
         return {
-            assigned.pending: assigned for assigned in self._assigned.values() if assigned.pending is not None
+            assigned.pending: assigned
+            for assigned in self._assigned.values()
+            if assigned.pending is not None
         }
 
     def _take(self, assigned: _Assigned) -> Buffer | None:
@@ -295,7 +316,8 @@ class Consumer:
 
     @staticmethod
     def _lost(assigned: _Assigned, error: RaylogError) -> None:
-        """Look the partition up and ask again in a moment; raise what does not pass, now and then."""
+        """Look the partition up and ask again in a moment; raise what does not pass, now and
+        then."""
         now = time.monotonic()
         assigned.reader.lost()
         assigned.retry_at = now + RETRY_BACKOFF_S
@@ -307,7 +329,8 @@ class Consumer:
 
 
 def _advance(fetched: list[tuple[_Assigned, Buffer]]) -> None:
-    """Move the positions, once all is decoded: an error of one partition must not lose another's records."""
+    """Move the positions, once all is decoded: an error of one partition must not lose another's
+    records."""
     for assigned, records in fetched:
         assigned.offset = next_offset(records, assigned.offset)
 
@@ -319,5 +342,12 @@ def _rows(assigned: _Assigned, records: Buffer) -> Iterator[ConsumerRecord]:
         if end is not None and record.offset >= end:
             return
         yield ConsumerRecord(
-            topic, partition, record.offset, record.timestamp, kind, record.key, record.value, record.headers
+            topic,
+            partition,
+            record.offset,
+            record.timestamp,
+            kind,
+            record.key,
+            record.value,
+            record.headers,
         )

@@ -1,8 +1,9 @@
-"""Reading a partition: through its LogActor, or, on the node that has its disk, straight from the segment.
+"""Reading a partition: through its LogActor, or, on the node that has its disk, straight from the
+segment.
 
-On the same node the actor answers with where the batches lie; the reader maps the file and decodes from the
-page cache, with nothing copied before. It checks the inode, since the name may have gone to another file;
-where that does not agree, or the file is gone, it asks for the bytes.
+On the same node the actor answers with where the batches lie; the reader maps the file and decodes
+from the page cache, with nothing copied before. It checks the inode, since the name may have gone
+to another file; where that does not agree, or the file is gone, it asks for the bytes.
 """
 
 import mmap
@@ -71,7 +72,9 @@ def _map(location: Slice) -> memoryview | None:
 class PartitionReader:
     """Fetches of one partition, by the way that is open here."""
 
-    def __init__(self, broker: "Broker", topic: str, partition: int, maps: SegmentMaps | None = None) -> None:
+    def __init__(
+        self, broker: "Broker", topic: str, partition: int, maps: SegmentMaps | None = None
+    ) -> None:
         self.topic, self.partition = topic, partition
         self._broker = broker
         self._maps = maps or SegmentMaps()
@@ -79,28 +82,34 @@ class PartitionReader:
 
     @property
     def is_local(self) -> bool:
-        """Whether the partition's disk is on this node. Waits for the Controller where that is not known yet."""
+        """Whether the partition's disk is on this node. Waits for the Controller where that is not
+        known yet."""
         if self._is_local is None:
             self._learn(self._broker.topic(self.topic))
         return bool(self._is_local)
 
     def _is_known_local(self) -> bool:
-        """As ``is_local``; False while it is not known: the Controller may be busy, and the actor can send bytes."""
-        if self._is_local is None and (described := self._broker.topic_if_known(self.topic)) is not None:
+        """As ``is_local``; False while it is not known: the Controller may be busy, and the actor
+        can send bytes."""
+        if (
+            self._is_local is None
+            and (described := self._broker.topic_if_known(self.topic)) is not None
+        ):
             self._learn(described)
         return bool(self._is_local)
 
     def _learn(self, described: "TopicDescription") -> None:
         known = described.partitions[self.partition : self.partition + 1]
         node_id = known[0].node_id if known else None
-        if node_id is None:  # it serves, but what is known here is older than that: ask again next time
+        # it serves, but what is known here is older than that: ask again next time
+        if node_id is None:
             self._broker.forget(self.topic, self.partition)
         else:
             self._is_local = node_id == own_node_id()
 
     def request(self, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
-        """Ask for batches from ``offset`` on; the answer is for :meth:`records`. NotLeader at once if no actor is
-        there."""
+        """Ask for batches from ``offset`` on; the answer is for :meth:`records`. NotLeader at once
+        if no actor is there."""
         handle = self._broker.log_actor(self.topic, self.partition, timeout_s=0)
         return self._call(handle, offset, max_bytes, max_wait_ms)
 
@@ -116,11 +125,14 @@ class PartitionReader:
             if view is not None:
                 return view
             key = (self.topic, self.partition)
-            found = self._broker.ask([key], lambda _, handle: handle.fetch.remote(offset, max_bytes))[key]
+            found = self._broker.ask(
+                [key], lambda _, handle: handle.fetch.remote(offset, max_bytes)
+            )[key]
         return None if found.records is None else memoryview(found.records)  # type: ignore[arg-type]
 
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
-        """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being restarted."""
+        """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being
+        restarted."""
         key = (self.topic, self.partition)
         request = FetchRequest(offset, max_bytes, 1, 0, self.is_local).encode()
         answer = self._broker.ask([key], lambda _, handle: handle.fetch_request.remote(request))
@@ -136,11 +148,19 @@ class PartitionReader:
 
 
 def read_range(
-    broker: "Broker", topic: str, partition: int, start: int, end: int, *, fetch_bytes: int = FETCH_BYTES
+    broker: "Broker",
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    fetch_bytes: int = FETCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The records with ``start`` <= offset < ``end``, in batches of about ``fetch_bytes``, as ``decode_table`` gives.
+    """The records with ``start`` <= offset < ``end``, in batches of about ``fetch_bytes``, as
+    ``decode_table`` gives.
 
-    Raises OffsetOutOfRange if ``start`` is below the log start offset, and RaylogErrors of the partition.
+    Raises OffsetOutOfRange if ``start`` is below the log start offset, and RaylogErrors of the
+    partition.
     """
     reader = PartitionReader(broker, topic, partition)
     while start < end:

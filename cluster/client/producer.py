@@ -1,9 +1,10 @@
 """The producer: records in, acknowledged batches in the log.
 
-``send`` only puts a record into its partition's queue (``accumulator.py``); one background thread (``sender.py``)
-encodes what waits and sends it, one request in flight a partition, through a transport (``transport.py``). A
-request whose answer is lost is sent again with the same producer id and sequence, and the log answers a repeat
-with the offsets it gave the first time: nothing is lost and nothing is there twice.
+``send`` only puts a record into its partition's queue (``accumulator.py``); one background thread
+(``sender.py``) encodes what waits and sends it, one request in flight a partition, through a
+transport (``transport.py``). A request whose answer is lost is sent again with the same producer id
+and sequence, and the log answers a repeat with the offsets it gave the first time: nothing is lost
+and nothing is there twice.
 
 Defaults and names are those of Kafka's producer where it has them.
 """
@@ -14,7 +15,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from raylog.actors.errors import RequestTimedOut, UnknownTopicOrPartition
-from raylog.cluster.client.accumulator import RECORD_OVERHEAD, Delivery, PartitionQueue, ProducerIdentity
+from raylog.cluster.client.accumulator import (
+    RECORD_OVERHEAD,
+    Delivery,
+    PartitionQueue,
+    ProducerIdentity,
+)
 from raylog.cluster.client.columns import split_by_key
 from raylog.cluster.client.producer_config import ProducerConfig
 from raylog.cluster.client.sender import Sender
@@ -29,7 +35,8 @@ if TYPE_CHECKING:
 
     from raylog.cluster.broker import Broker
 
-# A batch must fit into max.message.bytes (1 MiB + 12 by default) with its header, before it is compressed.
+# A batch must fit into max.message.bytes (1 MiB + 12 by default) with its header, before it is
+# compressed.
 MAX_BATCH_BYTES = 1_000_000
 _BYTES_LIKE = (bytes, bytearray, memoryview)
 
@@ -48,7 +55,9 @@ class SentRecord:
 
     __slots__ = ("_delivery", "_index", "_queue", "_sender")
 
-    def __init__(self, sender: Sender, queue: PartitionQueue, delivery: Delivery, index: int) -> None:
+    def __init__(
+        self, sender: Sender, queue: PartitionQueue, delivery: Delivery, index: int
+    ) -> None:
         self._sender, self._queue, self._delivery, self._index = sender, queue, delivery, index
 
     @property
@@ -85,17 +94,21 @@ class _Topic:
 class Producer:
     """Sends records to topics. Use it as a context manager, or ``close`` it. Safe for many threads.
 
-    A record that could not be written makes the next ``flush`` or ``close`` raise ProduceFailed, and its
-    ``SentRecord.result``: no loss is silent.
+    A record that could not be written makes the next ``flush`` or ``close`` raise ProduceFailed,
+    and its ``SentRecord.result``: no loss is silent.
     """
 
-    def __init__(self, broker: "Broker", *, transport: Transport | None = None, **settings: Any) -> None:
+    def __init__(
+        self, broker: "Broker", *, transport: Transport | None = None, **settings: Any
+    ) -> None:
         self.config = ProducerConfig.of(settings)
         self._broker = broker
         self._topics: dict[str, _Topic] = {}
         self._watch = TopicWatch(broker, self.config.metadata_max_age_ms)
         has_id = self.config.enable_idempotence
-        self._identity = ProducerIdentity(broker.allocate_producer_id(), 0) if has_id else ProducerIdentity()
+        self._identity = (
+            ProducerIdentity(broker.allocate_producer_id(), 0) if has_id else ProducerIdentity()
+        )
         self._sender = Sender(self.config, transport or RayTransport(broker))
 
     def __enter__(self) -> Self:
@@ -107,7 +120,7 @@ class Producer:
         else:
             self._sender.stop()
 
-    # -- sending -------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def send(
         self,
@@ -119,10 +132,12 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> SentRecord:
-        """Queue one record. ``timestamp``: ms since the epoch, default now. Without a partition the key decides
-        (murmur2, as Kafka's), and without a key the records go in runs to one partition after another.
+        """Queue one record. ``timestamp``: ms since the epoch, default now. Without a partition the
+        key decides (murmur2, as Kafka's), and without a key the records go in runs to one partition
+        after another.
 
-        Raises RecordTooLarge, UnknownTopicOrPartition, InvalidRecord; RequestTimedOut if there is no room.
+        Raises RecordTooLarge, UnknownTopicOrPartition, InvalidRecord; RequestTimedOut if there is
+        no room.
         """
         size_bytes = RECORD_OVERHEAD
         if value is not None:
@@ -136,7 +151,9 @@ class Producer:
         if timestamp is None:
             timestamp = int(time.time() * 1000)
         elif not isinstance(timestamp, int) or not 0 <= timestamp < 2**63:
-            raise InvalidRecord(f"timestamp={timestamp!r}: give ms since the epoch as an int of 0 or more")
+            raise InvalidRecord(
+                f"timestamp={timestamp!r}: give ms since the epoch as an int of 0 or more"
+            )
         row = (timestamp, key, value, headers)
         if self._watch.news:
             self._grow()
@@ -167,7 +184,9 @@ class Producer:
         queues = known.queues
         if partition is not None:
             if not isinstance(partition, int) or not 0 <= partition < len(queues):
-                raise UnknownTopicOrPartition(topic, partition, f"the topic has {len(queues)} partitions")
+                raise UnknownTopicOrPartition(
+                    topic, partition, f"the topic has {len(queues)} partitions"
+                )
             return queues[partition]
         if key is not None:
             return queues[partition_for_key(key, len(queues))]
@@ -182,9 +201,9 @@ class Producer:
     ) -> int:
         """Queue every row of a table; returns how many. No Python object is made per record.
 
-        Columns: ``value`` (binary or string), and as you like ``key`` (binary or string), ``timestamp`` (int64
-        ms or timestamp), ``headers`` (list of struct of key, value). Without a partition, keys decide row by
-        row; rows without a key go to one partition after another.
+        Columns: ``value`` (binary or string), and as you like ``key`` (binary or string),
+        ``timestamp`` (int64 ms or timestamp), ``headers`` (list of struct of key, value). Without a
+        partition, keys decide row by row; rows without a key go to one partition after another.
 
         Raises InvalidRecord for a table of another shape, UnknownTopicOrPartition, RecordTooLarge.
         """
@@ -196,11 +215,16 @@ class Producer:
             if known.lacks(partition):
                 self._look_again(topic)
             self._queue_for(known, topic, None, partition, 0)
-        parts = split_by_key(table, len(known.queues)) if partition is None else [(partition, table)]
+        parts = (
+            split_by_key(table, len(known.queues)) if partition is None else [(partition, table)]
+        )
         return sum(self._send_columns(known, number, part) for number, part in parts)
 
-    def _send_columns(self, known: _Topic, number: int | None, table: "pa.Table | pa.RecordBatch") -> int:
-        """Encode a table batch by batch, for one partition or, without a number, for each in turn."""
+    def _send_columns(
+        self, known: _Topic, number: int | None, table: "pa.Table | pa.RecordBatch"
+    ) -> int:
+        """Encode a table batch by batch, for one partition or, without a number, for each in
+        turn."""
         encoders: dict[ProducerIdentity, TableEncoder] = {}
         start, now_ms = 0, time.time_ns() // 1_000_000
         while start < table.num_rows:
@@ -212,7 +236,9 @@ class Producer:
                 self._sender.close_rows(queue)
                 encoder = encoders.get(queue.identity)
                 if encoder is None:
-                    encoder = encoders[queue.identity] = self._encoder(table, queue.identity, now_ms)
+                    encoder = encoders[queue.identity] = self._encoder(
+                        table, queue.identity, now_ms
+                    )
                 content, records = encoder.encode(
                     start, max_bytes=MAX_BATCH_BYTES, base_sequence=queue.base_sequence
                 )
@@ -231,10 +257,11 @@ class Producer:
             producer_epoch=identity.epoch,
         )
 
-    # -- waiting -------------------------------------------------------------------------------------------
+    # -- waiting -----------------------------------------------------------------------------------
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Return when everything sent before is acknowledged. Raises ProduceFailed if some of it was given up."""
+        """Return when everything sent before is acknowledged. Raises ProduceFailed if some of it
+        was given up."""
         limit_s = self.config.delivery_timeout_ms / 1000 + 1 if timeout_s is None else timeout_s
         is_done = self._sender.wait(self._sender.deliveries(), limit_s)
         failure = self._sender.take_failure()
@@ -244,7 +271,8 @@ class Producer:
             raise RequestTimedOut("flush", int(limit_s * 1000))
 
     def close(self) -> None:
-        """Flush, and end the background thread. Raises ProduceFailed if something sent was given up."""
+        """Flush, and end the background thread. Raises ProduceFailed if something sent was given
+        up."""
         if self._sender.is_closed:
             return
         self._sender.close()
@@ -283,7 +311,9 @@ class Producer:
 
 def _size(content: bytes, name: str) -> int:
     if not isinstance(content, _BYTES_LIKE):
-        raise InvalidRecord(f"{name}={content!r:.40} is a {type(content).__name__}: encode it to bytes first")
+        raise InvalidRecord(
+            f"{name}={content!r:.40} is a {type(content).__name__}: encode it to bytes first"
+        )
     return len(content)
 
 
@@ -292,5 +322,7 @@ def _headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
     for name, content in headers:
         if not isinstance(name, str):
             raise InvalidRecord(f"header name {name!r:.40} is a {type(name).__name__}: give a str")
-        size_bytes += len(name.encode()) + 4 + (0 if content is None else _size(content, f"header {name}"))
+        size_bytes += (
+            len(name.encode()) + 4 + (0 if content is None else _size(content, f"header {name}"))
+        )
     return size_bytes

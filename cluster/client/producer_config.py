@@ -13,14 +13,16 @@ class ProducerConfig:
     """What a producer obeys; ``broker.producer(linger_ms=5)`` sets ``linger.ms``."""
 
     compression_type: str = "none"
-    batch_size: int = 16_384  # bytes that make a batch ready before linger.ms; a batch can grow beyond
+    # bytes that make a batch ready before linger.ms; a batch can grow beyond
+    batch_size: int = 16_384
     linger_ms: int = 5
     buffer_memory: int = 64 << 20  # bytes that may wait; beyond them send waits
     max_block_ms: int = 60_000  # how long send waits for room
     delivery_timeout_ms: int = 120_000  # from send to giving up
     retry_backoff_ms: int = 50
     enable_idempotence: bool = True
-    metadata_max_age_ms: int = METADATA_MAX_AGE_MS  # how soon partitions are used that were added elsewhere
+    # how soon partitions are used that were added elsewhere
+    metadata_max_age_ms: int = METADATA_MAX_AGE_MS
 
     def __post_init__(self) -> None:
         if self.compression_type not in CODECS:
@@ -34,12 +36,16 @@ class ProducerConfig:
         ):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
-                raise InvalidConfig(name.replace("_", "."), value, "must be an integer of 1 or more")
+                raise InvalidConfig(
+                    name.replace("_", "."), value, "must be an integer of 1 or more"
+                )
         if not isinstance(self.linger_ms, int) or self.linger_ms < 0:
             raise InvalidConfig("linger.ms", self.linger_ms, "must be an integer of 0 or more")
         check_max_age(self.metadata_max_age_ms)
         if self.linger_ms >= self.delivery_timeout_ms:
-            raise InvalidConfig("linger.ms", self.linger_ms, "must be less than delivery.timeout.ms")
+            raise InvalidConfig(
+                "linger.ms", self.linger_ms, "must be less than delivery.timeout.ms"
+            )
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> Self:
@@ -47,6 +53,8 @@ class ProducerConfig:
         if unknown:
             key = sorted(unknown)[0]
             raise InvalidConfig(
-                key, settings[key], f"no such setting of a producer; there are {', '.join(cls.__slots__)}"
+                key,
+                settings[key],
+                f"no such setting of a producer; there are {', '.join(cls.__slots__)}",
             )
         return cls(**settings)

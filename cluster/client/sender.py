@@ -1,7 +1,7 @@
 """The half of a producer that sends: one background thread over the queues of all partitions.
 
-A batch is sent, one in flight a partition, until it is acknowledged, refused, or ``delivery.timeout.ms`` after its
-first record was sent::
+A batch is sent, one in flight a partition, until it is acknowledged, refused, or
+``delivery.timeout.ms`` after its first record was sent::
 
                  +--------- retriable: again after retry.backoff.ms ---------+
                  v                                                           |
@@ -9,8 +9,9 @@ first record was sent::
                  |  +--> an error --> refused: fails -- (may be repeated) ---+
                  +--> time is up, with or without an answer: fails, fate unknown
 
-An actor that hangs gives no answer at all, so the thread itself watches the deadlines; an answer that comes after
-its batch was given up is dropped. Which failed batches take what with them is decided in ``accumulator.py``.
+An actor that hangs gives no answer at all, so the thread itself watches the deadlines; an answer
+that comes after its batch was given up is dropped. Which failed batches take what with them is
+decided in ``accumulator.py``.
 
 Everything here is guarded by one lock. Nothing is sent under it, and the transport never waits.
 """
@@ -50,13 +51,15 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="raylog-producer", daemon=True)
         self._thread.start()
 
-    # -- taking in: the caller holds the lock --------------------------------------------------------------
+    # -- taking in: the caller holds the lock ------------------------------------------------------
 
     def check_room(self) -> None:
-        """Wait while ``buffer.memory`` is full. Raises RequestTimedOut, and InvalidRequest once closed."""
+        """Wait while ``buffer.memory`` is full. Raises RequestTimedOut, and InvalidRequest once
+        closed."""
         limit_ms = self._config.max_block_ms
         if self.waiting_bytes >= self._config.buffer_memory and not self.changed.wait_for(
-            lambda: self.waiting_bytes < self._config.buffer_memory or self.is_closed, limit_ms / 1000
+            lambda: self.waiting_bytes < self._config.buffer_memory or self.is_closed,
+            limit_ms / 1000,
         ):
             raise RequestTimedOut("send: room in buffer.memory", limit_ms)
         if self.is_closed:
@@ -82,13 +85,15 @@ class Sender:
                 producer_epoch=queue.identity.epoch,
                 base_sequence=queue.base_sequence,
             )
-        except Exception as error:  # a row that send let pass: its batch fails, the producer goes on
+        except (
+            Exception
+        ) as error:  # a row that send let pass: its batch fails, the producer goes on
             self._fail(queue, [(delivery, len(rows), size_bytes)], error)
             return
         deadline = queue.rows_since + self._config.delivery_timeout_ms / 1000
         queue.add_batch(Batch(content, len(rows), delivery, size_bytes, deadline))
 
-    # -- waiting -------------------------------------------------------------------------------------------
+    # -- waiting -----------------------------------------------------------------------------------
 
     def deliveries(self) -> list[Delivery]:
         """Of everything that waits now."""
@@ -101,7 +106,9 @@ class Sender:
             self._flushing += 1
             self.changed.notify_all()
             try:
-                return self.changed.wait_for(lambda: all(one.is_done for one in deliveries), timeout_s)
+                return self.changed.wait_for(
+                    lambda: all(one.is_done for one in deliveries), timeout_s
+                )
             finally:
                 self._flushing -= 1
 
@@ -120,7 +127,9 @@ class Sender:
     def stop(self) -> None:
         """Fail what is not acknowledged, and end the thread."""
         self.close()
-        why = InvalidRequest("producer", "closed", "before these records were acknowledged: flush it first")
+        why = InvalidRequest(
+            "producer", "closed", "before these records were acknowledged: flush it first"
+        )
         with self.changed:
             self._is_stopped = True
             for queue in self.queues:
@@ -128,7 +137,7 @@ class Sender:
                 self._fail(queue, queue.give_up(is_fate_known=False), why)
         self._thread.join()
 
-    # -- the thread ----------------------------------------------------------------------------------------
+    # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
@@ -137,23 +146,32 @@ class Sender:
                     self.changed.wait(self._until_next())
                 if self._is_stopped:
                     return
-                leaving = [(queue, batch) for queue in due if (batch := self._next_of(queue)) is not None]
+                leaving = [
+                    (queue, batch) for queue in due if (batch := self._next_of(queue)) is not None
+                ]
             for queue, batch in leaving:
                 self._dispatch(queue, batch)
 
     def _due(self) -> list[PartitionQueue]:
         now = time.monotonic()
-        return [queue for queue in self.queues if (due := self._due_at(queue)) is not None and due <= now]
+        return [
+            queue
+            for queue in self.queues
+            if (due := self._due_at(queue)) is not None and due <= now
+        ]
 
     def _until_next(self) -> float | None:
         due = [when for when in map(self._due_at, self.queues) if when is not None]
         return max(min(due) - time.monotonic(), 0.0) if due else None
 
     def _due_at(self, queue: PartitionQueue) -> float | None:
-        return queue.due_at(self._config.linger_ms / 1000, self._config.batch_size, self._flushing > 0)
+        return queue.due_at(
+            self._config.linger_ms / 1000, self._config.batch_size, self._flushing > 0
+        )
 
     def _next_of(self, queue: PartitionQueue) -> Batch | None:
-        """What a queue that is due has to send; None if its time was up. The caller holds the lock."""
+        """What a queue that is due has to send; None if its time was up. The caller holds the
+        lock."""
         if not queue.batches:
             self.close_rows(queue)
         if not queue.batches:
@@ -161,7 +179,9 @@ class Sender:
         head = queue.batches[0]
         if head.deadline > time.monotonic():
             return queue.take_off()
-        timeout = RequestTimedOut(f"{queue.topic}-{queue.partition}", self._config.delivery_timeout_ms)
+        timeout = RequestTimedOut(
+            f"{queue.topic}-{queue.partition}", self._config.delivery_timeout_ms
+        )
         self._fail(queue, queue.give_up(is_fate_known=not head.attempts), head.error or timeout)
         return None
 
@@ -209,7 +229,10 @@ class Sender:
             self.changed.notify_all()
 
     def _fail(
-        self, queue: PartitionQueue, dropped: Sequence[tuple[Delivery, int, int]], error: BaseException
+        self,
+        queue: PartitionQueue,
+        dropped: Sequence[tuple[Delivery, int, int]],
+        error: BaseException,
     ) -> None:
         """Tell whoever waits for these records. The caller holds the lock."""
         if not dropped:
@@ -224,6 +247,7 @@ class Sender:
 
 
 def _throttled_ms(backoff_ms: int, attempts: int) -> float:
-    """How long to leave a partition alone that refused: longer each time, and not all producers for as long."""
+    """How long to leave a partition alone that refused: longer each time, and not all producers for
+    as long."""
     longest = min(backoff_ms << min(attempts - 1, 10), max(MAX_BACKOFF_MS, backoff_ms))
     return longest * random.uniform(0.5, 1.0)

@@ -1,7 +1,7 @@
 """How a client that runs notices that partitions were added to its topics.
 
-Each ``metadata.max.age.ms`` it asks the Controller, and goes on meanwhile: the answer is taken at a later call. In
-the process that added the partitions all clients hear of it at once.
+Each ``metadata.max.age.ms`` it asks the Controller, and goes on meanwhile: the answer is taken at a
+later call. In the process that added the partitions all clients hear of it at once.
 """
 
 import logging
@@ -37,9 +37,8 @@ class TopicWatch:
         self, broker: "Broker", max_age_ms: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         check_max_age(max_age_ms)
-        self.news: dict[
-            str, int
-        ] = {}  # topic -> how many partitions it has; looked at before each send or poll
+        # topic -> how many partitions it has; looked at before each send or poll
+        self.news: dict[str, int] = {}
         self._broker, self._max_age_s, self._clock = broker, max_age_ms / 1000, clock
         self._lock = threading.Lock()
         self._topics: set[str] = set()
@@ -71,7 +70,9 @@ class TopicWatch:
             return
         with self._lock:
             asked = self._answers or dict.fromkeys(self._topics)
-            self._answers = {topic: later for topic in asked if (later := self._ask(topic, asked[topic]))}
+            self._answers = {
+                topic: later for topic in asked if (later := self._ask(topic, asked[topic]))
+            }
             self._due_at = now + (RETRY_BACKOFF_S if self._answers else self._max_age_s)
 
     def _ask(self, topic: str, answer: "Later | None") -> "Later | None":

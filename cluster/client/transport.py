@@ -1,7 +1,9 @@
-"""How a client reaches a partition: one small interface, so that a socket can stand where Ray calls stand now.
+"""How a client reaches a partition: one small interface, so that a socket can stand where Ray calls
+stand now.
 
-Ray's costs decide the sizes: a call is about a millisecond whatever it carries, up to 90 KB go inside it, and
-more goes through the object store for another millisecond. So a request carries a whole batch.
+Ray's costs decide the sizes: a call is about a millisecond whatever it carries, up to 90 KB go
+inside it, and more goes through the object store for another millisecond. So a request carries a
+whole batch.
 """
 
 from concurrent.futures import Future
@@ -24,8 +26,8 @@ class Transport(Protocol):
     """Sends encoded batches to partitions."""
 
     def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
-        """The future acknowledgement; it fails with raylog's errors. May raise them at once, too, but never waits:
-        the batches of all partitions go through one thread."""
+        """The future acknowledgement; it fails with raylog's errors. May raise them at once, too,
+        but never waits: the batches of all partitions go through one thread."""
 
     def forget(self, topic: str, partition: int) -> None:
         """Look the partition up afresh: its actor did not answer."""
@@ -38,12 +40,16 @@ class RayTransport:
         self._broker = broker
 
     def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
-        handle = self._broker.log_actor(topic, partition, timeout_s=0)  # one that is away holds up no other
-        # bytes travel inside of the call; an array goes to the object store without a copy in pickle
+        # one that is away holds up no other
+        handle = self._broker.log_actor(topic, partition, timeout_s=0)
+        # bytes travel inside of the call; an array goes to the object store without a copy in
+        # pickle
         payload = bytes(batch) if len(batch) <= INLINE_BYTES else np.frombuffer(batch, np.uint8)
         answer: Future[AppendResult] = Future()
         what = f"{topic}-{partition}"
-        handle.append.remote(payload).future().add_done_callback(lambda done: _settle(done, answer, what))
+        handle.append.remote(payload).future().add_done_callback(
+            lambda done: _settle(done, answer, what)
+        )
         return answer
 
     def forget(self, topic: str, partition: int) -> None:

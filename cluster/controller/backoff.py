@@ -1,6 +1,8 @@
-"""When to try again what has failed: after a second, and after twice as long each time that it fails again.
+"""When to try again what has failed: after a second, and after twice as long each time that it
+fails again.
 
-A partition that cannot be opened costs a new process a try, and a node that cannot join costs one, too.
+A partition that cannot be opened costs a new process a try, and a node that cannot join costs one,
+too.
 """
 
 from collections.abc import Callable, Hashable, Set

@@ -1,15 +1,16 @@
-"""Controller: the Ray actor that knows which topics there are and has their partitions opened where their disks are.
+"""Controller: the Ray actor that knows which topics there are and has their partitions opened where
+their disks are.
 
-One a broker, named, detached, on the node that holds its log (``metadata_log.py``). It starts a LogManager on
-every node, tells it which of the partitions found there to open, spreads new partitions over the nodes, and
-watches: a node that dies takes its partitions away; when its disks come back under whatever node id, they are
-opened there again. It never makes an empty partition in the place of one that is missing. Where each one is,
-``placement.py`` keeps.
+One a broker, named, detached, on the node that holds its log (``metadata_log.py``). It starts a
+LogManager on every node, tells it which of the partitions found there to open, spreads new
+partitions over the nodes, and watches: a node that dies takes its partitions away; when its disks
+come back under whatever node id, they are opened there again. It never makes an empty partition in
+the place of one that is missing. Where each one is, ``placement.py`` keeps.
 
-**The lock** guards the metadata and the map, and is never held while another actor is waited for: look-ups are
-answered at once while a hundred partitions are made. **The watch** looks who is there, twice a second; what takes
-longer is done in threads beside it (``jobs.py``): nodes join, partitions are opened (``opening.py``) and told of
-configs. What is done to topics is in ``topics.py``.
+**The lock** guards the metadata and the map, and is never held while another actor is waited for:
+look-ups are answered at once while a hundred partitions are made. **The watch** looks who is there,
+twice a second; what takes longer is done in threads beside it (``jobs.py``): nodes join, partitions
+are opened (``opening.py``) and told of configs. What is done to topics is in ``topics.py``.
 """
 
 import logging
@@ -58,7 +59,8 @@ class ControllerImpl(Moves):
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
         super().__init__(namespace, config)
         self._next_producer_id = 0
-        self._lives: dict[str, str] = {}  # node id -> which life of its LogManager was told what to open
+        # node id -> which life of its LogManager was told what to open
+        self._lives: dict[str, str] = {}
         self._asked: dict[str, Any] = {}  # node id -> the question after it
         self._join_problems: dict[str, str] = {}  # node id -> why it could not join
         self._joins = Backoff(time.monotonic)
@@ -67,15 +69,16 @@ class ControllerImpl(Moves):
             set_up_logs()
         if is_restarted():
             own_node().check_alone()
-            self._begin_watch()  # which opens the metadata, joins the nodes, and tries again where that fails
+            # which opens the metadata, joins the nodes, and tries again where that fails
+            self._begin_watch()
 
-    # -- nodes ---------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     def start(self) -> str:
         """Open the metadata log, join every node, open what is there; returns the cluster id.
 
-        Raises why this node's log dirs cannot be used, with nothing left running, or BrokerRunning; of the other
-        nodes, ``nodes()`` tells.
+        Raises why this node's log dirs cannot be used, with nothing left running, or BrokerRunning;
+        of the other nodes, ``nodes()`` tells.
         """
         with self._lock:
             if self._is_starting or self._metadata is not None:
@@ -96,9 +99,13 @@ class ControllerImpl(Moves):
             raise
 
     def _open_metadata(self) -> None:
-        """What a process at its end holds locked, or a disk that is mounted late, may take a second try."""
+        """What a process at its end holds locked, or a disk that is mounted late, may take a second
+        try."""
         metadata = MetadataLog(
-            RealFileSystem(), SystemClock(), node_log_dirs(self._config)[0], must_exist=is_restarted()
+            RealFileSystem(),
+            SystemClock(),
+            node_log_dirs(self._config)[0],
+            must_exist=is_restarted(),
         )
         with self._lock:
             self._metadata = metadata
@@ -133,13 +140,15 @@ class ControllerImpl(Moves):
 
     def _take_down_problems(self, alive: Set[str], problems: Mapping[str, str]) -> None:
         with self._lock:
-            self._join_problems = {key: why for key, why in self._join_problems.items() if key in alive}
+            self._join_problems = {
+                key: why for key, why in self._join_problems.items() if key in alive
+            }
             self._node_problems = {**problems, **self._join_problems}
             self._joins.keep(alive)
 
     def _begun_again(self) -> set[str]:
-        """The nodes whose LogManager Ray has started again: what it was told is gone. Of the others, take down which
-        of their log dirs have failed.
+        """The nodes whose LogManager Ray has started again: what it was told is gone. Of the
+        others, take down which of their log dirs have failed.
 
         One that does not answer in time is asked no second time before it does.
         """
@@ -148,7 +157,9 @@ class ControllerImpl(Moves):
                 if key in self._lives and key not in self._asked:
                     self._asked[key] = manager.state.remote()
             asked = {reference: key for key, reference in self._asked.items()}
-        answered = ray.wait(list(asked), num_returns=len(asked), timeout=ASK_TIMEOUT_S)[0] if asked else []
+        answered = (
+            ray.wait(list(asked), num_returns=len(asked), timeout=ASK_TIMEOUT_S)[0] if asked else []
+        )
         begun_again = set()
         for reference in answered:
             key = asked[reference]
@@ -164,7 +175,8 @@ class ControllerImpl(Moves):
         return begun_again
 
     def _join(self, node: Node) -> None:
-        """Bring the node in, beside the watch. Where that fails ``nodes()`` tells why, and it is tried again later."""
+        """Bring the node in, beside the watch. Where that fails ``nodes()`` tells why, and it is
+        tried again later."""
         try:
             manager = self._start_manager(node)
             self._jobs.begin("join", partial(self._bring_in, node, manager))
@@ -176,8 +188,15 @@ class ControllerImpl(Moves):
         with self._lock:
             if self._stopped.is_set():
                 raise NotLeader("the broker", "it is being stopped")
-            arguments = (self._namespace, self._state.cluster_id, len(self._managers) + 1, self._config)
-            manager = create(LogManager, log_manager_name(node.key), self._namespace, node, *arguments)
+            arguments = (
+                self._namespace,
+                self._state.cluster_id,
+                len(self._managers) + 1,
+                self._config,
+            )
+            manager = create(
+                LogManager, log_manager_name(node.key), self._namespace, node, *arguments
+            )
             self._nodes[node.key] = node
             self._managers[node.key] = manager  # at once: a shutdown must find it
             return manager
@@ -190,7 +209,8 @@ class ControllerImpl(Moves):
         self._open(claims)
 
     def _look_through_or_leave(self, node: Node, manager: Any) -> list[Claim]:
-        """What to open of a node's disks; if they cannot be looked through, no LogManager is left."""
+        """What to open of a node's disks; if they cannot be looked through, no LogManager is
+        left."""
         try:
             return self._look_through(node, manager)
         except BaseException as error:
@@ -211,7 +231,8 @@ class ControllerImpl(Moves):
             warn(logger, "node-not-joined", node=node, why=why)
 
     def _look_through(self, node: Node, manager: Any) -> list[Claim]:
-        """What to open of a node's disks. It takes part when what belongs to no topic is out of the way of new ones."""
+        """What to open of a node's disks. It takes part when what belongs to no topic is out of the
+        way of new ones."""
         directories = wait_for(manager.start.remote(), f"the LogManager of node {node}")
         state = wait_for(manager.state.remote(), f"the LogManager of node {node}")
         tried: set[Found] = set()
@@ -229,7 +250,10 @@ class ControllerImpl(Moves):
 
     def _check_own(self, node: Node, directories: Mapping[str, str]) -> None:
         for path in self._placement.foreign(node.key, directories):
-            why = "another node has brought a log dir with the same directory id: is this a copy of its disk?"
+            why = (
+                "another node has brought a log dir with the same directory id: is this a copy of "
+                "its disk?"
+            )
             raise InvalidLogDir(path, why + " Take one of the two away")
 
     def _take_in(
@@ -242,7 +266,8 @@ class ControllerImpl(Moves):
         return self._claim(self._placement.joined(node.key, directories, found, self._wanted()))
 
     def _strays(self, node: str, found: Iterable[Found]) -> set[Found]:
-        """What nobody has a use for. What a deletion has left over is removed instead, wherever it turns up."""
+        """What nobody has a use for. What a deletion has left over is removed instead, wherever it
+        turns up."""
         wanted = {(one.partition, one.topic.topic_id, one.directory_id) for one in self._wanted()}
         strays = set()
         for entry in found:
@@ -272,11 +297,14 @@ class ControllerImpl(Moves):
             for facts in (self._nodes, self._managers, self._lives, self._asked):
                 facts.pop(key, None)
             # A move that its LogManager did not see through is not committed any more.
-            self._moving = {partition: node for partition, node in self._moving.items() if node != key}
+            self._moving = {
+                partition: node for partition, node in self._moving.items() if node != key
+            }
             self._placement.left(key)
 
     def _reopen_lost(self) -> None:
-        wanted = self._wanted()  # before looking what runs: a topic that is published now has its actors
+        # before looking what runs: a topic that is published now has its actors
+        wanted = self._wanted()
         names = running(self._namespace)
         with self._lock:
             claims = self._claim(self._placement.lost(wanted, names))
@@ -293,7 +321,7 @@ class ControllerImpl(Moves):
         self._jobs.attempt("configuring", self._configure)
         self._jobs.attempt("removing", self._remove_left_over)
 
-    # -- the rest ------------------------------------------------------------------------------------------
+    # -- the rest ----------------------------------------------------------------------------------
 
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""
@@ -310,14 +338,17 @@ class ControllerImpl(Moves):
         """Node id -> None where its LogManager runs, else why it does not."""
         with self._lock:
             joined = {self._nodes[key].node_id: None for key in self._placement.nodes}
-            return {**self._node_problems, **joined}  # one that has joined since the last look has no problem
+            # one that has joined since the last look has no problem
+            return {**self._node_problems, **joined}
 
     def log_dirs(self) -> list[LogDirStatus]:
         """Every log dir of the nodes that answer."""
         with self._lock:
             managers = dict(self._managers)
         calls = {manager.log_dirs.remote(): key for key, manager in managers.items()}
-        answers = answers_of({call: f"the log dirs of node {key}" for call, key in calls.items()}, PATIENCE_S)
+        answers = answers_of(
+            {call: f"the log dirs of node {key}" for call, key in calls.items()}, PATIENCE_S
+        )
         found: list[LogDirStatus] = []
         for call, key in calls.items():
             if isinstance(answers[call], RaylogError):
@@ -327,7 +358,8 @@ class ControllerImpl(Moves):
         return found
 
     def shutdown(self) -> bool:
-        """Stop every LogManager in order, then close the metadata log; returns whether all of it was clean.
+        """Stop every LogManager in order, then close the metadata log; returns whether all of it
+        was clean.
 
         From its first moment on, every other call answers NotLeader.
         """
@@ -338,7 +370,8 @@ class ControllerImpl(Moves):
                 self._leave(key)
         try:
             clean = stop_nodes(self._namespace)
-            self._jobs.wait(CALL_TIMEOUT_S)  # which end now: nobody is left that they could wait for
+            # which end now: nobody is left that they could wait for
+            self._jobs.wait(CALL_TIMEOUT_S)
         finally:
             is_closed = metadata is None or _close(metadata)
         return clean and is_closed

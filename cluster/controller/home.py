@@ -1,7 +1,8 @@
 """On which node the Controller starts: the one whose first log dir holds the cluster's metadata.
 
-A Ray cluster that is started afresh over old disks may be asked for a broker from any of its nodes. A task on each
-node says what lies in its log dir; a new cluster is begun only where no node's dir belongs to one.
+A Ray cluster that is started afresh over old disks may be asked for a broker from any of its nodes.
+A task on each node says what lies in its log dir; a new cluster is begun only where no node's dir
+belongs to one.
 """
 
 import os
@@ -45,21 +46,26 @@ def look(node_id: str, config: BrokerConfig) -> Seen:
 def choose(seen: Iterable[Seen], own: str) -> str:
     """The id of the node where the Controller starts. ``own``: that of the one that asks.
 
-    Raises SeveralClusters; LogMissing where dirs belong to a cluster whose metadata is on none of the nodes.
+    Raises SeveralClusters; LogMissing where dirs belong to a cluster whose metadata is on none of
+    the nodes.
     """
     seen = sorted(seen, key=lambda one: (one.node_id != own, one.node_id))
     homes = [one for one in seen if one.has_metadata]
     clusters = {one.cluster_id or one.path: one for one in homes}
     if len(clusters) > 1:
         found = "; ".join(
-            f"{cluster} in {one.path} of node {one.node_id[:8]}" for cluster, one in sorted(clusters.items())
+            f"{cluster} in {one.path} of node {one.node_id[:8]}"
+            for cluster, one in sorted(clusters.items())
         )
         raise SeveralClusters(found)
     if homes:
         return homes[0].node_id
     for one in seen:
         if one.cluster_id is not None:
-            why = f"no node that is up has the metadata of cluster {one.cluster_id}, to which this log dir belongs"
+            why = (
+                f"no node that is up has the metadata of cluster {one.cluster_id}, to which this "
+                "log dir belongs"
+            )
             raise LogMissing(os.path.join(one.path, str(METADATA_PARTITION)), why)
     return own
 
@@ -72,7 +78,8 @@ def seat(config: BrokerConfig) -> Node:
     task = ray.remote(num_cpus=0, max_retries=0)(look)
     # By the node's id, whatever its label: it is asked for this once.
     asked = {
-        node: task.options(**pinned_to(Node(node.node_id))).remote(node.node_id, config) for node in nodes
+        node: task.options(**pinned_to(Node(node.node_id))).remote(node.node_id, config)
+        for node in nodes
     }
     ray.wait(list(asked.values()), num_returns=len(asked), timeout=LOOK_TIMEOUT_S)
     answers = {node: _answer(reference, node) for node, reference in asked.items()}

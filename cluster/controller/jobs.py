@@ -1,7 +1,8 @@
-"""The Controller's work that may take long, each piece in a thread beside the watch: nothing holds up the watch.
+"""The Controller's work that may take long, each piece in a thread beside the watch: nothing holds
+up the watch.
 
-What a piece fails with is logged, and logged again only when it is something else: a disk that fails every second
-must not fill the disk that the logs are on.
+What a piece fails with is logged, and logged again only when it is something else: a disk that
+fails every second must not fill the disk that the logs are on.
 """
 
 import logging
@@ -17,7 +18,8 @@ Work = Callable[[], None]
 
 
 class Jobs:
-    """Threads, and what they said last. ``stopped``: from then on nothing is logged, since all of it fails."""
+    """Threads, and what they said last. ``stopped``: from then on nothing is logged, since all of
+    it fails."""
 
     def __init__(self, stopped: threading.Event) -> None:
         self._stopped = stopped

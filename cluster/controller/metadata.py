@@ -1,19 +1,21 @@
-"""What a cluster knows of itself: its id, its topics, where each partition is. State as a fold over records.
+"""What a cluster knows of itself: its id, its topics, where each partition is. State as a fold over
+records.
 
-Every change is first a record in the log ``__cluster_metadata-0``, a msgpack map with its kind and the version
-of that kind's layout; the state is what replaying them gives. A fresh Ray cluster over the same disks reads
-them and finds everything: Ray's own store is no storage.
+Every change is first a record in the log ``__cluster_metadata-0``, a msgpack map with its kind and
+the version of that kind's layout; the state is what replaying them gives. A fresh Ray cluster over
+the same disks reads them and finds everything: Ray's own store is no storage.
 
 ::
 
     {kind: cluster,       v: 1, id}
-    {kind: topic,         v: 1, name, id, config: {key: value}, directories: [directory id of each partition],
+    {kind: topic,         v: 1, name, id, config: {key: value},
+                          directories: [directory id of each partition],
                           version: of the config, from 0}
     {kind: topic-removed, v: 1, name}
     {kind: producer-ids,  v: 1, next}              ids below ``next`` may be in use
 
-A partition is bound to a log dir by the dir's id, not to a Ray node: node ids are new after every start.
-(The layout is ours: Kafka's own metadata log speaks of brokers, which raylog does not have.)
+A partition is bound to a log dir by the dir's id, not to a Ray node: node ids are new after every
+start. (The layout is ours: Kafka's own metadata log speaks of brokers, which raylog does not have.)
 """
 
 from collections.abc import Mapping
@@ -59,7 +61,9 @@ class ClusterState:
             case "topic":
                 name, version = record["name"], record.get("version", 0)
                 directories = tuple(record["directories"])
-                self.topics[name] = Topic(name, record["id"], record["config"], directories, version)
+                self.topics[name] = Topic(
+                    name, record["id"], record["config"], directories, version
+                )
             case "topic-removed":
                 self.topics.pop(record["name"], None)
             case "producer-ids":

@@ -1,4 +1,5 @@
-"""The Controller's log on its disk: open or create it, replay it, append to it. An append is fsynced.
+"""The Controller's log on its disk: open or create it, replay it, append to it. An append is
+fsynced.
 
 It lives beside the partitions, in the first log dir of the Controller's node.
 """
@@ -27,10 +28,13 @@ REPLAY_BYTES = 1 << 20
 class MetadataLog:
     """``__cluster_metadata-0`` and the state that it holds."""
 
-    def __init__(self, fs: FileSystem, clock: Clock, log_dir: str, *, must_exist: bool = False) -> None:
+    def __init__(
+        self, fs: FileSystem, clock: Clock, log_dir: str, *, must_exist: bool = False
+    ) -> None:
         """Open the log in ``log_dir``, or begin a new cluster's there.
 
-        Never in a dir that belongs to a cluster already, or where it ``must_exist``: then LogMissing.
+        Never in a dir that belongs to a cluster already, or where it ``must_exist``: then
+        LogMissing.
         """
         self._fs, self._clock = fs, clock
         folder = os.path.join(log_dir, str(METADATA_PARTITION))
@@ -47,7 +51,9 @@ class MetadataLog:
                 raise InvalidLogDir(log_dir, "is a file: give a folder")
             fs.make_dir(log_dir)
             if not fs.can_write(log_dir):
-                raise InvalidLogDir(log_dir, "is read-only: give a folder that this user may write to")
+                raise InvalidLogDir(
+                    log_dir, "is read-only: give a folder that this user may write to"
+                )
             create_log(fs, folder, random_id())
         self._lock = lock_patiently(lambda: fs.lock(folder))
         # Every append is flushed, so all of it may be checked at each start: it is small.
@@ -73,8 +79,9 @@ class MetadataLog:
     def append(self, *records: Mapping[str, Any]) -> None:
         """Write the records, all or none, and then take them into the state.
 
-        A full disk leaves the log as it was: DiskFull, and it may be tried again. After any other failure of a write or
-        an fsync nobody knows what is on the disk: every later call raises that error again.
+        A full disk leaves the log as it was: DiskFull, and it may be tried again. After any other
+        failure of a write or an fsync nobody knows what is on the disk: every later call raises
+        that error again.
         """
         if self._failed is not None:
             raise self._failed

@@ -1,15 +1,16 @@
-"""The Controller's move of a partition to another log dir of its node, while it is read and written.
+"""The Controller's move of a partition to another log dir of its node, while it is read and
+written.
 
 ::
 
     LogManager   copies the folder, round by round    the partition serves
-                 closes the log, copies the rest      from here it does not: callers look it up again and again
-    Controller   appends the topic's record           the commit point: before it the old folder counts, after it
-                                                      the new one
-    LogManager   opens it where the record says; the other folder is deleted
+                 closes the log, copies the rest      it does not serve: callers look it up again
+    Controller   appends the topic's record         the commit point: now the new folder counts
+    LogManager   opens it where the record says       the other folder is deleted
 
-Nobody else may open the partition between the close and the record (``_moving``): it would be written to in a folder
-that is about to be given up. A LogManager that was started again meanwhile makes the move void.
+Nobody else may open the partition between the close and the record (``_moving``): it would be
+written to in a folder that is about to be given up. A LogManager that was started again meanwhile
+makes the move void.
 """
 
 import logging
@@ -22,7 +23,12 @@ from raylog.actors.errors import InvalidRequest, NotLeader, UnknownTopicOrPartit
 from raylog.actors.node.dirs import Placed
 from raylog.actors.runtime.calls import WORK_TIMEOUT_S, wait_for
 from raylog.cluster.controller.metadata import Topic, topic_record
-from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, Wanted, wanted_of
+from raylog.cluster.controller.placement import (
+    BEING_OPENED,
+    PartitionDescription,
+    Wanted,
+    wanted_of,
+)
 from raylog.cluster.controller.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -36,10 +42,11 @@ class Moves(Topics):
 
     @ray.method(concurrency_group="move")
     def move_partition(self, name: str, number: int, log_dir: str) -> PartitionDescription:
-        """Move a partition to another log dir of its node, a path or directory id; returns when it serves there.
+        """Move a partition to another log dir of its node, a path or directory id; returns when it
+        serves there.
 
-        Fine if it is there already. Raises UnknownTopicOrPartition, InvalidRequest (no such dir on its node),
-        TopicBusy, NoRoom, or what kept the disk from it; then it serves on where it was.
+        Fine if it is there already. Raises UnknownTopicOrPartition, InvalidRequest (no such dir on
+        its node), TopicBusy, NoRoom, or what kept the disk from it; then it serves on where it was.
         """
         with self._reserve(name, "moved"):
             with self._lock:
@@ -71,7 +78,8 @@ class Moves(Topics):
         finally:
             claims = []
             with self._lock:
-                # After an fsync that failed nobody knows which folder counts; the next start reads it.
+                # After an fsync that failed nobody knows which folder counts; the next start reads
+                # it.
                 if self._metadata is not None and not self._metadata.has_failed:
                     self._moving.pop(one.partition, None)
                     claims = self._claim([self._wanted_one(*one.partition)])
@@ -96,9 +104,12 @@ class Moves(Topics):
 
 
 def _directory_id(log_dir: str, dirs: dict[str, str]) -> str:
-    """The id of a dir that a caller means; ``dirs``: id -> path of those that his partition's node can use."""
+    """The id of a dir that a caller means; ``dirs``: id -> path of those that his partition's node
+    can use."""
     for directory_id, path in dirs.items():
         if log_dir == directory_id or os.path.normpath(log_dir) == os.path.normpath(path):
             return directory_id
     known = ", ".join(f"{path} ({directory_id})" for directory_id, path in dirs.items())
-    raise InvalidRequest("log_dir", log_dir, f"is none that the partition's node can use; these are: {known}")
+    raise InvalidRequest(
+        "log_dir", log_dir, f"is none that the partition's node can use; these are: {known}"
+    )

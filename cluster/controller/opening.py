@@ -1,15 +1,18 @@
-"""How the Controller has partitions opened: no more of a log dir at once than that can open at once.
+"""How the Controller has partitions opened: no more of a log dir at once than that can open at
+once.
 
-A log that was not closed in order is read back when it is opened, which may take minutes: whoever opens many does it in
-a thread of its own (``jobs.py``).
+A log that was not closed in order is read back when it is opened, which may take minutes: whoever
+opens many does it in a thread of its own (``jobs.py``).
 
-A partition is **claimed** from the moment when it is chosen until its answer is there: nobody else opens or moves it
-meanwhile. A claim holds for one LogManager. Where the node leaves, the claims on it are void, and so are its answers;
-when it is back it has another LogManager, for which they are claimed anew.
+A partition is **claimed** from the moment when it is chosen until its answer is there: nobody else
+opens or moves it meanwhile. A claim holds for one LogManager. Where the node leaves, the claims on
+it are void, and so are its answers; when it is back it has another LogManager, for which they are
+claimed anew.
 
-What is chosen may be old: by the time of its turn a topic may be gone, or a move may have bound the partition to
-another log dir. What counts is what the metadata says then. A LogManager takes the dir that it is told for the
-Controller's word on a move (``actors/mover.py``), so a word of yesterday would undo one that was committed.
+What is chosen may be old: by the time of its turn a topic may be gone, or a move may have bound the
+partition to another log dir. What counts is what the metadata says then. A LogManager takes the dir
+that it is told for the Controller's word on a move (``actors/mover.py``), so a word of yesterday
+would undo one that was committed.
 """
 
 import logging
@@ -35,7 +38,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A partition that is to be opened, as it was wanted at the last look, and by which LogManager."""
+    """A partition that is to be opened, as it was wanted at the last look, and by which
+    LogManager."""
 
     one: Wanted
     manager: Any
@@ -64,13 +68,16 @@ class Opening(ControllerState):
             return claims
 
     def _is_claimed(self, one: Wanted) -> bool:
-        """Whether somebody opens it. A claim on a topic that is gone counts no more for its successor."""
+        """Whether somebody opens it. A claim on a topic that is gone counts no more for its
+        successor."""
         claim = self._claimed.get(one.partition)
         return claim is not None and claim.one.topic.topic_id == one.topic.topic_id
 
     def _void_claims(self, manager: Any) -> None:
         """The node of this LogManager has left."""
-        self._claimed = {key: claim for key, claim in self._claimed.items() if claim.manager is not manager}
+        self._claimed = {
+            key: claim for key, claim in self._claimed.items() if claim.manager is not manager
+        }
 
     def _open(self, claims: list[Claim]) -> None:
         """Have these opened, and take down where they are or why they are not."""
@@ -85,8 +92,8 @@ class Opening(ControllerState):
     def _in_turns(self, claims: Iterable[Claim]) -> Iterator[tuple[Claim, Any]]:
         """Have these opened, and yield each with its call as soon as that is answered.
 
-        Of each log dir no more at once than its LogManager opens at once: the rest of a slow one waits here, and
-        holds up no other.
+        Of each log dir no more at once than its LogManager opens at once: the rest of a slow one
+        waits here, and holds up no other.
         """
         waiting: dict[str, deque[Claim]] = defaultdict(deque)
         for claim in claims:
@@ -104,7 +111,8 @@ class Opening(ControllerState):
                 yield pending.pop(reference), reference
 
     def _begin(self, claims: Iterable[Claim]) -> dict[Any, Claim]:
-        """The calls that open these, as the metadata wants them now. What is not wanted there is given back."""
+        """The calls that open these, as the metadata wants them now. What is not wanted there is
+        given back."""
         calls: dict[Any, Claim] = {}
         with self._lock:
             for claim in claims:
@@ -115,7 +123,9 @@ class Opening(ControllerState):
                 claim.one = now
                 try:
                     call = self._opening(claim.manager, now.partition, now.topic, now.directory_id)
-                except InvalidConfig as error:  # the broker's own keys have changed since it was given
+                except (
+                    InvalidConfig
+                ) as error:  # the broker's own keys have changed since it was given
                     self._placement.failed(now.partition, error)
                     self._give_back(claim)
                 else:
@@ -132,7 +142,8 @@ class Opening(ControllerState):
             return NotLeader(str(claim.one.partition), " ".join(str(error).split()))
 
     def _take_down(self, claim: Claim, answer: Any) -> None:
-        """Not of a topic that was deleted meanwhile (its deletion has ended the actor), or a node that has left."""
+        """Not of a topic that was deleted meanwhile (its deletion has ended the actor), or a node
+        that has left."""
         one = claim.one
         with self._lock:
             is_valid = self._holds(claim) and self._now(one) is not None
@@ -154,7 +165,8 @@ class Opening(ControllerState):
         return one._replace(topic=topic)
 
     def _holds(self, claim: Claim) -> bool:
-        """Whether its node is still there, with the same LogManager, and the log dir is not offline."""
+        """Whether its node is still there, with the same LogManager, and the log dir is not
+        offline."""
         is_valid = self._claimed.get(claim.one.partition) is claim
         return is_valid and self._manager_of(claim.one.directory_id) is claim.manager
 

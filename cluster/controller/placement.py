@@ -1,10 +1,12 @@
-"""Where each partition is: on which node's disk, or why it is nowhere. The Controller's map; knows no Ray.
+"""Where each partition is: on which node's disk, or why it is nowhere. The Controller's map; knows
+no Ray.
 
-A partition is bound to a log dir by the dir's id, for ever; a dir is on the node that brought it, for as long
-as that node lives. A partition with neither a place nor a problem is away: its dir is on no node, or it is
-about to be opened there.
+A partition is bound to a log dir by the dir's id, for ever; a dir is on the node that brought it,
+for as long as that node lives. A partition with neither a place nor a problem is away: its dir is
+on no node, or it is about to be opened there.
 
-What is opened, closed, set aside and where new partitions go is the Controller's to do; here it is decided.
+What is opened, closed, set aside and where new partitions go is the Controller's to do; here it is
+decided.
 """
 
 import time
@@ -59,7 +61,9 @@ def wanted_of(topics: Iterable[Topic]) -> list[Wanted]:
     ]
 
 
-def members(alive: Iterable[Node], in_use: Mapping[str, Node]) -> tuple[dict[str, Node], dict[str, str]]:
+def members(
+    alive: Iterable[Node], in_use: Mapping[str, Node]
+) -> tuple[dict[str, Node], dict[str, str]]:
     """The nodes that take part, by their key, and why others do not, by their id.
 
     Of several with one label it is the one that is ``in_use``, or else the first by its id.
@@ -70,11 +74,14 @@ def members(alive: Iterable[Node], in_use: Mapping[str, Node]) -> tuple[dict[str
         if node.key not in chosen or (used is not None and used.node_id == node.node_id):
             chosen[node.key] = node
     others = [node for node in alive if chosen[node.key] != node]
-    return chosen, {node.node_id: str(LabelShared(node.node_id, NODE_LABEL, node.label)) for node in others}
+    return chosen, {
+        node.node_id: str(LabelShared(node.node_id, NODE_LABEL, node.label)) for node in others
+    }
 
 
 class Placement:
-    """The map. Not safe for threads: the Controller holds its lock. A node is what its ``Node.key`` says.
+    """The map. Not safe for threads: the Controller holds its lock. A node is what its ``Node.key``
+    says.
 
     ``clock``: seconds that never go back.
     """
@@ -84,10 +91,11 @@ class Placement:
         self._places: dict[TopicPartition, Placed] = {}
         self._problems: dict[TopicPartition, RaylogError] = {}
         self._versions: dict[TopicPartition, int] = {}  # of the configs that they obey
-        self._offline: dict[str, tuple[OfflineDir, ...]] = {}  # node -> its log dirs that cannot be used
+        # node -> its log dirs that cannot be used
+        self._offline: dict[str, tuple[OfflineDir, ...]] = {}
         self._openings = Backoff(clock)  # of those that failed
 
-    # -- events --------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def joined(
         self,
@@ -98,8 +106,8 @@ class Placement:
     ) -> list[Wanted]:
         """A node brought log dirs (directory id -> path) with these partitions.
 
-        Returns which of them to open. A wanted one that is missing, or whose folder is another topic's, is a problem
-        until its folder is back.
+        Returns which of them to open. A wanted one that is missing, or whose folder is another
+        topic's, is a problem until its folder is back.
         """
         self.node_of.update(dict.fromkeys(directories, node))
         here = {(entry.directory_id, entry.partition): entry.topic_id for entry in found}
@@ -114,12 +122,14 @@ class Placement:
             else:
                 folder = f"{directories[one.directory_id]}/{one.partition}"
                 self.failed(
-                    one.partition, LogMissing(folder, "the partition's folder is gone or another topic's")
+                    one.partition,
+                    LogMissing(folder, "the partition's folder is gone or another topic's"),
                 )
         return to_open
 
     def foreign(self, node: str, directories: Mapping[str, str]) -> list[str]:
-        """The paths of log dirs that another node has brought already: copies of a disk, or one disk twice."""
+        """The paths of log dirs that another node has brought already: copies of a disk, or one
+        disk twice."""
         return [path for key, path in directories.items() if self.node_of.get(key, node) != node]
 
     def left(self, node: str) -> None:
@@ -136,7 +146,9 @@ class Placement:
         for _, directory_id, _ in dirs:
             if directory_id is not None and self.node_of.pop(directory_id, None) is not None:
                 self._places = {
-                    key: place for key, place in self._places.items() if place.directory_id != directory_id
+                    key: place
+                    for key, place in self._places.items()
+                    if place.directory_id != directory_id
                 }
 
     def opened(self, partition: TopicPartition, place: Placed, version: int = 0) -> None:
@@ -163,18 +175,21 @@ class Placement:
             self._versions.pop(one.partition, None)
             self._openings.reset(one.partition)
 
-    # -- questions -----------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     @property
     def nodes(self) -> set[str]:
         """The nodes that have brought log dirs."""
         return set(self.node_of.values())
 
-    def spread(self, partitions: int, wanted: Iterable[Wanted], making: Iterable[str] = ()) -> list[str]:
-        """A node for each of so many new partitions: always the one that has the fewest. There must be one.
+    def spread(
+        self, partitions: int, wanted: Iterable[Wanted], making: Iterable[str] = ()
+    ) -> list[str]:
+        """A node for each of so many new partitions: always the one that has the fewest. There must
+        be one.
 
-        All count that are ``wanted`` there, whether they serve or not, and those that are being ``making``: the
-        node of each.
+        All count that are ``wanted`` there, whether they serve or not, and those that are being
+        ``making``: the node of each.
         """
         counts = dict.fromkeys(sorted(self.nodes), 0)
         for node in (*(self.node_of.get(one.directory_id, "") for one in wanted), *making):
@@ -188,9 +203,9 @@ class Placement:
         return chosen
 
     def lost(self, wanted: Iterable[Wanted], running: Set[str]) -> list[Wanted]:
-        """Those to be opened again: on a node that is there, but without an actor (its start had failed, or somebody
-        killed it for good) or a place. One that fails again and again is left in peace for longer each time; data that
-        is missing until its node joins."""
+        """Those to be opened again: on a node that is there, but without an actor (its start had
+        failed, or somebody killed it for good) or a place. One that fails again and again is left
+        in peace for longer each time; data that is missing until its node joins."""
         return [
             one
             for one in wanted
@@ -231,7 +246,11 @@ class Placement:
 
     def why_offline(self) -> list[str]:
         """Of each log dir that cannot be used, why."""
-        return [str(LogDirOffline(path, why)) for dirs in self._offline.values() for path, _, why in dirs]
+        return [
+            str(LogDirOffline(path, why))
+            for dirs in self._offline.values()
+            for path, _, why in dirs
+        ]
 
     def _why_away(self, directory_id: str) -> RaylogError | str:
         offline = [dir for dirs in self._offline.values() for dir in dirs]
@@ -246,6 +265,8 @@ class Placement:
         """Why a partition cannot be reached; None if it ought to be."""
         wanted = wanted_of([topic])
         if not isinstance(number, int) or not 0 <= number < len(wanted):
-            return UnknownTopicOrPartition(topic.name, number, f"the topic has {len(wanted)} partitions")
+            return UnknownTopicOrPartition(
+                topic.name, number, f"the topic has {len(wanted)} partitions"
+            )
         why = self._why_not(wanted[number])
         return NotLeader(f"{topic.name}-{number}", why) if isinstance(why, str) else why

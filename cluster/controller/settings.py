@@ -1,4 +1,5 @@
-"""Configs as people see and change them: every key with its value and who set it; a change, checked. Pure."""
+"""Configs as people see and change them: every key with its value and who set it; a change,
+checked. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,22 +21,28 @@ TOPIC, BROKER, DEFAULT = "topic", "broker", "default"
 _HIDDEN = {"internal.segment.bytes"}
 
 
-def altered(config: Mapping[str, Any], changes: Mapping[str, Any], delete: Iterable[str]) -> dict[str, Any]:
+def altered(
+    config: Mapping[str, Any], changes: Mapping[str, Any], delete: Iterable[str]
+) -> dict[str, Any]:
     """A topic's config after a change: what ``changes`` sets, without the keys of ``delete``.
 
-    A key that is deleted has the broker's value again; fine if it was not set. InvalidConfig by name.
+    A key that is deleted has the broker's value again; fine if it was not set. InvalidConfig by
+    name.
     """
     gone = set(delete)
     for key in sorted(gone):
         check_topic_key(key)
         if key in changes:
-            raise InvalidConfig(key, changes[key], "it is both set and deleted: give one of the two")
+            raise InvalidConfig(
+                key, changes[key], "it is both set and deleted: give one of the two"
+            )
     kept = {key: value for key, value in config.items() if key not in gone}
     return {**kept, **topic_overrides(changes)}
 
 
 def topic_entries(config: Mapping[str, Any], defaults: LogConfig) -> list[ConfigEntry]:
-    """Every topic key. What a topic does not set is the broker's where that differs from Kafka's default."""
+    """Every topic key. What a topic does not set is the broker's where that differs from Kafka's
+    default."""
     values = LogConfig.parse(config, defaults)
     return [
         ConfigEntry(name, value, TOPIC if name in config else _source(value, key.default))

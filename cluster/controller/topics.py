@@ -1,10 +1,12 @@
-"""What can be done to topics: create, change the config, add partitions, delete, describe. The Controller's half.
+"""What can be done to topics: create, change the config, add partitions, delete, describe. The
+Controller's half.
 
-A topic is published, by its record in the metadata log, when all of its partitions serve; until then a failure
-removes what was made. The same goes for partitions that are added. The name is reserved meanwhile.
+A topic is published, by its record in the metadata log, when all of its partitions serve; until
+then a failure removes what was made. The same goes for partitions that are added. The name is
+reserved meanwhile.
 
-A changed config is a record first. Its version rises with each change; the partitions are told at once, and those
-that cannot be reached when the watch finds them again: ``Placement.outdated``.
+A changed config is a record first. Its version rises with each change; the partitions are told at
+once, and those that cannot be reached when the watch finds them again: ``Placement.outdated``.
 """
 
 import logging
@@ -12,7 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from raylog.actors.errors import InvalidPartitions, NoLogDirs, TopicBusy, TopicExists, UnknownTopicOrPartition
+from raylog.actors.errors import (
+    InvalidPartitions,
+    NoLogDirs,
+    TopicBusy,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
 from raylog.actors.events import warn
 from raylog.actors.messages import ConfigEntry
 from raylog.actors.node.dirs import Placed
@@ -45,10 +53,13 @@ class Home(NamedTuple):
 class Topics(Opening):
     """The Controller's methods for topics."""
 
-    # -- making --------------------------------------------------------------------------------------------
+    # -- making ------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int | None, config: Mapping[str, Any]) -> TopicDescription:
-        """Make a topic; when this returns its partitions serve. Nothing is left of it if that fails."""
+    def create_topic(
+        self, name: str, partitions: int | None, config: Mapping[str, Any]
+    ) -> TopicDescription:
+        """Make a topic; when this returns its partitions serve. Nothing is left of it if that
+        fails."""
         partitions = self._config.num_partitions if partitions is None else partitions
         check_topic_name(name)
         _check_partitions(partitions, least=1)
@@ -60,7 +71,8 @@ class Topics(Opening):
         return self.describe_topic(name)
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
-        """Extend a topic to ``total`` partitions; when this returns they serve. Nothing is left if that fails."""
+        """Extend a topic to ``total`` partitions; when this returns they serve. Nothing is left if
+        that fails."""
         with self._reserve(name, "extended"):
             with self._lock:
                 topic = self._topic(name)
@@ -108,8 +120,11 @@ class Topics(Opening):
         ]
 
     def _make_partitions(self, topic: Topic, homes: list[Home]) -> list[tuple[Home, Placed]]:
-        """All the folders, then all the actors. Raises the first failure, when every call has been answered."""
-        made = [home.manager.create_partition.remote(home.partition, topic.topic_id) for home in homes]
+        """All the folders, then all the actors. Raises the first failure, when every call has been
+        answered."""
+        made = [
+            home.manager.create_partition.remote(home.partition, topic.topic_id) for home in homes
+        ]
         places = all_answers(made, f"creating {topic.name}")
         opened = [
             self._opening(home.manager, home.partition, topic, place.directory_id)
@@ -119,26 +134,29 @@ class Topics(Opening):
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
         self._remove([LeftOver(home.partition, topic.topic_id, home.node) for home in homes])
-        for (
-            home
-        ) in homes:  # an actor whose node is away would wait for it, and serve there what lies elsewhere then
+        # an actor whose node is away would wait for it, and serve there what lies elsewhere then
+        for home in homes:
             if home.node not in self._managers:
                 kill(log_actor_name(home.partition), self._namespace)
 
     def _remove_left_over(self) -> None:
         with self._lock:
-            left_over = [one for one in self._left_over.values() if one.partition.topic not in self._reserved]
+            left_over = [
+                one for one in self._left_over.values() if one.partition.topic not in self._reserved
+            ]
         self._remove(left_over)
 
     def _remove(self, partitions: list[LeftOver]) -> list[RaylogError]:
-        """Have these removed; returns what kept some of them. Those the watch asks for again, until it is done: a
-        folder that stays would be in the way of the next topic of that name."""
+        """Have these removed; returns what kept some of them. Those the watch asks for again, until
+        it is done: a folder that stays would be in the way of the next topic of that name."""
         calls: dict[Any, LeftOver] = {}
         with self._lock:
             for one in partitions:
                 self._note_left_over(one)
                 if one.node in self._managers:
-                    call = self._managers[one.node].delete_partition.remote(one.partition, one.topic_id)
+                    call = self._managers[one.node].delete_partition.remote(
+                        one.partition, one.topic_id
+                    )
                     calls[call] = one
         answers = answers_of({call: f"removing {one.partition}" for call, one in calls.items()})
         for call, one in calls.items():
@@ -158,8 +176,9 @@ class Topics(Opening):
             warn(logger, "partition-left-over", partition=one.partition, why=answer)
 
     def _clear(self, name: str) -> None:
-        """Remove what is left over of this name, on nodes that are there: it would be in the way. And a removal that
-        comes later could not tell a partition that is added from the try before it."""
+        """Remove what is left over of this name, on nodes that are there: it would be in the way.
+        And a removal that comes later could not tell a partition that is added from the try before
+        it."""
         with self._lock:
             left_over = [
                 one
@@ -170,17 +189,19 @@ class Topics(Opening):
             raise TopicBusy(name, f"cleaned up after an earlier one: {error}")
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
-        """The commit point of new partitions. ``version``: of the config that they were opened with."""
+        """The commit point of new partitions. ``version``: of the config that they were opened
+        with."""
         directories = (*topic.directories, *(place.directory_id for _, place in made))
         with self._lock:
             self._log.append(topic_record(topic._replace(directories=directories)))
             for home, place in made:
                 self._left_over.pop((home.partition, topic.topic_id), None)  # it has been made anew
-                # Where the LogManager is another by now, it has yet to be told of the partition: the watch does it.
+                # Where the LogManager is another by now, it has yet to be told of the partition:
+                # the watch does it.
                 if self._managers.get(home.node) is home.manager:
                     self._placement.opened(home.partition, place, version)
 
-    # -- reserving -----------------------------------------------------------------------------------------
+    # -- reserving ---------------------------------------------------------------------------------
 
     @contextmanager
     def _reserve(self, name: str, what: str, *, must_be_free: bool = False) -> Iterator[None]:
@@ -204,7 +225,7 @@ class Topics(Opening):
             if collision_key(existing) == key:
                 raise TopicExists(name, existing)
 
-    # -- configs -------------------------------------------------------------------------------------------
+    # -- configs -----------------------------------------------------------------------------------
 
     def _checked(self, config: dict[str, Any]) -> dict[str, Any]:
         """``config``, if a topic can have it."""
@@ -214,7 +235,8 @@ class Topics(Opening):
     def alter_topic_config(
         self, name: str, changes: Mapping[str, Any], delete: Iterable[str]
     ) -> TopicDescription:
-        """Change a topic's config; when this returns, all partitions that can be reached obey it."""
+        """Change a topic's config; when this returns, all partitions that can be reached obey
+        it."""
         with self._lock:
             topic = self._topic(name)
             config = self._checked(altered(topic.config, changes, delete))
@@ -224,7 +246,8 @@ class Topics(Opening):
         return self.describe_topic(name)
 
     def _configure(self) -> None:
-        """Tell partitions that serve with an old config the one of now. Whom this does not reach the watch tells."""
+        """Tell partitions that serve with an old config the one of now. Whom this does not reach
+        the watch tells."""
         with self._lock:
             outdated = self._placement.outdated(self._wanted())
             calls = {
@@ -232,7 +255,9 @@ class Topics(Opening):
                 for one in outdated
                 if (manager := self._manager_of(one.directory_id)) is not None
             }
-        answers = answers_of({call: f"configuring {one.partition}" for call, (one, _) in calls.items()})
+        answers = answers_of(
+            {call: f"configuring {one.partition}" for call, (one, _) in calls.items()}
+        )
         for call, (one, manager) in calls.items():
             if isinstance(answers[call], RaylogError):
                 warn(logger, "config-not-told", partition=one.partition, why=answers[call])
@@ -257,13 +282,13 @@ class Topics(Opening):
         """Every key that a broker has, with its value and who set it."""
         return broker_entries(self._config)
 
-    # -- deleting, describing ------------------------------------------------------------------------------
+    # -- deleting, describing ----------------------------------------------------------------------
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its records.
 
-        Raises UnknownTopicOrPartition, or what kept records from being removed at once: the topic is gone then, and
-        the watch goes on removing them.
+        Raises UnknownTopicOrPartition, or what kept records from being removed at once: the topic
+        is gone then, and the watch goes on removing them.
         """
         with self._reserve(name, "deleted"):
             with self._lock:
@@ -271,10 +296,18 @@ class Topics(Opening):
                 self._log.append(topic_removed_record(name))
                 self._placement.forget(topic)
                 all_of_it = wanted_of([topic])
-                homes = {one.partition: self._placement.node_of.get(one.directory_id) for one in all_of_it}
-            here = [LeftOver(one, topic.topic_id, node) for one, node in homes.items() if node is not None]
+                homes = {
+                    one.partition: self._placement.node_of.get(one.directory_id)
+                    for one in all_of_it
+                }
+            here = [
+                LeftOver(one, topic.topic_id, node)
+                for one, node in homes.items()
+                if node is not None
+            ]
             errors = self._remove(here)
-            # Those of a node that is away are set aside as strays when it returns; actors that wait for it end now.
+            # Those of a node that is away are set aside as strays when it returns; actors that wait
+            # for it end now.
             for partition, node in homes.items():
                 if node is None:
                     kill(log_actor_name(partition), self._namespace)

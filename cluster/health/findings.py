@@ -1,8 +1,8 @@
 """What is wrong with a broker, why, and what to do: a pure function from what was seen to findings.
 
-What was seen (``Facts``) is gathered elsewhere (``gathering.py``), with a time limit, so that it comes within
-seconds even where something hangs: who did not answer stands in it, too. Partitions with one reason are one
-finding: a disk that holds a thousand of them is one thing that is wrong.
+What was seen (``Facts``) is gathered elsewhere (``gathering.py``), with a time limit, so that it
+comes within seconds even where something hangs: who did not answer stands in it, too. Partitions
+with one reason are one finding: a disk that holds a thousand of them is one thing that is wrong.
 """
 
 from collections import defaultdict
@@ -24,7 +24,8 @@ MISSED_ROUNDS = 2
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong. ``error``: records cannot be written or read; ``warning``: soon, or more slowly."""
+    """One thing that is wrong. ``error``: records cannot be written or read; ``warning``: soon, or
+    more slowly."""
 
     severity: str
     subject: str
@@ -34,7 +35,8 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """A broker as it was seen. ``silent``: who did not answer in time -> why, as far as is known."""
+    """A broker as it was seen. ``silent``: who did not answer in time -> why, as far as is
+    known."""
 
     cluster_id: str = ""
     controller_problem: str | None = None
@@ -69,9 +71,11 @@ def _controller(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             ERROR,
             "controller",
-            f"it does not answer: {facts.controller_problem}. Partitions that serve go on; none is created, "
+            f"it does not answer: {facts.controller_problem}. Partitions that serve go on; none is "
+            "created, "
             "moved or opened again, and nothing is known of those that are away",
-            "Ray starts it again by itself. If this stays: look into its log (docs/OPERATIONS.md, Logs), see "
+            "Ray starts it again by itself. If this stays: look into its log (docs/OPERATIONS.md, "
+            "Logs), see "
             "that the node where the broker was started is up",
         )
 
@@ -83,15 +87,20 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
                 WARNING,
                 f"node {node_id[:8]}",
                 f"it takes no part: {problem}",
-                "mount its disks, or name its log dirs in RAYLOG_LOG_DIRS before its `ray start`; it is asked "
+                "mount its disks, or name its log dirs in RAYLOG_LOG_DIRS before its `ray start`; "
+                "it is asked "
                 "again by itself",
             )
     for node_id, why in facts.silent_nodes.items():
         yield Finding(
             ERROR,
             f"node {node_id[:8]}",
-            f"its LogManager does not answer: {why}. Its partitions serve, but none is opened or checkpointed",
-            "Ray starts a LogManager that died again by itself. If this stays: see whether its disks hang "
+            (
+                f"its LogManager does not answer: {why}. Its partitions serve, but none is opened "
+                "or checkpointed"
+            ),
+            "Ray starts a LogManager that died again by itself. If this stays: see whether its "
+            "disks hang "
             "(dmesg on that machine), and look into its log",
         )
 
@@ -104,7 +113,10 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 ERROR,
                 subject,
                 f"offline: {one.problem}. Its partitions are away; the other log dirs serve",
-                "repair, replace or mount the disk, then `raylog stop` and start again: what can be read is recovered",
+                (
+                    "repair, replace or mount the disk, then `raylog stop` and start again: what "
+                    "can be read is recovered"
+                ),
             )
         elif one.usable_bytes < NEARLY_FULL * one.total_bytes:
             is_full = one.usable_bytes < FULL * one.total_bytes
@@ -113,7 +125,8 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 subject,
                 f"{one.usable_bytes / one.total_bytes:.1%} of its disk is free"
                 + (": appends fail, or soon will" if is_full else ""),
-                "lower retention.ms or retention.bytes of its largest topics (`raylog config set`), or move "
+                "lower retention.ms or retention.bytes of its largest topics (`raylog config "
+                "set`), or move "
                 "partitions to another log dir (`raylog partition move`)",
             )
         if one.loaded < one.to_load:
@@ -140,7 +153,10 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             ERROR,
             _named(names),
             f"away: {reason}",
-            "clients wait for it and fail by their time-outs; it is opened again by itself when that is mended",
+            (
+                "clients wait for it and fail by their time-outs; it is opened again by itself "
+                "when that is mended"
+            ),
         )
     answered = {one.partition for one in facts.partitions}
     gone = {
@@ -155,7 +171,8 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             ERROR,
             _named(names),
             f"no answer: {reason}",
-            "a process that died is started again within seconds, and its log recovered first. If this stays, "
+            "a process that died is started again within seconds, and its log recovered first. If "
+            "this stays, "
             "see whether the disk hangs (dmesg on that machine), and look into the broker's logs",
         )
     offline = sorted(one.partition for one in facts.partitions if one.is_offline)
@@ -169,7 +186,8 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
 
 
 def _grouped(reasons: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """Reason -> the partitions that have it; reasons that differ in the partition's name alone are one."""
+    """Reason -> the partitions that have it; reasons that differ in the partition's name alone are
+    one."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name, reason in reasons.items():
         groups[reason.replace(name, "\0")].append(name)
@@ -228,7 +246,8 @@ def _late_retention(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             WARNING,
             _named(one.partition for one in late),
-            f"retention has not come by for up to {minutes} minutes (log.retention.check.interval.ms="
+            f"retention has not come by for up to {minutes} minutes "
+            "(log.retention.check.interval.ms="
             f"{facts.retention_interval_ms}): old segments stay, and fill the disk",
             "see whether a disk hangs (dmesg on that machine), and look into the broker's logs",
         )
@@ -241,7 +260,10 @@ def _slow_kernels(facts: Facts) -> Iterator[Finding]:
             WARNING,
             _named(slow),
             "it runs without the compiled kernel, some 30 times slower",
-            "install a C compiler on its node and install raylog again, or unset RAYLOG_PURE_PYTHON",
+            (
+                "install a C compiler on its node and install raylog again, or unset "
+                "RAYLOG_PURE_PYTHON"
+            ),
         )
 
 
@@ -249,4 +271,6 @@ def _named(names: Iterable[str]) -> str:
     """``t-0, t-1 and 3 more``."""
     listed = list(names)
     left = len(listed) - NAMED_AT_MOST
-    return ", ".join(listed) if left <= 0 else ", ".join(listed[:NAMED_AT_MOST]) + f" and {left} more"
+    return (
+        ", ".join(listed) if left <= 0 else ", ".join(listed[:NAMED_AT_MOST]) + f" and {left} more"
+    )

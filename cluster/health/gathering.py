@@ -1,7 +1,8 @@
-"""Asks a broker's actors what ``health.py`` judges, all at once and for a limited time: what hangs does not hang us.
+"""Asks a broker's actors what ``health.py`` judges, all at once and for a limited time: what hangs
+does not hang us.
 
-Actors are found by their names and asked directly, not through the Controller or their LogManagers: one that is
-stuck must not hide the others.
+Actors are found by their names and asked directly, not through the Controller or their LogManagers:
+one that is stuck must not hide the others.
 """
 
 import time
@@ -24,7 +25,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 def gather(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
     """What is to be seen of a broker within about twice ``timeout_s``."""
-    handles = {name: handle for name in running(namespace) if (handle := find(name, namespace)) is not None}
+    handles = {
+        name: handle for name in running(namespace) if (handle := find(name, namespace)) is not None
+    }
     calls = {
         (name, question): getattr(handle, question).remote()
         for name, handle in handles.items()
@@ -47,9 +50,14 @@ def gather(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         partitions=list(_of_kind(LOG, answers).values()),
         silent_partitions=_of_kind(LOG, silent),
         compaction=_joined(answers, COMPACTION, "status"),
-        retention=[*_joined(answers, RETENTION, "status"), *_joined(answers, COMPACTION, "retention")],
+        retention=[
+            *_joined(answers, RETENTION, "status"),
+            *_joined(answers, COMPACTION, "retention"),
+        ],
         silent_upkeep={
-            name: why for (name, _), why in silent.items() if name.startswith((COMPACTION, RETENTION))
+            name: why
+            for (name, _), why in silent.items()
+            if name.startswith((COMPACTION, RETENTION))
         },
         retention_interval_ms=settings.get("log.retention.check.interval.ms", 0),
         now_ms=int(time.time() * 1000),
@@ -67,7 +75,9 @@ def _questions(name: str) -> tuple[str, ...]:
     return ("status",) if name.startswith((LOG, RETENTION)) else ()
 
 
-def _controller_problem(handles: Mapping[str, Any], silent: Mapping[tuple[str, str], str]) -> str | None:
+def _controller_problem(
+    handles: Mapping[str, Any], silent: Mapping[tuple[str, str], str]
+) -> str | None:
     if CONTROLLER not in handles:
         return "there is none"
     return next((why for (name, _), why in silent.items() if name == CONTROLLER), None)
@@ -76,7 +86,9 @@ def _controller_problem(handles: Mapping[str, Any], silent: Mapping[tuple[str, s
 def _of_kind(prefix: str, answers: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
     """Of these actors alone, by the rest of their name."""
     return {
-        name.removeprefix(prefix): answer for (name, _), answer in answers.items() if name.startswith(prefix)
+        name.removeprefix(prefix): answer
+        for (name, _), answer in answers.items()
+        if name.startswith(prefix)
     }
 
 

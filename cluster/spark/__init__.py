@@ -1,8 +1,9 @@
 """The bridge into Spark: ``raylog.spark``.
 
-``session(broker)`` starts Spark on Ray with the data source ``raylog`` registered (``register`` does that for
-a Spark that you started yourself); ``frame`` moves records through Ray's object store instead; ``stop`` ends
-the session. Nothing here imports pyspark or raydp before it is used, so a broker runs without Java.
+``session(broker)`` starts Spark on Ray with the data source ``raylog`` registered (``register``
+does that for a Spark that you started yourself); ``frame`` moves records through Ray's object store
+instead; ``stop`` ends the session. Nothing here imports pyspark or raydp before it is used, so a
+broker runs without Java.
 """
 
 from raylog.cluster.spark.frames import frame

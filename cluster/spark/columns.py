@@ -1,13 +1,15 @@
 """The columns that Spark sees, and how decoded records become them.
 
-They are those of Spark's Kafka source; ``headers`` only with ``includeHeaders``, null where a record has
-none::
+They are those of Spark's Kafka source; ``headers`` only with ``includeHeaders``, null where a
+record has none::
 
-    key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int
+    key binary, value binary, topic string, partition int, offset long,
+    timestamp timestamp, timestampType int
     [, headers array<struct<key string, value binary>>]
 
-The log's decoder gives offset, timestamp (ms), timestampType, key, value, headers. Here topic and partition
-join them, times become Spark's microseconds in UTC, and columns that nobody asked for are left out.
+The log's decoder gives offset, timestamp (ms), timestampType, key, value, headers. Here topic and
+partition join them, times become Spark's microseconds in UTC, and columns that nobody asked for are
+left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,8 +30,8 @@ ALL = pa.schema(
         ("headers", HEADERS),
     ]
 )
-# Spark loads one Arrow batch at a time into memory outside of its heap, which an executor of 512 MB must
-# hold.
+# Spark loads one Arrow batch at a time into memory outside of its heap, which an executor of 512 MB
+# must hold.
 BATCH_BYTES_MAX = 16 << 20
 
 
@@ -43,7 +45,9 @@ def schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([ALL.field(name) for name in columns])
 
 
-def to_spark(records: pa.RecordBatch, topic: str, partition: int, columns: Sequence[str]) -> pa.RecordBatch:
+def to_spark(
+    records: pa.RecordBatch, topic: str, partition: int, columns: Sequence[str]
+) -> pa.RecordBatch:
     """Decoded records as the given columns, in the given order."""
     arrays = [_column(records, name, topic, partition) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema(columns))

@@ -1,7 +1,7 @@
 """What can go wrong between Spark and raylog, by name, each with what to do about it.
 
-They are raylog errors like any other (see ``raylog.storage.errors``): Spark shows the class's name and the
-sentence in its own ``AnalysisException`` or ``StreamingQueryException``.
+They are raylog errors like any other (see ``raylog.storage.errors``): Spark shows the class's name
+and the sentence in its own ``AnalysisException`` or ``StreamingQueryException``.
 """
 
 from raylog.storage.errors import RaylogError
@@ -25,7 +25,8 @@ class SparkSessionExists(RaylogError):
 
 
 class InvalidSparkOption(RaylogError):
-    """An option of the ``raylog`` data source that does not exist, or a value that it cannot have."""
+    """An option of the ``raylog`` data source that does not exist, or a value that it cannot
+    have."""
 
     code, error_name = 40, "INVALID_CONFIG"
     fields = ("option", "value", "why")
@@ -45,6 +46,8 @@ class DataLoss(RaylogError):
     code, error_name = 1, "OFFSET_OUT_OF_RANGE"
     fields = ("partition", "start", "end", "why")
     template = (
-        "{partition}: offsets [{start}, {end}) cannot all be read: {why}. Raise retention, start from other "
-        "offsets (a stream: with a new checkpoint), or set failOnDataLoss=false to go on with what is left"
+        "{partition}: offsets [{start}, {end}) cannot all be read: {why}. Raise retention, start "
+        "from other "
+        "offsets (a stream: with a new checkpoint), or set failOnDataLoss=false to go on with what "
+        "is left"
     )

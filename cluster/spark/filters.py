@@ -1,15 +1,16 @@
 """Filters that Spark pushes down, as bounds on what is read.
 
-Spark evaluates every filter again on what comes back, so a bound may be too wide and must never be too
-narrow:
+Spark evaluates every filter again on what comes back, so a bound may be too wide and must never be
+too narrow:
 
 * ``topic`` and ``partition`` comparisons leave whole partitions out,
 * ``offset`` comparisons cut ranges,
-* ``timestamp >= t`` starts at the first offset whose record has a time of t or later: every record before it
-  is earlier. ``timestamp < t`` bounds nothing, since records carry their producers' times, in any order.
+* ``timestamp >= t`` starts at the first offset whose record has a time of t or later: every record
+  before it is earlier. ``timestamp < t`` bounds nothing, since records carry their producers'
+  times, in any order.
 
-Filters are recognised by their class's name, so that this module needs no Spark. A kind, column or value that
-is not listed here is left to Spark.
+Filters are recognised by their class's name, so that this module needs no Spark. A kind, column or
+value that is not listed here is left to Spark.
 """
 
 import datetime
@@ -29,11 +30,17 @@ _COMPARE = {
     "LessThanOrEqual": operator.le,
     "In": lambda left, right: left in right,
 }
-_TYPES: dict[str, type] = {"offset": int, "partition": int, "topic": str, "timestamp": datetime.datetime}
+_TYPES: dict[str, type] = {
+    "offset": int,
+    "partition": int,
+    "topic": str,
+    "timestamp": datetime.datetime,
+}
 
 
 class Condition(NamedTuple):
-    """One comparison, all of which must hold: ``column`` is one of offset, partition, topic, timestamp."""
+    """One comparison, all of which must hold: ``column`` is one of offset, partition, topic,
+    timestamp."""
 
     column: str
     compare: str
@@ -70,7 +77,8 @@ def keeps(wanted: Iterable[Condition], topic: str, partition: int) -> bool:
 
 
 def narrow(wanted: Iterable[Condition], ranges: Iterable[Range]) -> Iterator[Range]:
-    """The parts of the ranges that can hold matching records, as far as topic, partition and offset say."""
+    """The parts of the ranges that can hold matching records, as far as topic, partition and offset
+    say."""
     wanted = tuple(wanted)
     low, high = _offset_bounds(wanted)
     for r in ranges:

@@ -6,13 +6,13 @@
     read_range -> Arrow batches       ->     IPC stream, bytes     ->    ArrowStreamReader -> rows
                                              BLOCK_BYTES each
 
-A frame is a snapshot: all records of the given offsets are in the object store (which spills to disk) while
-the frame lives. For more data than that, or for a stream, use ``format("raylog")``.
+A frame is a snapshot: all records of the given offsets are in the object store (which spills to
+disk) while the frame lives. For more data than that, or for a stream, use ``format("raylog")``.
 
-**Who keeps the blocks.** RayDP hands Spark only their ids, so something here must hold the references. The
-frame does, and so does every frame made from it (``select``, ``filter``, ...), because all carry the frame's
-session object, which is a copy made to hold them. A join holds its left side only, a temporary view nothing:
-keep the frame itself in a variable until the last action.
+**Who keeps the blocks.** RayDP hands Spark only their ids, so something here must hold the
+references. The frame does, and so does every frame made from it (``select``, ``filter``, ...),
+because all carry the frame's session object, which is a copy made to hold them. A join holds its
+left side only, a temporary view nothing: keep the frame itself in a variable until the last action.
 """
 
 import copy
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from raylog.cluster.broker import Broker
 
-# One block is one task of Spark: large enough to be worth its 10 ms, small enough for a small executor's
-# memory.
+# One block is one task of Spark: large enough to be worth its 10 ms, small enough for a small
+# executor's memory.
 BLOCK_BYTES = 32 << 20
-# Decoding tasks ask Ray for no CPU (Spark may hold all), so their number is bounded here: each holds a block
-# or two.
+# Decoding tasks ask Ray for no CPU (Spark may hold all), so their number is bounded here: each
+# holds a block or two.
 TASKS_IN_FLIGHT_MAX = 4
 
 
@@ -54,8 +54,9 @@ def frame(
 ) -> "DataFrame":
     """The records of topics as a frame with the schema of ``format("raylog")``, empty if they are.
 
-    Offsets as in the options startingOffsets and endingOffsets: a word, or ``{topic: {partition: offset}}``
-    with -2 for earliest and -1 for latest. ``spark`` must be a session of ``raylog.spark.session``.
+    Offsets as in the options startingOffsets and endingOffsets: a word, or ``{topic: {partition:
+    offset}}`` with -2 for earliest and -1 for latest. ``spark`` must be a session of
+    ``raylog.spark.session``.
     """
     require_spark()
     import ray
@@ -79,8 +80,12 @@ def frame(
     ranges, lost = resolve.batch_ranges(broker, options)
     report(lost, options.fail_on_data_loss)
     schema = columns.schema(columns.names(include_headers))
-    # RayDP looks at the first block to choose its path: an empty one costs nothing and serves an empty topic.
-    blocks = [ray.put(ipc_block(schema, [])), *_blocks(broker, options, split_ranges(ranges, None), schema)]
+    # RayDP looks at the first block to choose its path: an empty one costs nothing and serves an
+    # empty topic.
+    blocks = [
+        ray.put(ipc_block(schema, [])),
+        *_blocks(broker, options, split_ranges(ranges, None), schema),
+    ]
     return ray_dataset_to_spark_dataframe(_holding(spark, blocks), schema, blocks)
 
 
@@ -107,13 +112,18 @@ def pack(batches: Iterator[pa.RecordBatch], schema: pa.Schema, block_bytes: int)
         yield ipc_block(schema, held)
 
 
-def _decode(options: Options, wanted: Range, schema: pa.Schema, block_bytes: int) -> Iterator[bytes]:
+def _decode(
+    options: Options, wanted: Range, schema: pa.Schema, block_bytes: int
+) -> Iterator[bytes]:
     """The body of a Ray task: a range as blocks."""
     yield from pack(read(options, wanted, schema.names), schema, block_bytes)
 
 
-def _blocks(broker: "Broker", options: Options, ranges: list[Range], schema: pa.Schema) -> list[Any]:
-    """Run a decoding task for each range on its partition's node; the blocks, in the order of the ranges."""
+def _blocks(
+    broker: "Broker", options: Options, ranges: list[Range], schema: pa.Schema
+) -> list[Any]:
+    """Run a decoding task for each range on its partition's node; the blocks, in the order of the
+    ranges."""
     nodes = _nodes(broker, {r.topic for r in ranges})
     waiting = list(reversed(ranges))
     running: dict[Any, Range] = {}

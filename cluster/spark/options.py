@@ -1,14 +1,16 @@
 """The options of the ``raylog`` data source: parsed, checked, and refused by name.
 
-They are those of Spark's Kafka source, with its names and meanings (Spark, "Structured Streaming + Kafka
-Integration Guide"). Spark hands them over with lower-cased keys; errors use the names as documented.
+They are those of Spark's Kafka source, with its names and meanings (Spark, "Structured Streaming +
+Kafka Integration Guide"). Spark hands them over with lower-cased keys; errors use the names as
+documented.
 
 Which bound wins, for the start as for the end, as in Spark:
 
     startingTimestamp  >  startingOffsetsByTimestamp  >  startingOffsets  >  the default
     (one time for all)    (a time a partition)           (earliest, latest, JSON)
 
-Pure: nothing here knows a broker. ``resolve.py`` turns a Selection and a Bound into partitions and offsets.
+Pure: nothing here knows a broker. ``resolve.py`` turns a Selection and a Bound into partitions and
+offsets.
 """
 
 import json
@@ -63,8 +65,8 @@ class Selection:
 class Bound:
     """Where to start or to end: the same for every partition, or one value for each.
 
-    ``kind`` says what the values are: offsets (EARLIEST and LATEST among them) or times in ms. ``option`` is
-    the name of the option that said so, for errors.
+    ``kind`` says what the values are: offsets (EARLIEST and LATEST among them) or times in ms.
+    ``option`` is the name of the option that said so, for errors.
     """
 
     kind: Literal["offset", "timestamp"]
@@ -96,7 +98,9 @@ def parse(given: Mapping[str, str], mode: Mode) -> Options:
     _refuse_for_mode(options, mode)
     strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in ("error", "latest"):
-        raise InvalidSparkOption("startingOffsetsByTimestampStrategy", strategy, "use error or latest")
+        raise InvalidSparkOption(
+            "startingOffsetsByTimestampStrategy", strategy, "use error or latest"
+        )
     return Options(
         selection=_selection(options),
         starting=_bound(options, "starting", EARLIEST if mode == "batch" else LATEST),
@@ -113,7 +117,8 @@ def parse(given: Mapping[str, str], mode: Mode) -> Options:
 
 
 def known(given: Mapping[str, str]) -> dict[str, str]:
-    """The options under their documented names. An unknown one is refused, with the nearest known name."""
+    """The options under their documented names. An unknown one is refused, with the nearest known
+    name."""
     options = {}
     for key, value in given.items():
         name = _BY_LOWER.get(key.lower())
@@ -130,9 +135,14 @@ def wants_headers(options: Mapping[str, str]) -> bool:
 
 def _what_instead(key: str) -> str:
     if key == "path":
-        return "a log has no path: call load() without one and name topics with the option subscribe"
+        return (
+            "a log has no path: call load() without one and name topics with the option subscribe"
+        )
     if key.startswith("kafka."):
-        return "no Kafka client is involved: drop it (raylog.spark.session() knows the broker's address)"
+        return (
+            "no Kafka client is involved: drop it (raylog.spark.session() knows the broker's "
+            "address)"
+        )
     near = get_close_matches(key, _BY_LOWER, n=1, cutoff=0.75)
     hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else f"the options are {', '.join(NAMES)}"
     return f"there is no such option; {hint}"
@@ -142,7 +152,9 @@ def _refuse_for_mode(options: Mapping[str, str], mode: Mode) -> None:
     if mode == "stream":
         for name in (*_ENDINGS, "pushFilters"):
             if name in options:
-                raise InvalidSparkOption(name, options[name], "a stream has none: drop it, or use spark.read")
+                raise InvalidSparkOption(
+                    name, options[name], "a stream has none: drop it, or use spark.read"
+                )
         return
     for name, value, other in (
         ("startingOffsets", "latest", "earliest"),
@@ -211,7 +223,9 @@ def _bound(options: Mapping[str, str], side: str, default: int) -> Bound:
         return Bound("offset", words[value.lower()], option=name)
     each = _each(name, value, minimum=EARLIEST)
     if side == "ending" and any(offset == EARLIEST for _, offset in each):
-        raise InvalidSparkOption(name, value, "an end of -2 (earliest) reads nothing: use -1 or an offset")
+        raise InvalidSparkOption(
+            name, value, "an end of -2 (earliest) reads nothing: use -1 or an offset"
+        )
     return Bound("offset", None, each, name)
 
 
@@ -252,7 +266,9 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
         return None
     value = options[name]
     if not value.isdecimal() or int(value) == 0:
-        raise InvalidSparkOption(name, value, "give a whole number of 1 or more, or drop it for no limit")
+        raise InvalidSparkOption(
+            name, value, "give a whole number of 1 or more, or drop it for no limit"
+        )
     return int(value)
 
 

@@ -1,7 +1,8 @@
-"""Which offsets a query reads: ranges, their cut into tasks, the size of a micro-batch, what is lost.
+"""Which offsets a query reads: ranges, their cut into tasks, the size of a micro-batch, what is
+lost.
 
-A stream's position is a map of the next offset to read in each partition; Spark keeps it in the checkpoint as
-the JSON that Spark's Kafka source uses too::
+A stream's position is a map of the next offset to read in each partition; Spark keeps it in the
+checkpoint as the JSON that Spark's Kafka source uses too::
 
     {"flights": {"0": 1204, "1": 993}}
 
@@ -46,15 +47,15 @@ class Lost(NamedTuple):
         return DataLoss(f"{self.partition[0]}-{self.partition[1]}", self.start, self.end, self.why)
 
 
-# -- cutting ranges into tasks -------------------------------------------------------------------------------
+# -- cutting ranges into tasks ---------------------------------------------------------------------
 
 
 def split_ranges(ranges: Iterable[Range], min_partitions: int | None) -> list[Range]:
     """Cut ranges into about ``min_partitions`` tasks of like size; empty ones are dropped.
 
-    A range gets tasks in proportion to its share of all offsets, rounded, as in Spark's Kafka source: the
-    count can come out slightly over or under what was asked. Without ``min_partitions``, or with more ranges
-    than that, each range is one task.
+    A range gets tasks in proportion to its share of all offsets, rounded, as in Spark's Kafka
+    source: the count can come out slightly over or under what was asked. Without
+    ``min_partitions``, or with more ranges than that, each range is one task.
     """
     ranges = sorted(r for r in ranges if r.end > r.start)
     if min_partitions is None or len(ranges) >= min_partitions:
@@ -74,17 +75,23 @@ def _cut(r: Range, parts: int) -> list[Range]:
     return [r._replace(start=a, end=b) for a, b in pairwise(edges)]
 
 
-# -- how much a micro-batch takes ----------------------------------------------------------------------------
+# -- how much a micro-batch takes ------------------------------------------------------------------
 
 
-def limit_offsets(start: Mapping[TopicPartition, int], latest: Offsets, max_offsets: int) -> Offsets:
-    """Where a micro-batch of at most ``max_offsets`` offsets ends; exactly that many if there are as many.
+def limit_offsets(
+    start: Mapping[TopicPartition, int], latest: Offsets, max_offsets: int
+) -> Offsets:
+    """Where a micro-batch of at most ``max_offsets`` offsets ends; exactly that many if there are
+    as many.
 
-    Every partition with a backlog gets one offset, so that a small one never starves beside a large one; the
-    rest is shared in proportion to the backlogs, by largest remainder. If there are more partitions than
-    offsets, they take turns: the turn is read off the start offsets, which move on with each micro-batch.
+    Every partition with a backlog gets one offset, so that a small one never starves beside a large
+    one; the rest is shared in proportion to the backlogs, by largest remainder. If there are more
+    partitions than offsets, they take turns: the turn is read off the start offsets, which move on
+    with each micro-batch.
     """
-    backlog = {tp: latest[tp] - start.get(tp, 0) for tp in sorted(latest) if latest[tp] > start.get(tp, 0)}
+    backlog = {
+        tp: latest[tp] - start.get(tp, 0) for tp in sorted(latest) if latest[tp] > start.get(tp, 0)
+    }
     if sum(backlog.values()) <= max_offsets:
         return dict(latest)
     taken = share(backlog, max_offsets, turn=sum(start.values()))
@@ -110,7 +117,7 @@ def share(backlog: Offsets, limit: int, turn: int = 0) -> Offsets:
     return taken
 
 
-# -- a stream's position -------------------------------------------------------------------------------------
+# -- a stream's position ---------------------------------------------------------------------------
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
@@ -123,7 +130,11 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 def from_json(position: Mapping[str, Mapping[str, Any]]) -> Offsets:
     """The inverse of ``to_json``."""
-    return {(topic, int(p)): int(offset) for topic, parts in position.items() for p, offset in parts.items()}
+    return {
+        (topic, int(p)): int(offset)
+        for topic, parts in position.items()
+        for p, offset in parts.items()
+    }
 
 
 def next_offsets(
@@ -131,20 +142,23 @@ def next_offsets(
 ) -> tuple[Offsets, list[Lost]]:
     """How far a stream at ``start`` can read, and what it lost on the way.
 
-    A new partition is read from its beginning, a partition that is gone leaves the position, and one that
-    ends before ``start`` (its topic was made anew) is set back to its end. ``target`` is where AvailableNow
-    must stop: nothing that came after it counts.
+    A new partition is read from its beginning, a partition that is gone leaves the position, and
+    one that ends before ``start`` (its topic was made anew) is set back to its end. ``target`` is
+    where AvailableNow must stop: nothing that came after it counts.
     """
     end: Offsets = {}
     lost = [
-        Lost(tp, start[tp], start[tp], "the partition is gone") for tp in sorted(set(start) - set(latest))
+        Lost(tp, start[tp], start[tp], "the partition is gone")
+        for tp in sorted(set(start) - set(latest))
     ]
     for tp, ends in sorted(latest.items()):
         if target is not None and tp not in target and tp not in start:
             continue
         at = start.get(tp, 0)
         if at > ends:
-            lost.append(Lost(tp, ends, at, f"the log ends at {ends}: it was truncated or made anew"))
+            lost.append(
+                Lost(tp, ends, at, f"the log ends at {ends}: it was truncated or made anew")
+            )
             end[tp] = ends
             continue
         end[tp] = ends if target is None else max(at, min(ends, target.get(tp, at)))
@@ -162,7 +176,8 @@ def stream_ranges(
 def clip_ranges(
     ranges: Iterable[Range], edges: Mapping[TopicPartition, Edge]
 ) -> tuple[list[Range], list[Lost]]:
-    """Cut ranges down to what the partitions still hold; empty ones are dropped, what was cut off is lost."""
+    """Cut ranges down to what the partitions still hold; empty ones are dropped, what was cut off
+    is lost."""
     kept, lost = [], []
     for r in ranges:
         tp = (r.topic, r.partition)
@@ -174,10 +189,14 @@ def clip_ranges(
             continue
         if r.start < edge.earliest:
             lost.append(
-                Lost(tp, r.start, min(r.end, edge.earliest), f"the log starts at {edge.earliest} now")
+                Lost(
+                    tp, r.start, min(r.end, edge.earliest), f"the log starts at {edge.earliest} now"
+                )
             )
         if r.end > edge.latest:
-            lost.append(Lost(tp, max(r.start, edge.latest), r.end, f"the log ends at {edge.latest}"))
+            lost.append(
+                Lost(tp, max(r.start, edge.latest), r.end, f"the log ends at {edge.latest}")
+            )
         clipped = r._replace(start=max(r.start, edge.earliest), end=min(r.end, edge.latest))
         if clipped.end > clipped.start:
             kept.append(clipped)

@@ -1,7 +1,9 @@
-"""Reading one range in a worker: connect once, decode straight from the segments, say what was lost.
+"""Reading one range in a worker: connect once, decode straight from the segments, say what was
+lost.
 
-A task can run twice, or twice at once, and gives the same rows each time: a range names its offsets, and
-records never change. A worker keeps its connection to Ray for its life (the first costs about 50 ms).
+A task can run twice, or twice at once, and gives the same rows each time: a range names its
+offsets, and records never change. A worker keeps its connection to Ray for its life (the first
+costs about 50 ms).
 """
 
 import logging
@@ -30,7 +32,10 @@ ReadRange = Callable[[str, int, int, int], Iterable[pa.RecordBatch]]
 def broker_of(options: Options) -> "Broker":
     """The broker that the options name. Raises InvalidSparkOption without an address."""
     if options.address is None:
-        why = "raylog.spark.session(broker) or register(spark, broker) presets it: use one of them, or set it"
+        why = (
+            "raylog.spark.session(broker) or register(spark, broker) presets it: use one of them, "
+            "or set it"
+        )
         raise InvalidSparkOption("address", "", why)
     return connected(options.address, options.namespace or "raylog")
 
@@ -51,7 +56,8 @@ def connected(address: str, namespace: str) -> "Broker":
             logging_level=logging.ERROR,
             configure_logging=False,
         )
-        # Spark ends its Python workers with SIGTERM; Ray's handler would print a stack trace for each.
+        # Spark ends its Python workers with SIGTERM; Ray's handler would print a stack trace for
+        # each.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_term)
     return connect(address, namespace=namespace)
@@ -70,7 +76,9 @@ def read(options: Options, wanted: Range, columns: Sequence[str]) -> Iterator[pa
         yield from bounded(to_spark(records, wanted.topic, wanted.partition, columns))
 
 
-def read_what_is_left(fetch: ReadRange, wanted: Range, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+def read_what_is_left(
+    fetch: ReadRange, wanted: Range, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
     """The records of a range; what retention deleted since it was planned is a loss."""
     at = wanted.start
     while at < wanted.end:
@@ -88,7 +96,10 @@ def read_what_is_left(fetch: ReadRange, wanted: Range, fail_on_data_loss: bool) 
                 return
             at = log_start
         except UnknownTopicOrPartition:
-            report([Lost((wanted.topic, wanted.partition), at, wanted.end, "it is gone")], fail_on_data_loss)
+            report(
+                [Lost((wanted.topic, wanted.partition), at, wanted.end, "it is gone")],
+                fail_on_data_loss,
+            )
             return
 
 

@@ -2,9 +2,9 @@
 
 It asks a broker a few things only (``Catalog``), so tests give it a dictionary.
 
-Rules, as in Spark's Kafka source: JSON offsets or times name every partition that is read and no other; for a
-start time with no record at or after it ``startingOffsetsByTimestampStrategy`` decides, an end time with none
-is the end of the log.
+Rules, as in Spark's Kafka source: JSON offsets or times name every partition that is read and no
+other; for a start time with no record at or after it ``startingOffsetsByTimestampStrategy``
+decides, an end time with none is the end of the log.
 """
 
 import re
@@ -25,7 +25,9 @@ class Catalog(Protocol):
 
     def describe_topic(self, topic: str) -> Any: ...
 
-    def list_offsets(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
+    def list_offsets(
+        self, wanted: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]: ...
 
     def forget(self, topic: str, partition: int) -> None: ...
 
@@ -37,7 +39,9 @@ RETRY_S = 0.1
 def partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
     """The selected partitions that exist now, in order. A topic that does not exist has none."""
     if selection.pattern is not None:
-        topics = {topic for topic in catalog.list_topics() if re.fullmatch(selection.pattern, topic)}
+        topics = {
+            topic for topic in catalog.list_topics() if re.fullmatch(selection.pattern, topic)
+        }
     else:
         topics = {*selection.topics, *(topic for topic, _ in selection.partitions)}
     found = {tp for topic in topics for tp in _partitions_of(catalog, topic)}
@@ -59,7 +63,9 @@ def required_partitions(catalog: Catalog, selection: Selection) -> list[TopicPar
     if missing:
         option = "subscribe" if selection.topics else "assign"
         has = ", ".join(catalog.list_topics()) or "none"
-        raise InvalidSparkOption(option, ", ".join(missing), f"does not exist; the topics are: {has}")
+        raise InvalidSparkOption(
+            option, ", ".join(missing), f"does not exist; the topics are: {has}"
+        )
     return found
 
 
@@ -76,11 +82,14 @@ def latest(catalog: Catalog, wanted: Iterable[TopicPartition]) -> Offsets:
     return {tp: at or 0 for tp, at in list_offsets(catalog, dict.fromkeys(wanted, LATEST)).items()}
 
 
-def list_offsets(catalog: Catalog, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-    """``Broker.list_offsets`` for a query that outlives restarts; partitions that are gone are left out.
+def list_offsets(
+    catalog: Catalog, wanted: dict[TopicPartition, int]
+) -> dict[TopicPartition, int | None]:
+    """``Broker.list_offsets`` for a query that outlives restarts; partitions that are gone are left
+    out.
 
-    A LogActor that restarts is back within seconds, and a handle from before a topic was made anew is looked
-    up again.
+    A LogActor that restarts is back within seconds, and a handle from before a topic was made anew
+    is looked up again.
     """
     wanted = dict(wanted)
     deadline = time.monotonic() + PATIENCE_S
@@ -147,7 +156,8 @@ def _offsets(bound: Bound, now: dict[TopicPartition, Edge]) -> Offsets:
     asked = _values(bound, now)
     named = {EARLIEST: "earliest", LATEST: "latest"}
     return {
-        tp: getattr(edge, named[asked[tp]]) if asked[tp] in named else asked[tp] for tp, edge in now.items()
+        tp: getattr(edge, named[asked[tp]]) if asked[tp] in named else asked[tp]
+        for tp, edge in now.items()
     }
 
 

@@ -2,14 +2,16 @@
 
 Why each setting is there:
 
-* ``--add-opens`` for the app master, the executors and the driver: RayDP serialises with reflection that Java
-  17 forbids; without them ``stop`` and conversions abort the JVM, seen as "the actor died unexpectedly".
-* ``PYSPARK_PYTHON``: executors start this interpreter, so that they find pyspark, ray and raylog in it.
-* ``PYTHONPATH`` of the executors: where this driver found raylog, so that a checkout works as an installed
-  wheel does.
+* ``--add-opens`` for the app master, the executors and the driver: RayDP serialises with reflection
+  that Java 17 forbids; without them ``stop`` and conversions abort the JVM, seen as "the actor died
+  unexpectedly".
+* ``PYSPARK_PYTHON``: executors start this interpreter, so that they find pyspark, ray and raylog in
+  it.
+* ``PYTHONPATH`` of the executors: where this driver found raylog, so that a checkout works as an
+  installed wheel does.
 * ``shuffle.partitions``: by the number of cores; a stateful stream keeps the number it began with.
-* Arrow and ``filterPushdown``: the source yields Arrow, and Spark refuses any reader with ``pushFilters``
-  while the latter is off.
+* Arrow and ``filterPushdown``: the source yields Arrow, and Spark refuses any reader with
+  ``pushFilters`` while the latter is off.
 
 Order matters: the broker (that is, ``ray.init``) first, Spark second; ``stop(spark)`` first,
 ``ray.shutdown()`` second. RayDP holds one session a process. Idle it costs about 1.3 GB.
@@ -70,9 +72,9 @@ def session(
 ) -> "SparkSession":
     """Start Spark on the Ray cluster of ``broker``, with the ``raylog`` source registered for it.
 
-    Each executor takes ``executor_cores`` of Ray's CPUs, and RayDP's master one more. ``config`` adds Spark
-    settings or replaces those made here (extra Java options are appended). Raises SparkUnavailable,
-    SparkSessionExists.
+    Each executor takes ``executor_cores`` of Ray's CPUs, and RayDP's master one more. ``config``
+    adds Spark settings or replaces those made here (extra Java options are appended). Raises
+    SparkUnavailable, SparkSessionExists.
     """
     require_spark()
     import ray
@@ -80,8 +82,11 @@ def session(
     from pyspark import SparkContext
 
     if not ray.is_initialized():
-        raise SparkUnavailable("a connection to Ray", "call raylog.start() or raylog.connect() first")
-    running = SparkContext._active_spark_context  # the public way knows sessions of this thread only
+        raise SparkUnavailable(
+            "a connection to Ray", "call raylog.start() or raylog.connect() first"
+        )
+    # the public way knows sessions of this thread only
+    running = SparkContext._active_spark_context
     if running is not None:
         raise SparkSessionExists(running.appName)
     _warn_of_too_few_cpus(executors * executor_cores + 1)
@@ -102,10 +107,11 @@ def session(
 
 
 def register(spark: "SparkSession", broker: "Broker") -> None:
-    """Make ``format("raylog")`` known to a Spark session, with the broker's address and namespace filled in.
+    """Make ``format("raylog")`` known to a Spark session, with the broker's address and namespace
+    filled in.
 
-    ``session`` has done it; call it for a Spark that you started yourself. Its Python workers must be able to
-    import raylog and to reach Ray.
+    ``session`` has done it; call it for a Spark that you started yourself. Its Python workers must
+    be able to import raylog and to reach Ray.
     """
     from raylog.cluster.spark.source import preset
 
@@ -117,7 +123,8 @@ def stop(spark: "SparkSession") -> None:
     import raydp
 
     master = (
-        f"{spark.sparkContext.appName}_SPARK_MASTER"  # RayDP's actor; it ends a little later than the call
+        # RayDP's actor; it ends a little later than the call
+        f"{spark.sparkContext.appName}_SPARK_MASTER"
     )
     raydp.stop_spark()
     _wait_until_gone(master)
@@ -168,7 +175,10 @@ def require_spark() -> None:
     version = java_version()
     if version < JAVA_VERSION_MIN:
         found = f"found Java {version}" if version else "found none"
-        how = "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at it"
+        how = (
+            "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or point "
+            "JAVA_HOME at it"
+        )
         raise SparkUnavailable(f"Java {JAVA_VERSION_MIN} or newer", f"{found}; {how}")
 
 
@@ -181,13 +191,18 @@ def java_version(environ: dict[str, str] | None = None) -> int:
         return 0
     # Prints e.g.: openjdk version "17.0.15" 2025-04-15
     said = subprocess.run(
-        [java, "-version"], capture_output=True, text=True, timeout=JAVA_PROBE_TIMEOUT_S, check=False
+        [java, "-version"],
+        capture_output=True,
+        text=True,
+        timeout=JAVA_PROBE_TIMEOUT_S,
+        check=False,
     ).stderr
     return parse_java_version(said)
 
 
 def parse_java_version(said: str) -> int:
-    """The major version in what ``java -version`` prints; 0 if it says none. Java 8 calls itself 1.8."""
+    """The major version in what ``java -version`` prints; 0 if it says none. Java 8 calls itself
+    1.8."""
     for line in said.splitlines():
         if "version" in line and line.count('"') == 2:
             parts = line.split('"')[1].replace("-", ".").split(".")
@@ -202,7 +217,8 @@ def _warn_of_too_few_cpus(wanted: int) -> None:
     have = int(ray.cluster_resources().get("CPU", 0))
     if have < wanted:
         logger.warning(
-            "Spark wants %d CPUs of Ray (executors x cores + 1), the cluster has %d: it waits for more. "
+            "Spark wants %d CPUs of Ray (executors x cores + 1), the cluster has %d: it waits for "
+            "more. "
             "Ask for less, or start Ray with a larger num_cpus (more than there are cores is fine)",
             wanted,
             have,

@@ -1,8 +1,8 @@
 """The Python data source ``raylog``: what Spark instantiates for ``spark.read.format("raylog")``.
 
-Spark pickles this class, makes it anew in short-lived Python processes on the driver, and asks it for a
-schema and a reader; the readers (``batch.py``, ``stream.py``) do the work. Only processes that run Spark
-import this module.
+Spark pickles this class, makes it anew in short-lived Python processes on the driver, and asks it
+for a schema and a reader; the readers (``batch.py``, ``stream.py``) do the work. Only processes
+that run Spark import this module.
 """
 
 from typing import TYPE_CHECKING
@@ -49,7 +49,8 @@ class RaylogSource(DataSource):
         return parse({k: v for k, v in preset.items() if v} | dict(self.options), mode)
 
     def _refuse_what_no_read_takes(self) -> None:
-        """Spark asks for a schema before it says whether it reads or streams: refuse what fits neither."""
+        """Spark asks for a schema before it says whether it reads or streams: refuse what fits
+        neither."""
         try:
             self._parse("batch")
         except InvalidSparkOption as wrong:
@@ -60,7 +61,8 @@ class RaylogSource(DataSource):
 
 
 def preset(broker: "Broker") -> type[RaylogSource]:
-    """The source with a broker's address and namespace filled in. Pickled by value, unlike its base."""
+    """The source with a broker's address and namespace filled in. Pickled by value, unlike its
+    base."""
     given = {"preset_address": broker.address, "preset_namespace": broker.namespace}
     return type("RaylogSource", (RaylogSource,), given)
 
@@ -71,7 +73,8 @@ def spark_schema(include_headers: bool) -> StructType:
 
 
 def checked_columns(schema: StructType, include_headers: bool) -> list[str]:
-    """The column names of a schema. Raises InvalidSparkSchema if it is no subset of the source's."""
+    """The column names of a schema. Raises InvalidSparkSchema if it is no subset of the
+    source's."""
     full = spark_schema(True)
     for field in schema.fields:
         if field.name not in full.names:
@@ -82,6 +85,8 @@ def checked_columns(schema: StructType, include_headers: bool) -> list[str]:
             why = f"the source gives {have}; name it so and cast afterwards"
             raise InvalidSparkSchema(field.name, field.dataType.simpleString(), why)
     if "headers" in schema.names and not include_headers:
-        why = "headers are read only with option includeHeaders=true: set it, or leave the column out"
+        why = (
+            "headers are read only with option includeHeaders=true: set it, or leave the column out"
+        )
         raise InvalidSparkSchema("headers", full["headers"].dataType.simpleString(), why)
     return list(schema.names)

@@ -1,9 +1,9 @@
 """Streaming reads: ``spark.readStream.format("raylog")``.
 
-The planning half runs in one Python process on Spark's driver, the reading half in the workers. A micro-batch
-reads the offsets between two positions (see ``plan.py``), which Spark writes to the checkpoint before it
-runs: after a crash the same micro-batch reads the same offsets again. Nothing is kept in the broker for a
-query.
+The planning half runs in one Python process on Spark's driver, the reading half in the workers. A
+micro-batch reads the offsets between two positions (see ``plan.py``), which Spark writes to the
+checkpoint before it runs: after a crash the same micro-batch reads the same offsets again. Nothing
+is kept in the broker for a query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         edges = resolve.edges(broker_of(self.options), until)
         ranges, lost = plan.stream_ranges(plan.from_json(start), until, edges)
         report(lost, self.options.fail_on_data_loss)
-        return [RangePartition(task) for task in plan.split_ranges(ranges, self.options.min_partitions)]
+        return [
+            RangePartition(task) for task in plan.split_ranges(ranges, self.options.min_partitions)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(self.options, partition.value, self.columns)

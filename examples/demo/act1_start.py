@@ -1,6 +1,7 @@
 """Act 1: start Ray and the broker on two log dirs, create the topics, fill the small ones.
 
-The broker is a set of Ray actors: one Controller, one LogManager for this node, one LogActor a partition.
+The broker is a set of Ray actors: one Controller, one LogManager for this node, one LogActor a
+partition.
 """
 
 from pathlib import Path
@@ -11,8 +12,9 @@ from examples.demo.source import REFERENCES, load_reference
 from examples.demo.stage import Demo, Stopwatch
 
 PARTITIONS = 4
-# Ages are counted from the records' timestamps, and these are of 2013: with Kafka's defaults of seven days a
-# segment would end after a week of flights, and be deleted at the next round of retention.
+# Ages are counted from the records' timestamps, and these are of 2013: with Kafka's defaults of
+# seven days a segment would end after a week of flights, and be deleted at the next round of
+# retention.
 KEEP = {"retention.ms": -1, "segment.ms": 100 * 365 * 24 * 3600 * 1000}
 # Small, so that the last act has several segments of a partition to show.
 SEGMENT_BYTES, QUICK_SEGMENT_BYTES = 8 << 20, 2 << 20
@@ -24,7 +26,9 @@ def run(demo: Demo) -> None:
     watch = Stopwatch()
     with stage.progress("starting Ray and the broker"):
         demo.broker = raylog.start(demo.log_dirs, ray_options=demo.ray_options)
-    stage.say(f"raylog.start() brought up Ray and a broker on two log dirs in {watch.seconds:.1f} s")
+    stage.say(
+        f"raylog.start() brought up Ray and a broker on two log dirs in {watch.seconds:.1f} s"
+    )
     _create_flights(demo)
     _fill_references(demo)
     demo.expected = expected_digests(demo.flights.table, PARTITIONS)
@@ -39,11 +43,16 @@ def _create_flights(demo: Demo) -> None:
             broker.create_topic(topic, PARTITIONS, config)
             done(1)
     stage.say(
-        f"topics flights and flights-arrow: {PARTITIONS} partitions each, every one an actor of its own, "
+        f"topics flights and flights-arrow: {PARTITIONS} partitions each, every one an actor of "
+        "its own, "
         f"{watch.seconds / 2:.1f} s a topic"
     )
-    stage.say("retention.ms=-1: age counts from the records' timestamps, 2013; by default they would go")
-    folders = [Path(partition.folder or "") for partition in broker.describe_topic("flights").partitions]
+    stage.say(
+        "retention.ms=-1: age counts from the records' timestamps, 2013; by default they would go"
+    )
+    folders = [
+        Path(partition.folder or "") for partition in broker.describe_topic("flights").partitions
+    ]
     by_dir: dict[str, list[str]] = {}
     for folder in folders:
         by_dir.setdefault(folder.parent.name, []).append(folder.name)
@@ -63,5 +72,6 @@ def _fill_references(demo: Demo) -> None:
     ends = broker.list_offsets({(name, 0): -1 for name in REFERENCES})
     counts = ", ".join(f"{name} {rows:,}" for name, rows in sizes.items())
     stage.check(
-        all(ends[name, 0] == rows for name, rows in sizes.items()), f"reference tables are topics: {counts}"
+        all(ends[name, 0] == rows for name, rows in sizes.items()),
+        f"reference tables are topics: {counts}",
     )

@@ -1,8 +1,9 @@
-"""Act 2: every flight twice: record by record into ``flights``, as Arrow columns into ``flights-arrow``.
+"""Act 2: every flight twice: record by record into ``flights``, as Arrow columns into
+``flights-arrow``.
 
-Both end in the same bytes: v2 record batches of Kafka's format, encoded once, here, in compiled code.
-``send`` costs one Python call a record; ``send_arrow`` makes no Python object a record. The time includes the
-last acknowledgement (``close`` waits for it); preparing the JSON is not in it.
+Both end in the same bytes: v2 record batches of Kafka's format, encoded once, here, in compiled
+code. ``send`` costs one Python call a record; ``send_arrow`` makes no Python object a record. The
+time includes the last acknowledgement (``close`` waits for it); preparing the JSON is not in it.
 """
 
 from collections.abc import Iterator
@@ -20,10 +21,14 @@ def run(demo: Demo) -> None:
     stage, flights = demo.stage, demo.flights
     count, size_bytes = flights.table.num_rows, flights.size_bytes
     stage.act(2, f"Producing {count:,} flights ({megabytes(size_bytes)} of JSON and keys), twice")
-    seconds = {"send": send_rows(demo, "flights"), "send_arrow": send_columns(demo, "flights-arrow")}
+    seconds = {
+        "send": send_rows(demo, "flights"),
+        "send_arrow": send_columns(demo, "flights-arrow"),
+    }
     for name, took in seconds.items():
         stage.say(
-            f"{name:<10}  {rate(count, took):>11} records, {bandwidth(size_bytes, took):>8}, {took:.2f} s"
+            f"{name:<10}  {rate(count, took):>11} records, {bandwidth(size_bytes, took):>8}, "
+            f"{took:.2f} s"
         )
     stage.report.table(
         ("call", "records", "MB", "s", "records/s", "MB/s"),
@@ -33,8 +38,10 @@ def run(demo: Demo) -> None:
         ],
     )
     stage.report.text(
-        "Measured from the first call to the last acknowledgement (in the page cache of the partition's node), "
-        "one producer with default settings (idempotent, no compression). MB: keys and values, 10^6 bytes."
+        "Measured from the first call to the last acknowledgement (in the page cache of the "
+        "partition's node), "
+        "one producer with default settings (idempotent, no compression). MB: keys and values, "
+        "10^6 bytes."
     )
     ends = [
         demo.running_broker.list_offsets({(topic, n): -1 for n in range(4)})
@@ -50,7 +57,10 @@ def send_rows(demo: Demo, topic: str) -> float:
     """One ``send`` a record; returns the seconds."""
     rows = list(
         zip(
-            *(demo.flights.table.column(name).to_pylist() for name in ("value", "key", "timestamp")),
+            *(
+                demo.flights.table.column(name).to_pylist()
+                for name in ("value", "key", "timestamp")
+            ),
             strict=True,
         )
     )
@@ -67,7 +77,8 @@ def send_rows(demo: Demo, topic: str) -> float:
 
 
 def send_columns(demo: Demo, topic: str) -> float:
-    """One ``send_arrow`` a slice of the table (one for all would do, but the bar would not move)."""
+    """One ``send_arrow`` a slice of the table (one for all would do, but the bar would not
+    move)."""
     table = demo.flights.table
     with demo.stage.progress("send_arrow", table.num_rows) as done:
         watch = Stopwatch()

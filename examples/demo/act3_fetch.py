@@ -1,8 +1,9 @@
 """Act 3: read it all back, and find one day by its time.
 
-``flights`` is read as any Ray task can: by calls to the partitions' actors. ``flights-arrow`` is read by a
-consumer, which on the partition's own node maps the segment files and decodes from the page cache. Both are
-compared with the source by a digest that covers keys, values, timestamps and their order (``digest.py``).
+``flights`` is read as any Ray task can: by calls to the partitions' actors. ``flights-arrow`` is
+read by a consumer, which on the partition's own node maps the segment files and decodes from the
+page cache. Both are compared with the source by a digest that covers keys, values, timestamps and
+their order (``digest.py``).
 """
 
 from collections.abc import Iterator
@@ -41,8 +42,10 @@ def run(demo: Demo) -> None:
         stage.say(f"{way}: {first}; a second time {again}")
         compare(demo, topic, [digest_of(records) for records in found])
     stage.report.text(
-        "Measured until the last record is an Arrow column; the actors one after another in fetches of 4 MB, the "
-        "consumer with a long poll to each. The first time includes looking the actors up and mapping files. The "
+        "Measured until the last record is an Arrow column; the actors one after another in "
+        "fetches of 4 MB, the "
+        "consumer with a long poll to each. The first time includes looking the actors up and "
+        "mapping files. The "
         "digests are made afterwards."
     )
     _one_day(demo)
@@ -56,14 +59,18 @@ def compare(demo: Demo, topic: str, found: list[Digest]) -> None:
     )
     demo.stage.check(
         agree(found, demo.expected),
-        f"{topic}: keys, values, times and order are the source's (SHA-256 {found[0].hexdigest()[:8]}...)",
+        (
+            f"{topic}: keys, values, times and order are the source's (SHA-256 "
+            f"{found[0].hexdigest()[:8]}...)"
+        ),
     )
 
 
 def fetch_all(
     demo: Demo, topic: str, partition: int, start: int = 0, end: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one partition, by calls to its actor: whole Kafka batches come, Arrow columns leave."""
+    """The records of one partition, by calls to its actor: whole Kafka batches come, Arrow columns
+    leave."""
     handle = demo.running_broker.partition(topic, partition)
     while end is None or start < end:
         answer = ray.get(handle.fetch.remote(start, FETCH_BYTES))
@@ -120,10 +127,15 @@ def _one_day(demo: Demo) -> None:
     wanted = count_of_day(demo.flights.table.column("timestamp"))
     demo.stage.check(
         found == wanted > 0 and not outside,
-        f"{DAY}: {found} flights found by time and read in {took * 1000:.0f} ms; the source has {wanted}",
+        (
+            f"{DAY}: {found} flights found by time and read in {took * 1000:.0f} ms; the source "
+            f"has {wanted}"
+        ),
     )
 
 
 def count_of_day(times: pa.Array | pa.ChunkedArray) -> int:
     """How many of the times, in ms, lie in the day."""
-    return int(pc.sum(pc.and_(pc.greater_equal(times, DAY_START), pc.less(times, DAY_END))).as_py() or 0)
+    return int(
+        pc.sum(pc.and_(pc.greater_equal(times, DAY_START), pc.less(times, DAY_END))).as_py() or 0
+    )

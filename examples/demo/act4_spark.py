@@ -1,8 +1,10 @@
-"""Act 4: Spark on Ray reads the topic in two ways, joins it with another, and we draw what it finds.
+"""Act 4: Spark on Ray reads the topic in two ways, joins it with another, and we draw what it
+finds.
 
-``format("raylog")`` is a Spark data source: its tasks read the segments in Python workers and give Spark
-Arrow batches. ``raylog.spark.frame`` moves the records through Ray's object store into Spark's JVM. One query
-runs over both, and both answers are compared with what pandas makes of the source.
+``format("raylog")`` is a Spark data source: its tasks read the segments in Python workers and give
+Spark Arrow batches. ``raylog.spark.frame`` moves the records through Ray's object store into
+Spark's JVM. One query runs over both, and both answers are compared with what pandas makes of the
+source.
 """
 
 from collections.abc import Sequence
@@ -24,7 +26,8 @@ TOLERANCE = 1e-9
 
 
 class Delays(NamedTuple):
-    """Mean departure delays in minutes: (carrier, name, flights, mean) worst first; (hour, flights, mean)."""
+    """Mean departure delays in minutes: (carrier, name, flights, mean) worst first; (hour, flights,
+    mean)."""
 
     by_carrier: list[tuple[str, str, int, float]]
     by_hour: list[tuple[int, int, float]]
@@ -41,10 +44,15 @@ def run(demo: Demo) -> None:
             executor_cores=2,
             config=SPARK_CONFIG,
         )
-    stage.say(f"raylog.spark.session() started Spark {demo.spark.version} on Ray in {watch.seconds:.1f} s")
+    stage.say(
+        f"raylog.spark.session() started Spark {demo.spark.version} on Ray in {watch.seconds:.1f} s"
+    )
     delays = _both_ways(demo)
     expected = delays_by_pandas(demo.flights.frame)
-    stage.check(agree(delays, expected), "both ways give the same means, and pandas the same from the source")
+    stage.check(
+        agree(delays, expected),
+        "both ways give the same means, and pandas the same from the source",
+    )
     _show(demo, delays)
 
 
@@ -52,7 +60,8 @@ def _both_ways(demo: Demo) -> Delays:
     """The answer of the data source, once it is that of the frame."""
     stage, spark, answers = demo.stage, demo.running_spark, {}
     airlines = decoded(
-        spark.read.format("raylog").option("subscribe", "airlines").load(), "carrier string, name string"
+        spark.read.format("raylog").option("subscribe", "airlines").load(),
+        "carrier string, name string",
     )
     ways = {
         'spark.read.format("raylog")': lambda: (
@@ -66,7 +75,8 @@ def _both_ways(demo: Demo) -> Delays:
             answers[name] = delays_by_spark(read(), airlines)
         stage.say(f"{name:<27}: read, joined with airlines, both means, in {watch.seconds:.1f} s")
     stage.report.text(
-        "Measured from making the frame to the last row of both answers. The first of the two also pays for "
+        "Measured from making the frame to the last row of both answers. The first of the two also "
+        "pays for "
         "Spark's first job and first Python workers."
     )
     first, second = answers.values()
@@ -81,9 +91,9 @@ def decoded(records: "DataFrame", columns: str) -> "DataFrame":
     """The JSON values of records as columns."""
     from pyspark.sql import functions as sql
 
-    return records.select(sql.from_json(sql.col("value").cast("string"), columns).alias("row")).select(
-        "row.*"
-    )
+    return records.select(
+        sql.from_json(sql.col("value").cast("string"), columns).alias("row")
+    ).select("row.*")
 
 
 def delays_by_spark(records: "DataFrame", airlines: "DataFrame") -> Delays:
@@ -97,7 +107,9 @@ def delays_by_spark(records: "DataFrame", airlines: "DataFrame") -> Delays:
     )
     # count and avg leave out nulls: flights that never left
     measures = sql.count("dep_delay").alias("flights"), sql.avg("dep_delay").alias("mean")
-    by_carrier = flights.groupBy("carrier", "name").agg(*measures).orderBy(sql.desc("mean")).collect()
+    by_carrier = (
+        flights.groupBy("carrier", "name").agg(*measures).orderBy(sql.desc("mean")).collect()
+    )
     by_hour = flights.groupBy("hour").agg(*measures).where("flights > 0").orderBy("hour").collect()
     flights.unpersist()
     return Delays(
@@ -110,17 +122,23 @@ def delays_by_pandas(flights: pd.DataFrame) -> Delays:
     """The same from the source, without names."""
     flew = flights.dropna(subset=["dep_delay"]).astype({"dep_delay": "float64"})
     by_carrier = (
-        flew.groupby("carrier")["dep_delay"].agg(["count", "mean"]).sort_values("mean", ascending=False)
+        flew.groupby("carrier")["dep_delay"]
+        .agg(["count", "mean"])
+        .sort_values("mean", ascending=False)
     )
     by_hour = flew.groupby("hour")["dep_delay"].agg(["count", "mean"]).sort_index()
     return Delays(
-        [(str(carrier), "", int(count), float(mean)) for carrier, count, mean in by_carrier.itertuples()],
+        [
+            (str(carrier), "", int(count), float(mean))
+            for carrier, count, mean in by_carrier.itertuples()
+        ],
         [(int(hour), int(count), float(mean)) for hour, count, mean in by_hour.itertuples()],
     )
 
 
 def agree(one: Delays, other: Delays) -> bool:
-    """The same groups and counts, and the same means but for the last bits of a float; names do not count."""
+    """The same groups and counts, and the same means but for the last bits of a float; names do not
+    count."""
     return _same(
         [(c, n, m) for c, _, n, m in one.by_carrier], [(c, n, m) for c, _, n, m in other.by_carrier]
     ) and _same(one.by_hour, other.by_hour)
@@ -145,15 +163,23 @@ def _show(demo: Demo, delays: Delays) -> None:
     early, late = (max(delays.by_hour, key=lambda row: sign * row[2]) for sign in (-1, 1))
     stage.line("")
     stage.say(
-        f"by carrier: {short_name(worst[1])} left {worst[3]:.1f} minutes late, {short_name(best[1])} {best[3]:.1f}"
+        f"by carrier: {short_name(worst[1])} left {worst[3]:.1f} minutes late, "
+        f"{short_name(best[1])} {best[3]:.1f}"
     )
-    stage.say(f"by scheduled hour: {early[2]:.1f} minutes at {early[0]}:00, {late[2]:.1f} at {late[0]}:00")
+    stage.say(
+        f"by scheduled hour: {early[2]:.1f} minutes at {early[0]}:00, {late[2]:.1f} at {late[0]}:00"
+    )
     with stage.progress("drawing"):
         draw(
-            "July 2013" if demo.is_quick else "2013", delays.by_carrier, delays.by_hour, demo.output / PICTURE
+            "July 2013" if demo.is_quick else "2013",
+            delays.by_carrier,
+            delays.by_hour,
+            demo.output / PICTURE,
         )
     stage.say(f"picture: {demo.output / PICTURE}")
-    stage.report.table(("carrier", "airline", "flights that left", "mean delay, minutes"), delays.by_carrier)
+    stage.report.table(
+        ("carrier", "airline", "flights that left", "mean delay, minutes"), delays.by_carrier
+    )
     stage.report.table(
         ("scheduled hour", "flights that left", "mean delay, minutes"),
         [(f"{h}:00", n, m) for h, n, m in delays.by_hour],

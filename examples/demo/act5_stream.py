@@ -1,7 +1,7 @@
 """Act 5: a streaming query counts ``flights-live`` while an actor writes to it.
 
-The writer is an ordinary Ray actor: it got a broker as an argument and makes its own producer. The query
-keeps running counts by carrier; where it is, it knows from the offsets in its checkpoint.
+The writer is an ordinary Ray actor: it got a broker as an argument and makes its own producer. The
+query keeps running counts by carrier; where it is, it knows from the offsets in its checkpoint.
 """
 
 import time
@@ -72,7 +72,10 @@ class Look(NamedTuple):
 def run(demo: Demo) -> None:
     stage, broker, spark = demo.stage, demo.running_broker, demo.running_spark
     table = demo.flights.table.slice(0, QUICK_RECORDS if demo.is_quick else RECORDS)
-    stage.act(5, f"Streaming: a query counts {TOPIC} while an actor writes {table.num_rows:,} records to it")
+    stage.act(
+        5,
+        f"Streaming: a query counts {TOPIC} while an actor writes {table.num_rows:,} records to it",
+    )
     broker.create_topic(TOPIC, 2, KEEP)
     query = start_query(spark, str(demo.data / "checkpoint"))
     # One call writes, the other asks: two threads.
@@ -80,9 +83,13 @@ def run(demo: Demo) -> None:
     try:
         watch = Stopwatch()
         with stage.progress("the query's first micro-batch"):
-            ray.get(writer.write.remote(table.slice(0, WARM_UP_RECORDS), WARM_UP_RECORDS * WRITES_PER_S))
+            ray.get(
+                writer.write.remote(table.slice(0, WARM_UP_RECORDS), WARM_UP_RECORDS * WRITES_PER_S)
+            )
             wait_until_counted(spark, WARM_UP_RECORDS)
-        stage.say(f"the query counted the first {WARM_UP_RECORDS:,} records after {watch.seconds:.1f} s")
+        stage.say(
+            f"the query counted the first {WARM_UP_RECORDS:,} records after {watch.seconds:.1f} s"
+        )
         looks = _watch(demo, writer, table)
         behind_s = wait_until_counted(spark, table.num_rows)
         stage.say(f"the writer is done; {behind_s:.1f} s later the query had counted everything")
@@ -102,7 +109,9 @@ def start_query(spark: "SparkSession", checkpoint: str) -> Any:
     )
     counts = live.selectExpr("cast(key as string) as carrier").groupBy("carrier").count()
     writer = counts.writeStream.format("memory").queryName("live").outputMode("complete")
-    return writer.option("checkpointLocation", checkpoint).trigger(processingTime="1 second").start()
+    return (
+        writer.option("checkpointLocation", checkpoint).trigger(processingTime="1 second").start()
+    )
 
 
 def counted(spark: "SparkSession") -> Counter[str]:
@@ -122,7 +131,8 @@ def _watch(demo: Demo, writer: Any, table: pa.Table) -> list[Look]:
             done(look.writer.acknowledged - (looks[-1].writer.acknowledged if looks else 0))
             looks.append(look)
             demo.stage.say(
-                f"acknowledged {look.writer.acknowledged:>7,}   counted by the query {look.counted:>7,}"
+                f"acknowledged {look.writer.acknowledged:>7,}   counted by the query "
+                f"{look.counted:>7,}"
             )
     assert ray.get(writing) == table.num_rows, "the writer says what it wrote"
     return looks
@@ -146,5 +156,8 @@ def _compare(demo: Demo, table: pa.Table, looks: list[Look]) -> None:
     )
     demo.stage.check(
         found == expected,
-        f"the counts of all {len(expected)} carriers are what was produced: {found.total():,} records",
+        (
+            f"the counts of all {len(expected)} carriers are what was produced: {found.total():,} "
+            "records"
+        ),
     )

@@ -1,9 +1,10 @@
 """Act 6: SIGKILL one partition's LogActor in the middle of producing, and go on.
 
-Ray starts the actor's process again; it recovers the log from the disk and begins a new leader epoch. The
-producer repeats what was not acknowledged with the same producer id and sequence, and the log answers a
-repeat with the offset it gave the first time. So each record is there exactly once. The proof: every value
-carries a number, every receipt says partition and offset, and all of it is read back and compared.
+Ray starts the actor's process again; it recovers the log from the disk and begins a new leader
+epoch. The producer repeats what was not acknowledged with the same producer id and sequence, and
+the log answers a repeat with the offset it gave the first time. So each record is there exactly
+once. The proof: every value carries a number, every receipt says partition and offset, and all of
+it is read back and compared.
 """
 
 import os
@@ -47,16 +48,20 @@ def run(demo: Demo) -> None:
         _send(producer, rows[middle:], receipts, done)
         # Sent after the kill, so only the successor can have acknowledged it.
         next(
-            r for (key, _), r in zip(rows[middle:], receipts[middle:], strict=True) if _is_victims(key)
+            r
+            for (key, _), r in zip(rows[middle:], receipts[middle:], strict=True)
+            if _is_victims(key)
         ).result()
         gap_s = since_kill.seconds
     stage.say(
-        f"process {killed.pid}, the actor of {TOPIC}-{VICTIM}, was killed with {killed.sent:,} records sent, "
+        f"process {killed.pid}, the actor of {TOPIC}-{VICTIM}, was killed with {killed.sent:,} "
+        "records sent, "
         f"{killed.acknowledged:,} of them acknowledged"
     )
     after = ray.get(broker.partition(TOPIC, VICTIM).status.remote())
     stage.say(
-        f"Ray started process {after.pid} in its place, leader epoch {killed.epoch} -> {after.leader_epoch}; "
+        f"Ray started process {after.pid} in its place, leader epoch {killed.epoch} -> "
+        f"{after.leader_epoch}; "
         f"it acknowledged its first record {gap_s:.1f} s after the kill"
     )
     stage.check(
@@ -71,7 +76,8 @@ def numbered_rows(demo: Demo, count: int) -> list[tuple[bytes, bytes]]:
     table = demo.flights.table.slice(0, count)
     keys, values = (table.column(name).to_pylist() for name in ("key", "value"))
     return [
-        (key, b'{"n":%d,' % n + value[1:]) for n, (key, value) in enumerate(zip(keys, values, strict=True))
+        (key, b'{"n":%d,' % n + value[1:])
+        for n, (key, value) in enumerate(zip(keys, values, strict=True))
     ]
 
 
@@ -93,7 +99,9 @@ def _send(producer: Any, rows: list[tuple[bytes, bytes]], receipts: list[Any], d
 def _kill(broker: Any, receipts: list[Any]) -> Kill:
     status = ray.get(broker.partition(TOPIC, VICTIM).status.remote())
     os.kill(status.pid, signal.SIGKILL)
-    return Kill(status.pid, status.leader_epoch, sum(receipt.is_done for receipt in receipts), len(receipts))
+    return Kill(
+        status.pid, status.leader_epoch, sum(receipt.is_done for receipt in receipts), len(receipts)
+    )
 
 
 def _verify(demo: Demo, receipts: list[Any]) -> None:
@@ -113,7 +121,8 @@ def _verify(demo: Demo, receipts: list[Any]) -> None:
     lost = [n for n in range(len(receipts)) if n not in found]
     twice = [n for n, times in found.items() if times > 1]
     demo.stage.check(
-        not lost, f"nothing acknowledged was lost: {len(receipts):,} receipts, {found.total():,} records"
+        not lost,
+        f"nothing acknowledged was lost: {len(receipts):,} receipts, {found.total():,} records",
     )
     demo.stage.check(not twice and found.total() == len(receipts), "nothing is there twice")
     demo.stage.check(

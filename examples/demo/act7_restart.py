@@ -1,7 +1,7 @@
 """Act 7: stop everything, look at the files, start again on the same dirs.
 
-Ray ends with the broker and keeps nothing: all that a new Ray knows of topics and records comes from the two
-log dirs. What is in them is what Kafka puts there.
+Ray ends with the broker and keeps nothing: all that a new Ray knows of topics and records comes
+from the two log dirs. What is in them is what Kafka puts there.
 """
 
 from collections.abc import Iterator

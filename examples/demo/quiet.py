@@ -1,7 +1,7 @@
 """Keeps the screen for the demo: what Ray, Spark and their JVMs print goes to a file.
 
-JVMs write to the file descriptors 1 and 2, which no Python redirection reaches, so the descriptors themselves
-are turned to the file, and the demo prints to a copy of the old one.
+JVMs write to the file descriptors 1 and 2, which no Python redirection reaches, so the descriptors
+themselves are turned to the file, and the demo prints to a copy of the old one.
 """
 
 import os
@@ -14,7 +14,8 @@ from typing import TextIO
 
 @contextmanager
 def quiet(noise: Path) -> Iterator[TextIO]:
-    """A stream to the real standard output; all other output, also of children, goes to a file meanwhile."""
+    """A stream to the real standard output; all other output, also of children, goes to a file
+    meanwhile."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = {1: os.dup(1), 2: os.dup(2)}

@@ -33,7 +33,9 @@ class Report:
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """A table; numbers stand to the right."""
-        is_number = [all(isinstance(row[n], int | float) for row in rows) for n in range(len(header))]
+        is_number = [
+            all(isinstance(row[n], int | float) for row in rows) for n in range(len(header))
+        ]
         rule = ["---:" if number else "---" for number in is_number]
         lines = [list(header), rule, *([cell(value) for value in row] for row in rows)]
         self._blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))

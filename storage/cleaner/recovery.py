@@ -1,15 +1,18 @@
-"""What a compaction that was cut short has left in a partition's folder, put right before the log is opened.
+"""What a compaction that was cut short has left in a partition's folder, put right before the log
+is opened.
 
-A cleaned segment takes the place of its sources in these steps; a crash may fall between any two renames::
+A cleaned segment takes the place of its sources in these steps; a crash may fall between any two
+renames::
 
     1  <base>.log.cleaned and its indexes are written        sources are the log
-    2  all of them are renamed .swap                         the names are on the disk: the point of no return
+    2  all of them are renamed .swap                         synced names: the point of no return
     3  the sources' files are renamed .deleted
-    4  .swap is taken off the cleaned segment's files        the names are on the disk again
+    4  .swap is taken off the cleaned segment's files        synced names again
 
-So while any ``.cleaned`` is there, step 2 had not ended, and all of its files go: every ``.swap`` at or behind
-the lowest base offset of a ``.cleaned``. Any other ``.swap`` is valid, and is brought in: the files of the
-segments within its offsets go, and it loses the suffix. Source: ``LogLoader`` of Kafka.
+So while any ``.cleaned`` is there, step 2 had not ended, and all of its files go: every ``.swap``
+at or behind the lowest base offset of a ``.cleaned``. Any other ``.swap`` is valid, and is brought
+in: the files of the segments within its offsets go, and it loses the suffix. Source: ``LogLoader``
+of Kafka.
 """
 
 import os
@@ -22,7 +25,8 @@ from raylog.storage.segment import SUFFIXES
 
 
 def finish_swaps(fs: FileSystem, folder: str) -> list[str]:
-    """Finish or undo a compaction, and remove all that was to be deleted; returns the names removed for that.
+    """Finish or undo a compaction, and remove all that was to be deleted; returns the names removed
+    for that.
 
     Raises UnfinishedCompaction, with nothing changed, for a valid segment that is damaged.
     """

@@ -11,9 +11,10 @@
                                                writes <base offset>.log.cleaned
     log.replace_segments() <------------------ [(base offset, inode), ...], round
 
-The files are the seam: a sealed segment is never written again, and one that was put in its place has another
-inode. So what the other process reads is what the log has, or the log refuses the swap. Nothing but ``.cleaned``
-files is written from there; an index that lies is scanned past, and left to the log.
+The files are the seam: a sealed segment is never written again, and one that was put in its place
+has another inode. So what the other process reads is what the log has, or the log refuses the swap.
+Nothing but ``.cleaned`` files is written from there; an index that lies is scanned past, and left
+to the log.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -45,7 +46,8 @@ class LogView(NamedTuple):
 
 
 class Door(Protocol):
-    """The calls that go to the log's own process. Each may also raise what kept it from being answered."""
+    """The calls that go to the log's own process. Each may also raise what kept it from being
+    answered."""
 
     def flush(self) -> None: ...
     def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None: ...
@@ -53,7 +55,8 @@ class Door(Protocol):
 
 
 def view_of(log: Log, round_id: RoundId) -> LogView:
-    """The view for a round that has just begun. Raises CleaningAborted if segments are taken meanwhile."""
+    """The view for a round that has just begun. Raises CleaningAborted if segments are taken
+    meanwhile."""
     while True:
         segments, facts = log.segments, facts_of(log)
         if segments == log.segments:
@@ -85,7 +88,8 @@ class RemoteLog:
         return self._view.round_id
 
     def sealed(self) -> list[tuple[Segment, int]]:
-        """The sealed segments, opened; CleaningAborted if the log does not have these files any more."""
+        """The sealed segments, opened; CleaningAborted if the log does not have these files any
+        more."""
         bases = [segment.base_offset for segment in self._view.facts.segments]
         known = [SegmentId(*one) for one in zip(bases, self._view.inodes, strict=True)][:-1]
         try:
@@ -94,7 +98,9 @@ class RemoteLog:
                     Segment(self._fs, self._view.folder, one.base_offset, self.config, now_ms=0)
                 )
                 if self._opened[-1].id != one:
-                    raise StorageError(self._opened[-1].path, "is not the file that the log has open")
+                    raise StorageError(
+                        self._opened[-1].path, "is not the file that the log has open"
+                    )
         except StorageError:
             self._door.check_unchanged(known, self._view.round_id)
             raise
@@ -104,7 +110,8 @@ class RemoteLog:
         return self._view.aborted
 
     def last_records(self) -> Mapping[int, LastRecord]:
-        """As of the view: of those that have written since, an older batch stays, without its records."""
+        """As of the view: of those that have written since, an older batch stays, without its
+        records."""
         return self._view.last_records
 
     def flush(self) -> None:

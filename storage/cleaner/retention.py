@@ -1,16 +1,18 @@
 """What compaction leaves of a batch: all, some records, its bare header, or nothing.
 
-A record stays if it is the last of its key, or lies behind what the map knows. A tombstone (null value) is a
-last record too, but only for ``delete.retention.ms``: the first round that meets one writes into the batch
-when that ends, its *delete horizon*, and a round after that drops it. So readers who are not slower than that
-learn of every deletion. Markers of transactions whose data is gone go the same way. Records without a key and
-data of aborted transactions go at once.
+A record stays if it is the last of its key, or lies behind what the map knows. A tombstone (null
+value) is a last record too, but only for ``delete.retention.ms``: the first round that meets one
+writes into the batch when that ends, its *delete horizon*, and a round after that drops it. So
+readers who are not slower than that learn of every deletion. Markers of transactions whose data is
+gone go the same way. Records without a key and data of aborted transactions go at once.
 
-A batch without records stays, as a header of 61 bytes, if it is the last of a producer that may still come
-back (its sequence is needed to tell a repeat), or ends the round (so that the offset where it ended is known).
-Rebuilt batches keep their offsets, producer, sequences, codec, flags and leader epoch.
+A batch without records stays, as a header of 61 bytes, if it is the last of a producer that may
+still come back (its sequence is needed to tell a repeat), or ends the round (so that the offset
+where it ended is known). Rebuilt batches keep their offsets, producer, sequences, codec, flags and
+leader epoch.
 
-Source: ``Cleaner.checkBatchRetention``, ``shouldRetainRecord``, ``MemoryRecords.filterTo`` of Kafka; KIP-534.
+Source: ``Cleaner.checkBatchRetention``, ``shouldRetainRecord``, ``MemoryRecords.filterTo`` of
+Kafka; KIP-534.
 """
 
 from collections.abc import Iterator, Mapping
@@ -66,7 +68,8 @@ class Rules:
 def clean_chunk(
     chunk: memoryview, headers: list[BatchHeader], rules: Rules
 ) -> Iterator[tuple[BatchHeader, Buffer | None]]:
-    """(header, what stays) of each batch of a chunk. The kernel tells which ones stay or go as they are."""
+    """(header, what stays) of each batch of a chunk. The kernel tells which ones stay or go as they
+    are."""
     offsets, tally, position = rules.offsets, rules.tally, 0
     verdicts, keyless = offsets.table.judge_batches(chunk, headers, offsets.latest_offset)
     tally.records_without_key += keyless
@@ -90,7 +93,9 @@ def clean_batch(batch: memoryview, header: BatchHeader, rules: Rules) -> Buffer 
     rules.tally.records_read += header.count
     if header.count and not (is_spent and _may_go(header, rules.now_ms)):
         left = (
-            _kept_marker(batch, header, is_spent, rules) if header.is_control else _kept(batch, header, rules)
+            _kept_marker(batch, header, is_spent, rules)
+            if header.is_control
+            else _kept(batch, header, rules)
         )
         if left is not None:
             return left
@@ -156,9 +161,11 @@ def _plain(batch: memoryview, header: BatchHeader) -> Buffer:
 
 
 def rebuild(plain: Buffer, kept: Buffer, header: BatchHeader, horizon_ms: int | None) -> Buffer:
-    """The batch with the records whose byte in ``kept`` is 1, and with this delete horizon if there is one.
+    """The batch with the records whose byte in ``kept`` is 1, and with this delete horizon if there
+    is one.
 
-    The horizon takes the base timestamp's place, so the records' times are written as differences to it.
+    The horizon takes the base timestamp's place, so the records' times are written as differences
+    to it.
     """
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     made, base_timestamp, max_timestamp = kernel.ops.rebuild_records(

@@ -1,10 +1,12 @@
-"""A group of segments to one, ``<base offset>.log.cleaned`` with its indexes, all on the disk at the end.
+"""A group of segments to one, ``<base offset>.log.cleaned`` with its indexes, all on the disk at
+the end.
 
-Nothing else is touched: until the log puts the cleaned segment in the place of its sources, a crash or an
-error costs only the work. The cleaned segment's last batch ends where the last of its sources ended, if need
-be as a header without records. So the offsets that a cleaned segment covers can be read from its file, which
-recovery relies on, and two neighbouring segments still meet, whose gap would else look like a lost tail.
-Source: ``Cleaner.cleanSegments`` and ``cleanInto`` of Kafka; that last batch is ours.
+Nothing else is touched: until the log puts the cleaned segment in the place of its sources, a crash
+or an error costs only the work. The cleaned segment's last batch ends where the last of its sources
+ended, if need be as a header without records. So the offsets that a cleaned segment covers can be
+read from its file, which recovery relies on, and two neighbouring segments still meet, whose gap
+would else look like a lost tail. Source: ``Cleaner.cleanSegments`` and ``cleanInto`` of Kafka; that
+last batch is ours.
 """
 
 import os
@@ -39,7 +41,8 @@ class CleanedSegment:
     def __init__(self, fs: FileSystem, folder: str, base_offset: int, config: LogConfig) -> None:
         self._fs, self._base_offset = fs, base_offset
         self._paths = [
-            os.path.join(folder, segment_file(base_offset, own) + CLEANED_SUFFIX) for own in SUFFIXES
+            os.path.join(folder, segment_file(base_offset, own) + CLEANED_SUFFIX)
+            for own in SUFFIXES
         ]
         self.remove()
         self._log = fs.open(self._path(LOG_SUFFIX), create=True)
@@ -66,7 +69,8 @@ class CleanedSegment:
         return len(content)
 
     def finish(self, aborted: Sequence[AbortedTransaction], mtime_ms: int) -> None:
-        """Write the indexes, with the aborted transactions whose markers are here; return when all is on the disk."""
+        """Write the indexes, with the aborted transactions whose markers are here; return when all
+        is on the disk."""
         self.write()
         self._log.flush()
         self._log.close()
@@ -85,9 +89,14 @@ class CleanedSegment:
 
 
 def rewrite_group(
-    fs: FileSystem, sources: Sequence[tuple[Segment, int]], rules: Rules, chunk_bytes: int, pace: Pace
+    fs: FileSystem,
+    sources: Sequence[tuple[Segment, int]],
+    rules: Rules,
+    chunk_bytes: int,
+    pace: Pace,
 ) -> CleanedSegment:
-    """Write what the rules leave of ``sources`` as a cleaned segment with the first one's base offset.
+    """Write what the rules leave of ``sources`` as a cleaned segment with the first one's base
+    offset.
 
     ``sources``: each with the next one's base offset.
     """
@@ -131,7 +140,8 @@ def _rewrite(
 
 
 def placeholder(lost: BatchHeader) -> Buffer:
-    """A batch that says nothing but its offsets: no record, no time, no producer, no transaction."""
+    """A batch that says nothing but its offsets: no record, no time, no producer, no
+    transaction."""
     return empty_batch(
         lost._replace(
             attributes=lost.attributes & LOG_APPEND_TIME,

@@ -1,13 +1,16 @@
-"""Which log is compacted next, and what became of the last rounds: the decisions of a node's compaction.
+"""Which log is compacted next, and what became of the last rounds: the decisions of a node's
+compaction.
 
-It is told what its logs look like, begins a round over the filthiest of those that are due, is told how the round
-ended, and knows what there is to tell of it. An error that passes by itself (the log is being opened, moved or
-deleted, its disk is full) is met again in the next look; any other makes the log uncleanable (``states.py``).
+It is told what its logs look like, begins a round over the filthiest of those that are due, is told
+how the round ended, and knows what there is to tell of it. An error that passes by itself (the log
+is being opened, moved or deleted, its disk is full) is met again in the next look; any other makes
+the log uncleanable (``states.py``).
 
-A round that its disk ends (a full one, a sector that cannot be read) is tried again, too, but later each time: it
-may have read gigabytes until then.
+A round that its disk ends (a full one, a sector that cannot be read) is tried again, too, but later
+each time: it may have read gigabytes until then.
 
-Whoever shares an object of this between threads holds a lock. Source: ``LogCleanerManager`` of Kafka.
+Whoever shares an object of this between threads holds a lock. Source: ``LogCleanerManager`` of
+Kafka.
 """
 
 from collections.abc import Collection, Mapping
@@ -52,7 +55,8 @@ class CompactionSchedule(Generic[LogName]):
         self.states = CleaningStates[LogName]()
         self.found: dict[LogName, Cleanable] = {}  # at the last look
         self.problems: dict[LogName, str] = {}  # of the last look or round, where it failed
-        self.done: dict[LogName, tuple[int, Cleaned]] = {}  # the last round: when it ended, and what it did
+        # the last round: when it ended, and what it did
+        self.done: dict[LogName, tuple[int, Cleaned]] = {}
         self._waits: dict[LogName, tuple[int, int]] = {}  # until when, and how long that is, in ms
 
     def begin(self, candidates: Mapping[LogName, Candidate], now_ms: int) -> LogName | None:
@@ -62,7 +66,11 @@ class CompactionSchedule(Generic[LogName]):
             if not self._is_waiting(name, now_ms):
                 self.problems.pop(name, None)
         free = [name for name in self.states.free(candidates) if not self._is_waiting(name, now_ms)]
-        due = {name: self.found[name] for name in free if is_due(self.found[name], candidates[name].config)}
+        due = {
+            name: self.found[name]
+            for name in free
+            if is_due(self.found[name], candidates[name].config)
+        }
         chosen = filthiest(due)
         if chosen is not None:
             self.states.begin(chosen)

@@ -1,18 +1,20 @@
-"""Which logs are being compacted, which must be left alone, and which cannot be compacted: without threads.
+"""Which logs are being compacted, which must be left alone, and which cannot be compacted: without
+threads.
 
 ::
 
-    free ----begin----> cleaning ----end----> free          the round counts: its end offset is written down
+    free ----begin----> cleaning ----end----> free      the round counts: its end is checkpointed
                            | abort
                            v
-                        aborted ----end----> free           the round does not count
+                        aborted ----end----> free       the round does not count
 
-Who deletes or moves a log, or takes compaction from it, has its round aborted; whether a round that begins after that
-may swap, the log itself decides. A round asks :meth:`CleaningStates.check` at every chunk. A log whose round fails for
-another reason than its disk or an abort is *uncleanable* until the next start: it would fail again at once, for ever,
-and keep the others waiting.
+Who deletes or moves a log, or takes compaction from it, has its round aborted; whether a round that
+begins after that may swap, the log itself decides. A round asks :meth:`CleaningStates.check` at
+every chunk. A log whose round fails for another reason than its disk or an abort is *uncleanable*
+until the next start: it would fail again at once, for ever, and keep the others waiting.
 
-Whoever shares an object of this between threads holds a lock. Source: ``LogCleanerManager`` of Kafka.
+Whoever shares an object of this between threads holds a lock. Source: ``LogCleanerManager`` of
+Kafka.
 """
 
 from collections.abc import Collection, Iterable
@@ -48,7 +50,9 @@ class CleaningStates(Generic[LogName]):
     def check(self, name: LogName) -> None:
         """Raise CleaningAborted if the round of this log is to be given up."""
         if self._running[name]:
-            raise CleaningAborted(str(name), "the log is about to be deleted or moved, or keeps all records")
+            raise CleaningAborted(
+                str(name), "the log is about to be deleted or moved, or keeps all records"
+            )
 
     def end(self, name: LogName) -> bool:
         """The round ended, in whatever way; returns whether what it did may be written down."""

@@ -1,7 +1,8 @@
 """How fast compaction may read and write: ``log.cleaner.io.max.bytes.per.second``.
 
-Bytes are counted as they are read and written. After some time, when they were more than the rate allows for
-it, whoever counts sleeps until they are not, and the count begins anew. Source: ``Throttler`` of Kafka.
+Bytes are counted as they are read and written. After some time, when they were more than the rate
+allows for it, whoever counts sleeps until they are not, and the count begins anew. Source:
+``Throttler`` of Kafka.
 """
 
 from collections.abc import Callable

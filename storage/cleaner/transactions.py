@@ -1,7 +1,7 @@
 """Which batches belong to aborted transactions, and which markers nobody needs any more.
 
-Whoever walks a log in order shows every batch to a :class:`TransactionTracker`; it answers whether the batch
-can be discarded:
+Whoever walks a log in order shows every batch to a :class:`TransactionTracker`; it answers whether
+the batch can be discarded:
 
 - data of an aborted transaction: yes;
 - an ABORT marker: once a walk has met none of its transaction's batches;
@@ -20,7 +20,8 @@ from raylog.storage.records.control import read_marker
 
 
 class TransactionTracker:
-    """One walk over a log. ``aborted``: the transactions whose markers lie at or behind the walk's begin."""
+    """One walk over a log. ``aborted``: the transactions whose markers lie at or behind the walk's
+    begin."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda transaction: -transaction.first_offset)

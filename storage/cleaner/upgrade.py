@@ -1,7 +1,8 @@
-"""Messages of versions 0 and 1 in a log that is compacted: they become batches of version 2, offsets and times kept.
+"""Messages of versions 0 and 1 in a log that is compacted: they become batches of version 2,
+offsets and times kept.
 
-Kafka's cleaner filters old messages as they are. Ours knows one format: what it keeps of old messages is written
-as version 2 the first time it comes by, as an append of them would be.
+Kafka's cleaner filters old messages as they are. Ours knows one format: what it keeps of old
+messages is written as version 2 the first time it comes by, as an append of them would be.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,8 @@ def _batches(chunk: memoryview) -> Iterator[Buffer]:
 
 
 def _parts(chunk: memoryview) -> Iterator[tuple[_Kind | None, Buffer, Sequence[Message]]]:
-    """Each batch or message: (None, its bytes, nothing) for version 2, else (kind, nothing, messages)."""
+    """Each batch or message: (None, its bytes, nothing) for version 2, else (kind, nothing,
+    messages)."""
     for position, header in iter_batches(chunk):
         if header.magic == MAGIC:
             yield None, chunk[position : position + header.size_bytes], ()
@@ -49,9 +51,15 @@ def _parts(chunk: memoryview) -> Iterator[tuple[_Kind | None, Buffer, Sequence[M
         check_crc(chunk, position, header)
         messages = read_messages(chunk, position, header)
         if not all(message.is_valid for message in messages):
-            raise CorruptRecord(f"position {position} of a chunk", "a message whose CRC-32 is wrong")
+            raise CorruptRecord(
+                f"position {position} of a chunk", "a message whose CRC-32 is wrong"
+            )
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-        yield _Kind(header.magic, position if header.codec else -1, header.codec, append_time), b"", messages
+        yield (
+            _Kind(header.magic, position if header.codec else -1, header.codec, append_time),
+            b"",
+            messages,
+        )
 
 
 def _batch(kind: _Kind, messages: Sequence[Message]) -> bytes:

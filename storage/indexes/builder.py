@@ -1,7 +1,7 @@
 """The entries of both sparse indexes for batches that are told one after the other.
 
-Whoever writes or scans a whole segment makes its indexes with this: recovery, and compaction. The entries are
-those that appends of the same batches, one by one, would have made.
+Whoever writes or scans a whole segment makes its indexes with this: recovery, and compaction. The
+entries are those that appends of the same batches, one by one, would have made.
 """
 
 from bisect import bisect_right
@@ -36,7 +36,10 @@ class IndexBuilder:
             self._add_time()
 
     def add_all(
-        self, positions: NDArray[np.int64], last_offsets: NDArray[np.int64], max_timestamps: NDArray[np.int64]
+        self,
+        positions: NDArray[np.int64],
+        last_offsets: NDArray[np.int64],
+        max_timestamps: NDArray[np.int64],
     ) -> None:
         """Many batches, one behind the other: as ``add`` for each."""
         if not len(positions):
@@ -44,13 +47,16 @@ class IndexBuilder:
         at = self._entries_at(positions)
         before = np.maximum.accumulate(np.append(self.largest.timestamp, max_timestamps[:-1]))
         is_later = max_timestamps > before
-        # For each batch, the last one up to it that had a later timestamp than all before; -1: none here.
+        # For each batch, the last one up to it that had a later timestamp than all before; -1: none
+        # here.
         latest = np.maximum.accumulate(np.where(is_later, np.arange(len(positions)), -1))
         times = np.where(latest < 0, self.largest.timestamp, max_timestamps[latest])
         offsets = np.where(latest < 0, self.largest.offset, last_offsets[latest])
         self.offsets += _packed(OFFSET_ENTRY, last_offsets[at] - self._base_offset, positions[at])
         adds_time = times[at] > np.append(self._last_time, times[at][:-1])
-        self._times += _packed(TIME_ENTRY, times[at][adds_time], offsets[at][adds_time] - self._base_offset)
+        self._times += _packed(
+            TIME_ENTRY, times[at][adds_time], offsets[at][adds_time] - self._base_offset
+        )
         self.largest = TimestampOffset(int(times[-1]), int(offsets[-1]))
         if len(at):
             self._last_entry, self._last_time = (
@@ -60,8 +66,11 @@ class IndexBuilder:
 
     def _entries_at(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
         """Which of the batches get an entry."""
-        if (np.diff(positions) > self._interval_bytes).all():  # large batches: each but, perhaps, the first
-            return np.arange(positions[0] - self._last_entry <= self._interval_bytes, len(positions))
+        # large batches: each but, perhaps, the first
+        if (np.diff(positions) > self._interval_bytes).all():
+            return np.arange(
+                positions[0] - self._last_entry <= self._interval_bytes, len(positions)
+            )
         at: list[int] = []
         starts, number, last_entry = positions.tolist(), 0, self._last_entry
         while True:

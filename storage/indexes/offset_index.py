@@ -50,18 +50,26 @@ class OffsetIndex(SparseIndex):
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below ``offset``; ``(base_offset, 0)`` if there is none."""
         entries = self._loaded()
-        return self._before(entries, self._count_up_to(entries, _COLUMN, 0, offset - self.base_offset))
+        return self._before(
+            entries, self._count_up_to(entries, _COLUMN, 0, offset - self.base_offset)
+        )
 
     def lookup_position(self, position: int) -> OffsetPosition:
-        """The last entry at or below a position in the file; ``(base_offset, 0)`` if there is none."""
+        """The last entry at or below a position in the file; ``(base_offset, 0)`` if there is
+        none."""
         entries = self._loaded()
         return self._before(entries, self._count_up_to(entries, _COLUMN, 4, position))
 
     def offset_after(self, position: int) -> int | None:
-        """The offset of the first entry at or above a position in the file; None if there is none."""
+        """The offset of the first entry at or above a position in the file; None if there is
+        none."""
         entries = self._loaded()
         count = self._count_up_to(entries, _COLUMN, 4, position - 1)
-        return self._before(entries, count + 1).offset if count < len(entries) // self.entry.size else None
+        return (
+            self._before(entries, count + 1).offset
+            if count < len(entries) // self.entry.size
+            else None
+        )
 
     def truncate_to_position(self, position: int) -> None:
         """Drop entries at and above a position in the file."""

@@ -1,17 +1,20 @@
-"""What the offset index and the time index share: a file of fixed-size entries, rising in both columns.
+"""What the offset index and the time index share: a file of fixed-size entries, rising in both
+columns.
 
-A sealed segment's index is mapped, and costs no memory but the page cache's. The active one's entries are held
-as the file's own bytes; new ones are appended to the file some hundreds at a time, and when the segment is sealed
-or closed. A crash loses those held back, and loses nothing by it: the last segment's indexes are rebuilt after
-every crash. (Kafka writes through a mapped, preallocated file. We append, because a store into a mapped page of a
-full disk kills the process, and because a file that is never longer than its entries has no zero tail to
-distrust. The bytes of the entries are the same.)
+A sealed segment's index is mapped, and costs no memory but the page cache's. The active one's
+entries are held as the file's own bytes; new ones are appended to the file some hundreds at a time,
+and when the segment is sealed or closed. A crash loses those held back, and loses nothing by it:
+the last segment's indexes are rebuilt after every crash. (Kafka writes through a mapped,
+preallocated file. We append, because a store into a mapped page of a full disk kills the process,
+and because a file that is never longer than its entries has no zero tail to distrust. The bytes of
+the entries are the same.)
 
-Lookups bisect, first in the last 8 KiB: readers near the log's end touch no other page. (A plain bisection steps
-on pages all over the file, which are cold, and on others with every page that the index grows.)
+Lookups bisect, first in the last 8 KiB: readers near the log's end touch no other page. (A plain
+bisection steps on pages all over the file, which are cold, and on others with every page that the
+index grows.)
 
-The index holds nothing that the log does not: a damaged one is thrown away and rebuilt. So nothing here
-repairs; it raises :class:`CorruptIndex`, and ``segment.py`` decides.
+The index holds nothing that the log does not: a damaged one is thrown away and rebuilt. So nothing
+here repairs; it raises :class:`CorruptIndex`, and ``segment.py`` decides.
 """
 
 from bisect import bisect_right
@@ -27,7 +30,8 @@ from raylog.storage.files import File, FileSystem, write_atomically
 
 Entries: TypeAlias = bytearray | memoryview
 
-# Entries held back at most: a write of eight bytes would cost every append as much as a small batch does.
+# Entries held back at most: a write of eight bytes would cost every append as much as a small batch
+# does.
 UNWRITTEN_BYTES = 4096
 # The end of an index, in which most lookups end.
 WARM_BYTES = 8192
@@ -93,7 +97,9 @@ class SparseIndex:
         for column in self._columns(content):
             falls = np.flatnonzero(column[1:] <= column[:-1])
             if len(falls):
-                raise CorruptIndex(self.base_offset, int(falls[0]) + 1, "is not above the one before")
+                raise CorruptIndex(
+                    self.base_offset, int(falls[0]) + 1, "is not above the one before"
+                )
             if len(column) and column[0] < 0:
                 raise CorruptIndex(self.base_offset, 0, "is negative")
 
@@ -103,14 +109,17 @@ class SparseIndex:
     def _count_up_to(self, entries: Entries, column: Struct, at: int, wanted: int) -> int:
         """How many of ``entries`` have at most ``wanted`` in the column at byte ``at``.
 
-        Whoever goes on with the count takes these same entries: a truncation puts others in their place.
+        Whoever goes on with the count takes these same entries: a truncation puts others in their
+        place.
         """
         size, read = self.entry.size, column.unpack_from
         count = len(entries) // size
         warm = max(count - 1 - WARM_BYTES // size, 0)
         is_warm = count > 0 and read(entries, warm * size + at)[0] <= wanted
         first, end = (warm, count) if is_warm else (0, warm)
-        return bisect_right(range(count), wanted, first, end, key=lambda n: read(entries, n * size + at)[0])
+        return bisect_right(
+            range(count), wanted, first, end, key=lambda n: read(entries, n * size + at)[0]
+        )
 
     def create(self) -> None:
         """Make the file, empty."""
@@ -140,7 +149,8 @@ class SparseIndex:
         if count >= len(self):
             return
         size = count * self.entry.size
-        self._bytes = bytearray(self._loaded()[:size])  # a copy: readers may be looking into the other one
+        # a copy: readers may be looking into the other one
+        self._bytes = bytearray(self._loaded()[:size])
         if size < self._written:
             self._opened().truncate(size)
             self._written, self._unflushed = size, True
@@ -156,9 +166,11 @@ class SparseIndex:
             self._written = 0
 
     def rewrite(self, content: bytes) -> None:
-        """Put ``content`` in the place of all entries, to be flushed with the rest: what recovery makes.
+        """Put ``content`` in the place of all entries, to be flushed with the rest: what recovery
+        makes.
 
-        A crash before that may leave any part of it, and recovery, which then comes again, makes it again.
+        A crash before that may leave any part of it, and recovery, which then comes again, makes it
+        again.
         """
         self.release()
         self._bytes, self._written = bytearray(content), len(content)
@@ -180,7 +192,8 @@ class SparseIndex:
             self._unflushed = False
 
     def close(self) -> None:
-        """Write what is held back, unless the disk is full: an index may end before its segment does."""
+        """Write what is held back, unless the disk is full: an index may end before its segment
+        does."""
         with suppress(DiskFull):
             if self._bytes is not None:
                 self.write()

@@ -7,9 +7,10 @@ strictly increasing::
     | timestamp (8 bytes)  | relative offset (4 bytes)  |   relative offset = offset - base_offset
     +----------------------+----------------------------+
 
-An entry (t, o) says: every record with a timestamp above t lies behind o, where o is the last offset of
-the batch that reached t. Equal timestamps add no entry, so a segment without timestamps has an empty index.
-One slot is kept for the entry that roll and close force. Source: ``TimeIndex`` of Kafka.
+An entry (t, o) says: every record with a timestamp above t lies behind o, where o is the last
+offset of the batch that reached t. Equal timestamps add no entry, so a segment without timestamps
+has an empty index. One slot is kept for the entry that roll and close force. Source: ``TimeIndex``
+of Kafka.
 """
 
 from struct import Struct

@@ -1,14 +1,17 @@
-"""The aborted transactions whose abort marker lies in one segment: what read-committed readers must skip.
+"""The aborted transactions whose abort marker lies in one segment: what read-committed readers must
+skip.
 
-On disk (``<base offset>.txnindex``) an array of 34-byte entries, big-endian, in the order of their markers::
+On disk (``<base offset>.txnindex``) an array of 34-byte entries, big-endian, in the order of their
+markers::
 
     +------------+----------------+-----------------+-----------------+----------------------+
     | version: 0 | producer id    | first offset    | last offset:    | last stable offset   |
     | (2 bytes)  | (8)            | (8)             | the marker (8)  | after this abort (8) |
     +------------+----------------+-----------------+-----------------+----------------------+
 
-The file exists only where something was aborted. Like the other indexes it holds nothing that the log does not:
-recovery makes it again from the markers. Source: ``TransactionIndex`` and ``AbortedTxn`` of Kafka; KIP-98.
+The file exists only where something was aborted. Like the other indexes it holds nothing that the
+log does not: recovery makes it again from the markers. Source: ``TransactionIndex`` and
+``AbortedTxn`` of Kafka; KIP-98.
 """
 
 from struct import Struct
@@ -31,14 +34,16 @@ class AbortedTransaction(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """What :meth:`TransactionIndex.collect` found; unless complete, the next segment may have more."""
+    """What :meth:`TransactionIndex.collect` found; unless complete, the next segment may have
+    more."""
 
     aborted: list[AbortedTransaction]
     is_complete: bool
 
 
 def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, ...]:
-    """The entries in a transaction index's bytes; a torn one at the end is none. Raises CorruptIndex."""
+    """The entries in a transaction index's bytes; a torn one at the end is none. Raises
+    CorruptIndex."""
     whole = len(content) - len(content) % _ENTRY.size
     entries = []
     for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
@@ -46,7 +51,9 @@ def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, 
             raise CorruptIndex(base_offset, number, f"version {version} of an aborted transaction")
         entry = AbortedTransaction(*fields)
         if entry.last_offset < base_offset:
-            raise CorruptIndex(base_offset, number, f"ends at {entry.last_offset}, before the segment")
+            raise CorruptIndex(
+                base_offset, number, f"ends at {entry.last_offset}, before the segment"
+            )
         entries.append(entry)
     return tuple(entries)
 
@@ -73,7 +80,9 @@ class TransactionIndex:
         content = self._fs.read_file(self.path)
         count, rest = divmod(len(content), _ENTRY.size)
         if rest or not count:
-            raise CorruptIndex(self.base_offset, count, f"{rest} bytes too many" if rest else "is missing")
+            raise CorruptIndex(
+                self.base_offset, count, f"{rest} bytes too many" if rest else "is missing"
+            )
         entries = read_aborted(content, self.base_offset)
         before = self.base_offset - 1
         for number, entry in enumerate(entries):
@@ -82,13 +91,18 @@ class TransactionIndex:
         return entries
 
     def _check(self, number: int, entry: AbortedTransaction, before: int) -> None:
-        """Raise CorruptIndex where an entry contradicts itself, or the one before, which ends at ``before``."""
+        """Raise CorruptIndex where an entry contradicts itself, or the one before, which ends at
+        ``before``."""
         if entry.last_offset <= before:
-            raise CorruptIndex(self.base_offset, number, f"ends at {entry.last_offset}, not behind {before}")
+            raise CorruptIndex(
+                self.base_offset, number, f"ends at {entry.last_offset}, not behind {before}"
+            )
         if entry.producer_id < 0 or not 0 <= entry.first_offset < entry.last_offset:
             raise CorruptIndex(self.base_offset, number, "is no producer's transaction")
         if not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
-            raise CorruptIndex(self.base_offset, number, "has a last stable offset behind its marker")
+            raise CorruptIndex(
+                self.base_offset, number, "has a last stable offset behind its marker"
+            )
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add the next one; its marker must lie behind all others."""
@@ -120,7 +134,9 @@ class TransactionIndex:
         """Put these in the place of all; without any, the file goes."""
         self.release()
         if entries:
-            self._fs.write_file(self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
+            self._fs.write_file(
+                self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+            )
         else:
             self._fs.remove(self.path)
         self._entries = entries

@@ -1,7 +1,8 @@
-"""The kernel in plain Python: the functions, checks and answers of ``_kernel.pyx``, some 30 times slower.
+"""The kernel in plain Python: the functions, checks and answers of ``_kernel.pyx``, some 30 times
+slower.
 
-It serves where no compiler was found, and it is the oracle that the compiled kernel is tested against.
-The format is drawn in ``_kernel.pyx``.
+It serves where no compiler was found, and it is the oracle that the compiled kernel is tested
+against. The format is drawn in ``_kernel.pyx``.
 """
 
 from array import array
@@ -33,16 +34,24 @@ INT32_MAX: Final = 2**31 - 1
 Text: TypeAlias = tuple[bytearray, bytearray, bytearray | None]  # ends, data, validity
 # rows, offsets, timestamps, timestamp types, keys, values, (ends, count, names, values) of headers
 Columns: TypeAlias = tuple[
-    int, bytearray, bytearray, bytearray, Text, Text, tuple[bytearray, int, Text | None, Text | None] | None
+    int,
+    bytearray,
+    bytearray,
+    bytearray,
+    Text,
+    Text,
+    tuple[bytearray, int, Text | None, Text | None] | None,
 ]
 
 
-def plain_header(records: Any, max_bytes: int, now_ms: int, max_ahead_ms: int) -> BatchHeader | None:
+def plain_header(
+    records: Any, max_bytes: int, now_ms: int, max_ahead_ms: int
+) -> BatchHeader | None:
     """See ``_kernel_append.pxi``. Never sure: the closer look that follows is in Python already."""
     return None
 
 
-# -- varints -------------------------------------------------------------------------------------------------
+# -- varints ---------------------------------------------------------------------------------------
 
 
 def get_varint(data: Buffer, position: int, end: int, max_size: int) -> tuple[int, int]:
@@ -62,7 +71,7 @@ def _wrap(n: int) -> int:
     return (n + 2**63) % 2**64 - 2**63
 
 
-# -- encoding ------------------------------------------------------------------------------------------------
+# -- encoding --------------------------------------------------------------------------------------
 
 
 def encode_rows(
@@ -75,7 +84,9 @@ def encode_rows(
             raise InvalidRecord(f"record {i} must be a tuple (timestamp, key, value, headers)")
         timestamp = _integer(row[0], "timestamp", i)
         if timestamp < -1:
-            raise InvalidRecord(f"record {i}: timestamp {timestamp}: use ms since 1970, or -1 for none")
+            raise InvalidRecord(
+                f"record {i}: timestamp {timestamp}: use ms since 1970, or -1 for none"
+            )
         base = timestamp if base is None else base
         max_timestamp = max(max_timestamp, timestamp)
         delta = i if offsets is None else _integer(offsets[i], "offset", i) - base_offset
@@ -84,10 +95,17 @@ def encode_rows(
         last = delta
         headers = [(_name(name, i), _bytes(value, "header's value", i)) for name, value in row[3]]
         _put_record(
-            out, _wrap(timestamp - base), delta, _bytes(row[1], "key", i), _bytes(row[2], "value", i), headers
+            out,
+            _wrap(timestamp - base),
+            delta,
+            _bytes(row[1], "key", i),
+            _bytes(row[2], "value", i),
+            headers,
         )
         if len(out) > MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"record {i}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records")
+            raise InvalidRecord(
+                f"record {i}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records"
+            )
     return out, base or 0, max_timestamp, last
 
 
@@ -138,7 +156,9 @@ def _bytes(field: Any, what: str, row: int) -> bytes | None:
 
 def _name(field: Any, row: int) -> bytes:
     if not isinstance(field, str):
-        raise InvalidRecord(f"record {row}: a header's name is {type(field).__name__}: it must be str")
+        raise InvalidRecord(
+            f"record {row}: a header's name is {type(field).__name__}: it must be str"
+        )
     return field.encode()
 
 
@@ -151,7 +171,9 @@ class TextColumn:
         if len(ends_view) < 4 * (rows + 1) or (
             self.valid is not None and 8 * len(self.valid) < valid_start + rows
         ):
-            raise InvalidRecord("an Arrow array's buffers are too small for its rows: validate() it")
+            raise InvalidRecord(
+                "an Arrow array's buffers are too small for its rows: validate() it"
+            )
         self.ends = ends_view[: 4 * (rows + 1)].cast("i")
         self.data = memoryview(b"" if data is None else data).cast("B")
         self.valid_start, self.rows = valid_start, rows
@@ -184,7 +206,9 @@ class TableEncoder:
         self.rows, self.default_timestamp = rows, default_timestamp
         self.timestamps = None if timestamps is None else memoryview(timestamps).cast("B").cast("q")
         if self.timestamps is not None and len(self.timestamps) < rows:
-            raise InvalidRecord("the timestamp column's buffer is too small for its rows: validate() it")
+            raise InvalidRecord(
+                "the timestamp column's buffer is too small for its rows: validate() it"
+            )
         self.keys, self.values, self.header_lists = keys, values, header_lists
         self.header_names, self.header_values = header_names, header_values
 
@@ -203,18 +227,24 @@ class TableEncoder:
                 del out[size_before:]
                 return out, row - start, base, max_timestamp
             if len(out) > MAX_PLAIN_BYTES:
-                raise InvalidRecord(f"row {start}: a batch of over {MAX_PLAIN_BYTES} bytes: lower max_bytes")
+                raise InvalidRecord(
+                    f"row {start}: a batch of over {MAX_PLAIN_BYTES} bytes: lower max_bytes"
+                )
             max_timestamp = max(max_timestamp, timestamp)
         return out, min(self.rows - start, INT32_MAX), base, max_timestamp
 
     def _timestamp(self, row: int) -> int:
         return self.default_timestamp if self.timestamps is None else self.timestamps[row]
 
-    def _put_row(self, out: bytearray, row: int, timestamp: int, delta: int, offset_delta: int) -> None:
+    def _put_row(
+        self, out: bytearray, row: int, timestamp: int, delta: int, offset_delta: int
+    ) -> None:
         if timestamp < -1:
             raise _Malformed("its timestamp is negative: use ms since 1970, or -1 for none")
         key = None if self.keys is None else self.keys.get(row, "its key")
-        _put_record(out, delta, offset_delta, key, self.values.get(row, "its value"), self._headers(row))
+        _put_record(
+            out, delta, offset_delta, key, self.values.get(row, "its value"), self._headers(row)
+        )
 
     def _headers(self, row: int) -> list[tuple[Buffer | None, Buffer | None]]:
         if self.header_lists is None or self.header_lists.is_null(row):
@@ -233,7 +263,7 @@ class TableEncoder:
         return headers
 
 
-# -- decoding ------------------------------------------------------------------------------------------------
+# -- decoding --------------------------------------------------------------------------------------
 
 
 class _Malformed(Exception):
@@ -267,10 +297,14 @@ def _records(
     buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, control: bool = False
 ) -> Iterator[_Raw]:
     plain_bytes = 0
-    for batch in _batches(memoryview(buffer).cast("B"), start_offset, end_offset, check_crc, control):
+    for batch in _batches(
+        memoryview(buffer).cast("B"), start_offset, end_offset, check_crc, control
+    ):
         plain_bytes += len(batch.plain)
         if plain_bytes > MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
+            raise InvalidRecord(
+                f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once"
+            )
         try:
             for delta, offset_delta, key, value, headers in _parse(batch.plain, batch.count):
                 offset = _wrap(batch.base_offset + offset_delta)
@@ -306,15 +340,25 @@ def _batches(
         if header.codec and header.count:
             plain = memoryview(decompress(header.attributes & CODEC_MASK, plain))
         if not 0 <= header.count <= len(plain) // MIN_RECORD_SIZE:
-            raise CorruptRecord(f"position {position}", "its bytes cannot hold its count of records")
+            raise CorruptRecord(
+                f"position {position}", "its bytes cannot hold its count of records"
+            )
         kind = int(bool(header.attributes & LOG_APPEND_TIME))
         append_time = header.max_timestamp if kind else None
         yield _Batch(
-            position, header.base_offset, header.base_timestamp, append_time, kind, header.count, plain
+            position,
+            header.base_offset,
+            header.base_timestamp,
+            append_time,
+            kind,
+            header.count,
+            plain,
         )
 
 
-def _parse(plain: Buffer, count: int) -> Iterator[tuple[int, int, bytes | None, bytes | None, list]]:
+def _parse(
+    plain: Buffer, count: int
+) -> Iterator[tuple[int, int, bytes | None, bytes | None, list]]:
     position = 0
     for _ in range(count):
         length, position = get_varint(plain, position, len(plain), 5)
@@ -399,7 +443,7 @@ def _text(fields: Sequence[bytes | None]) -> Text:
     return bytearray(ends), data, valid if nulls else None
 
 
-# -- compaction ----------------------------------------------------------------------------------------------
+# -- compaction ------------------------------------------------------------------------------------
 
 _SLOT: Final = Struct("16sq")
 
@@ -426,7 +470,8 @@ class OffsetTable:
         self._slots, self._secret, self._bytes = slots, secret, bytearray(slots * _SLOT.size)
 
     def _find(self, key: bytes) -> tuple[int, bytes, int]:
-        """(position, hash, the last offset + 1) of the key's slot, or of the free one that it would take."""
+        """(position, hash, the last offset + 1) of the key's slot, or of the free one that it would
+        take."""
         wanted = blake2b(key, digest_size=16, key=self._secret).digest()
         slot = int.from_bytes(wanted[:8], "little") % self._slots
         while True:
@@ -454,12 +499,19 @@ class OffsetTable:
         return last, keyless, False
 
     def put_batches(
-        self, chunk: Buffer, headers: list[BatchHeader], first: int, position: int, start_offset: int
+        self,
+        chunk: Buffer,
+        headers: list[BatchHeader],
+        first: int,
+        position: int,
+        start_offset: int,
     ) -> tuple[int, int, int, bool]:
         last, view = -1, memoryview(chunk)
         while first < len(headers) and _is_plain(header := headers[first]):
             plain = view[position + HEADER_SIZE : position + header.size_bytes]
-            put, _, is_full = self.put_records(plain, header.count, header.base_offset, start_offset)
+            put, _, is_full = self.put_records(
+                plain, header.count, header.base_offset, start_offset
+            )
             last = max(last, put)
             if is_full:
                 return first, position, last, True
@@ -533,7 +585,7 @@ def rebuild_records(
     return out, base or 0, max_timestamp
 
 
-# -- partitioning --------------------------------------------------------------------------------------------
+# -- partitioning ----------------------------------------------------------------------------------
 
 
 def murmur2(key: Buffer) -> int:
@@ -563,11 +615,12 @@ def partition_column(keys: TextColumn, partitions: int) -> bytearray:
     return bytearray(out)
 
 
-# -- scanning ------------------------------------------------------------------------------------------------
+# -- scanning --------------------------------------------------------------------------------------
 
 
 def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes, int]:
-    """(rows, end): six int64 for each v2 batch from ``position`` to the first place, ``end``, where none is."""
+    """(rows, end): six int64 for each v2 batch from ``position`` to the first place, ``end``, where
+    none is."""
     view, rows = memoryview(buffer), array("q")
     try:
         while True:

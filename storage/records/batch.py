@@ -1,7 +1,7 @@
 """The header of a record batch: the unit that is written, checked, stamped and fetched.
 
-Producers encode and compress a batch once. The log then reads and stamps this header and never looks
-at the records behind it. All integers are big-endian. Version 2, all that is written today::
+Producers encode and compress a batch once. The log then reads and stamps this header and never
+looks at the records behind it. All integers are big-endian. Version 2, all that is written today::
 
      0        8         12      16  17     21      23           27          35          43
     +--------+---------+-------+---+------+-------+------------+-----------+-----------+----
@@ -20,9 +20,10 @@ at the records behind it. All integers are big-endian. Version 2, all that is wr
 The batch length counts the bytes behind itself. The CRC-32C covers byte 21 to the end, so the base
 offset and the leader epoch, which only the leader knows, are stamped without computing it again.
 
-Versions 0 and 1 have no batches: each message is one, or is a wrapper whose value holds a compressed set of
-them (``legacy.py``). Logs of Kafka before 0.11 hold such messages, and so does one that was upgraded, before
-its v2 batches. Seen as a batch, a message has the header below, and what it lacks is -1::
+Versions 0 and 1 have no batches: each message is one, or is a wrapper whose value holds a
+compressed set of them (``legacy.py``). Logs of Kafka before 0.11 hold such messages, and so does
+one that was upgraded, before its v2 batches. Seen as a batch, a message has the header below, and
+what it lacks is -1::
 
      0        8         12      16  17      18             26 (version 0: 18)
     +--------+---------+-------+---+-------+--------------+-----------------------------
@@ -34,7 +35,8 @@ its v2 batches. Seen as a batch, a message has the header below, and what it lac
     crc          CRC-32 of byte 16 to the end
 
 What the records look like is ``encode.py``'s and ``decode.py``'s business; whether a batch may be
-appended is the log's. Source: ``org.apache.kafka.common.record``: ``DefaultRecordBatch``, ``LegacyRecord``.
+appended is the log's. Source: ``org.apache.kafka.common.record``: ``DefaultRecordBatch``,
+``LegacyRecord``.
 """
 
 import struct
@@ -50,7 +52,8 @@ from raylog.storage.records.record import Buffer
 MAGIC: Final = 2
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
 HEADER_SIZE: Final = 61
-HEADER_SIZE_UP_TO_MAGIC: Final = 17  # these bytes are alike in every format: enough to tell them apart
+# these bytes are alike in every format: enough to tell them apart
+HEADER_SIZE_UP_TO_MAGIC: Final = 17
 MAGIC_AT: Final = 16
 CRC_START: Final = 21
 MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
@@ -69,7 +72,8 @@ DELETE_HORIZON: Final = 0x40
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 # A message of version 0 has no timestamp, but never fewer bytes than this either.
 _LEGACY_HEADER: Final = struct.Struct(">qiIbbq")
-_new_header = tuple.__new__  # _make, without its checks: every append and every step of a scan makes one
+# _make, without its checks: every append and every step of a scan makes one
+_new_header = tuple.__new__
 _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 
@@ -77,8 +81,9 @@ _CRC: Final = struct.Struct(">I")
 class BatchHeader(NamedTuple):
     """The 61 bytes, field by field, in their order.
 
-    Of a message of version 0 or 1: both timestamps are its own (-1 in version 0), and the base offset of a
-    wrapper is its last offset, since the first is not known without decompressing it; nor is its count (-1).
+    Of a message of version 0 or 1: both timestamps are its own (-1 in version 0), and the base
+    offset of a wrapper is its last offset, since the first is not known without decompressing it;
+    nor is its count (-1).
     """
 
     base_offset: int
@@ -134,7 +139,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop this batch's tombstones; it then stands in the base timestamp's place."""
+        """When the cleaner may drop this batch's tombstones; it then stands in the base timestamp's
+        place."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
@@ -144,7 +150,8 @@ def increment_sequence(sequence: int, by: int) -> int:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at ``position``. Raises CorruptRecord where none can be; its CRC is not checked."""
+    """The header at ``position``. Raises CorruptRecord where none can be; its CRC is not
+    checked."""
     try:
         if position < 0:
             raise struct.error
@@ -176,10 +183,13 @@ def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
         raise _corrupt(position, f"magic {magic} is none of 0, 1 and {MAGIC}")
     if length < (MIN_V1_MESSAGE_LENGTH if magic else MIN_MESSAGE_LENGTH):
         raise _corrupt(position, f"message length {length} is too small for magic {magic}")
-    attributes &= CODEC_MASK | LOG_APPEND_TIME if magic else CODEC_MASK  # the other bits mean nothing here
+    # the other bits mean nothing here
+    attributes &= CODEC_MASK | LOG_APPEND_TIME if magic else CODEC_MASK
     timestamp = timestamp if magic else -1
     count = -1 if attributes & CODEC_MASK else 1
-    return BatchHeader(offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
+    return BatchHeader(
+        offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count
+    )
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -199,8 +209,8 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every whole batch.
 
-    A partial batch at the end is no error (a fetch cuts where its bytes run out); anything else that is
-    no batch raises CorruptRecord.
+    A partial batch at the end is no error (a fetch cuts where its bytes run out); anything else
+    that is no batch raises CorruptRecord.
     """
     view = memoryview(buffer)
     position = 0
@@ -223,22 +233,29 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def next_offset(fetched: Buffer, start_offset: int) -> int:
     """Where to read on behind a fetch from ``start_offset``: behind its last whole batch.
 
-    Raises CorruptRecord where there is none, or where it does not lead on: a reader would ask for ever.
+    Raises CorruptRecord where there is none, or where it does not lead on: a reader would ask for
+    ever.
     """
     behind = max((header.next_offset for _, header in iter_batches(fetched)), default=start_offset)
     if behind <= start_offset:
-        raise CorruptRecord(f"offset {start_offset}", "no whole batch behind it in what was fetched there")
+        raise CorruptRecord(
+            f"offset {start_offset}", "no whole batch behind it in what was fetched there"
+        )
     return behind
 
 
-def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:
-    """Write what only the leader knows into an encoded batch. Both fields are outside of the CRC."""
+def stamp(
+    batch: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0
+) -> None:
+    """Write what only the leader knows into an encoded batch. Both fields are outside of the
+    CRC."""
     struct.pack_into(">q", batch, position, base_offset)
     struct.pack_into(">i", batch, position + LOG_OVERHEAD, leader_epoch)
 
 
 def seal(batch: bytearray, header: BatchHeader) -> bytearray:
-    """Write ``header`` into the 61 bytes kept free before the records, with their true length and CRC.
+    """Write ``header`` into the 61 bytes kept free before the records, with their true length and
+    CRC.
 
     ``batch`` may be any writable buffer, and is what is returned.
     """
@@ -250,7 +267,9 @@ def seal(batch: bytearray, header: BatchHeader) -> bytearray:
 def empty_batch(header: BatchHeader) -> bytearray:
     """What compaction leaves of a batch without records: its offsets, producer and sequences."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
-    return seal(bytearray(HEADER_SIZE), header._replace(attributes=attributes, base_timestamp=-1, count=0))
+    return seal(
+        bytearray(HEADER_SIZE), header._replace(attributes=attributes, base_timestamp=-1, count=0)
+    )
 
 
 def _corrupt(position: int, why: str) -> CorruptRecord:

@@ -7,8 +7,8 @@ In, by name (``value`` is required, the others may be missing)::
     timestamp  int64 or timestamp[ms]; null is the default
     headers    list<struct<key: string, value: binary>>
 
-Out, ``DECODED`` and, if asked for, headers. The large variants of binary and string are taken too, as
-long as a column holds under 2 GiB.
+Out, ``DECODED`` and, if asked for, headers. The large variants of binary and string are taken too,
+as long as a column holds under 2 GiB.
 """
 
 from typing import Any, Final
@@ -41,17 +41,22 @@ _LARGE: Final = (pa.large_binary(), pa.large_string())
 
 
 def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kernel.TableEncoder":
-    """The kernel's encoder over the columns. Raises InvalidRecord for a column that records do not have."""
+    """The kernel's encoder over the columns. Raises InvalidRecord for a column that records do not
+    have."""
     found = columns.schema.names
     for name in found:
         if name not in _NAMES:
-            raise InvalidRecord(f"column {name!r} is none of {', '.join(_NAMES)}: rename or drop it")
+            raise InvalidRecord(
+                f"column {name!r} is none of {', '.join(_NAMES)}: rename or drop it"
+            )
         if found.count(name) > 1:
             raise InvalidRecord(f"column {name!r} repeats: drop all but one")
     arrays = {name: _one_array(name, columns.column(name)) for name in found}
     if "value" not in arrays:
         raise InvalidRecord("there is no column 'value': add one, of nulls for tombstones")
-    lists, names, values = _header_columns(arrays["headers"]) if "headers" in arrays else (None, None, None)
+    lists, names, values = (
+        _header_columns(arrays["headers"]) if "headers" in arrays else (None, None, None)
+    )
     return kernel.ops.TableEncoder(
         columns.num_rows,
         _timestamps(arrays["timestamp"], default_timestamp) if "timestamp" in arrays else None,
@@ -65,12 +70,15 @@ def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kern
 
 
 def text_column(name: str, array: pa.Array) -> "kernel.TextColumn":
-    """A binary or string array for the kernel; nothing is copied (of a large variant, its offsets)."""
+    """A binary or string array for the kernel; nothing is copied (of a large variant, its
+    offsets)."""
     if array.type in _LARGE:
         try:
             array = array.cast(pa.binary() if array.type == pa.large_binary() else pa.string())
         except pa.ArrowInvalid as error:
-            raise InvalidRecord(f"column {name!r} holds over 2 GiB: encode the table in slices") from error
+            raise InvalidRecord(
+                f"column {name!r} holds over 2 GiB: encode the table in slices"
+            ) from error
     if array.type not in _NARROW:
         raise InvalidRecord(f"column {name!r} is {array.type}: cast it to binary or string")
     valid, ends, data = array.buffers()
@@ -94,7 +102,9 @@ def _timestamps(array: pa.Array, default_timestamp: int) -> pa.Buffer | bytes:
     if array.type == pa.timestamp("ms", getattr(array.type, "tz", None)):
         array = array.view(pa.int64())
     if array.type != pa.int64():
-        raise InvalidRecord(f"column 'timestamp' is {array.type}: cast it to int64 (ms) or timestamp[ms]")
+        raise InvalidRecord(
+            f"column 'timestamp' is {array.type}: cast it to int64 (ms) or timestamp[ms]"
+        )
     if array.null_count:
         array = pc.fill_null(array, default_timestamp)
     data = array.buffers()[1]
@@ -112,7 +122,8 @@ def _header_columns(array: pa.Array) -> tuple["kernel.TextColumn", ...]:
     if {field.name for field in kind.value_type.fields} != {"key", "value"}:
         raise InvalidRecord(f"column 'headers' is {kind}: cast it to {HEADERS}")
     headers = array.values
-    names, values = headers.flatten()  # with the struct's own nulls: a null header is one without a name
+    # with the struct's own nulls: a null header is one without a name
+    names, values = headers.flatten()
     if kind.value_type.field(0).name == "value":
         names, values = values, names
     if names.type not in (pa.string(), pa.large_string()):
@@ -135,7 +146,11 @@ def decoded_batch(columns: "kernel.Columns") -> pa.RecordBatch:
     if headers is None:
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
     ends, count, names, header_values = headers
-    entries = _NO_ENTRIES if names is None or header_values is None else _entries(count, names, header_values)
+    entries = (
+        _NO_ENTRIES
+        if names is None or header_values is None
+        else _entries(count, names, header_values)
+    )
     lists = pa.Array.from_buffers(HEADERS, rows, [None, as_buffer(ends)], children=[entries])
     return pa.RecordBatch.from_arrays([*arrays, lists], schema=DECODED_WITH_HEADERS)
 

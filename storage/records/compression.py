@@ -11,8 +11,8 @@ id      name    the stream
 4       zstd    zstd frames
 ======  ======  ==============================================================================
 
-``decompress`` has a limit, so that a small batch cannot fill the memory of its reader. A codec's library is loaded
-with its first batch: a partition is a process, and most see one codec or none.
+``decompress`` has a limit, so that a small batch cannot fill the memory of its reader. A codec's
+library is loaded with its first batch: a partition is a process, and most see one codec or none.
 Source: ``org.apache.kafka.common.compress``.
 """
 
@@ -60,7 +60,9 @@ def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> 
         for chunk in _CHUNKS[codec](memoryview(stream)):
             size += len(chunk)
             if size > max_bytes:
-                raise CorruptRecord("its records", f"they decompress to more than {max_bytes} bytes")
+                raise CorruptRecord(
+                    "its records", f"they decompress to more than {max_bytes} bytes"
+                )
             chunks.append(chunk)
     except Exception as error:
         if not isinstance(error, _malformed()):

@@ -1,13 +1,14 @@
 """Control records: what the log itself writes between the records of applications.
 
-A control batch holds one record, uncompressed, with a sequence of -1. Its key tells the kind, and for the two
-that end a transaction its value tells which coordinator wrote it::
+A control batch holds one record, uncompressed, with a sequence of -1. Its key tells the kind, and
+for the two that end a transaction its value tells which coordinator wrote it::
 
     key    int16 version = 0 | int16 type
     value  int16 version = 0 | int32 coordinator epoch
 
-A higher version is read as version 0, what follows the known fields is skipped, and a kind that is not known is
-for others. Source: ``ControlRecordType`` and ``EndTransactionMarker`` of Kafka; KIP-98.
+A higher version is read as version 0, what follows the known fields is skipped, and a kind that is
+not known is for others. Source: ``ControlRecordType`` and ``EndTransactionMarker`` of Kafka;
+KIP-98.
 """
 
 from struct import Struct
@@ -65,9 +66,12 @@ def read_marker(batch: Buffer) -> Marker | None:
 
 
 def read_marker_record(kind: int, timestamp: int, value: bytes | None) -> Marker:
-    """The marker of a record of the kind ABORT or COMMIT, by its value; InvalidRecord if that is none."""
+    """The marker of a record of the kind ABORT or COMMIT, by its value; InvalidRecord if that is
+    none."""
     if value is None or len(value) < _VALUE.size:
-        raise InvalidRecord(f"a transaction's marker needs a value of {_VALUE.size} bytes, not {value!r}")
+        raise InvalidRecord(
+            f"a transaction's marker needs a value of {_VALUE.size} bytes, not {value!r}"
+        )
     version, coordinator_epoch = _VALUE.unpack_from(value)
     if version < 0:
         raise InvalidRecord(f"a transaction's marker of version {version}")
@@ -75,7 +79,12 @@ def read_marker_record(kind: int, timestamp: int, value: bytes | None) -> Marker
 
 
 def encode_marker(
-    marker: Marker, *, producer_id: int, producer_epoch: int, base_offset: int = 0, leader_epoch: int = -1
+    marker: Marker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
 ) -> bytearray:
     """The control batch that ends a producer's transaction: 78 bytes."""
     key = _KEY.pack(0, ABORT if marker.is_abort else COMMIT)

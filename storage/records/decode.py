@@ -1,9 +1,9 @@
 """The batches of a fetch to records: as Arrow columns, or as objects one by one.
 
-Both read all three versions, alone or mixed (the older two slowly: nobody writes them any more). Both check
-every CRC and every length, stop before a partial batch at the end (a fetch cuts where its
-bytes run out), and leave out control batches and offsets that were not asked for. Anything malformed
-raises CorruptRecord. Whether a batch's transaction was aborted is not known here.
+Both read all three versions, alone or mixed (the older two slowly: nobody writes them any more).
+Both check every CRC and every length, stop before a partial batch at the end (a fetch cuts where
+its bytes run out), and leave out control batches and offsets that were not asked for. Anything
+malformed raises CorruptRecord. Whether a batch's transaction was aborted is not known here.
 """
 
 from typing import TYPE_CHECKING
@@ -36,11 +36,13 @@ def decode_table(
     headers: bool = True,
 ) -> "pa.RecordBatch":
     """The records with ``start_offset <= offset < end_offset`` of the whole batches, as columns:
-    offset, timestamp (ms), timestampType (0 CreateTime, 1 LogAppendTime, -1 none), key, value and, unless
-    ``headers`` is False, headers (a list, empty where there are none). One call for a whole fetch is the
-    fast way. Raises InvalidRecord for over 1 GiB.
+    offset, timestamp (ms), timestampType (0 CreateTime, 1 LogAppendTime, -1 none), key, value and,
+    unless ``headers`` is False, headers (a list, empty where there are none). One call for a whole
+    fetch is the fast way. Raises InvalidRecord for over 1 GiB.
     """
     from raylog.storage.records import columns as arrow  # half a second, which rows can do without
 
     end = _NO_END if end_offset is None else end_offset
-    return arrow.decoded_batch(kernel.ops.decode_columns(buffer, start_offset, end, check_crc, headers))
+    return arrow.decoded_batch(
+        kernel.ops.decode_columns(buffer, start_offset, end, check_crc, headers)
+    )

@@ -1,11 +1,12 @@
 """Records to one v2 batch: from rows, or from Arrow columns.
 
-The kernel writes the records and leaves room for the header; here they are compressed and the header is
-put before them. Rows make a bytearray; a table's batches, which are large, are each a ``pyarrow.Buffer``,
-whose memory is recycled. Both are writable, so that a leader can ``stamp`` them in place.
+The kernel writes the records and leaves room for the header; here they are compressed and the
+header is put before them. Rows make a bytearray; a table's batches, which are large, are each a
+``pyarrow.Buffer``, whose memory is recycled. Both are writable, so that a leader can ``stamp`` them
+in place.
 
-The base timestamp is the first record's, even under LogAppendTime, unless there is a delete horizon.
-Source of the rules: ``org.apache.kafka.common.record.MemoryRecordsBuilder``.
+The base timestamp is the first record's, even under LogAppendTime, unless there is a delete
+horizon. Source of the rules: ``org.apache.kafka.common.record.MemoryRecordsBuilder``.
 """
 
 from collections.abc import Sequence
@@ -51,9 +52,9 @@ def encode_records(
 ) -> bytearray:
     """One batch of all ``records``; no records, no bytes.
 
-    The last three are compaction's: the records' ``offsets`` where some are missing between them, the
-    batch's ``last_offset`` where the records behind are gone, and when its tombstones may go too. Raises
-    InvalidRecord for rows and combinations that no batch can have.
+    The last three are compaction's: the records' ``offsets`` where some are missing between them,
+    the batch's ``last_offset`` where the records behind are gone, and when its tombstones may go
+    too. Raises InvalidRecord for rows and combinations that no batch can have.
     """
     if not records:
         return bytearray()
@@ -63,9 +64,16 @@ def encode_records(
     if last_offset is not None:
         last_delta = _last_delta(last_offset - base_offset, last_delta)
     kind = _BatchKind(
-        codec_id(compression_type), level, leader_epoch, producer_id, producer_epoch, log_append_time,
-        transactional, control, delete_horizon_ms,
-    )  # fmt: skip
+        codec=codec_id(compression_type),
+        level=level,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        log_append_time=log_append_time,
+        transactional=transactional,
+        control=control,
+        delete_horizon_ms=delete_horizon_ms,
+    )
     return kind.close(
         batch, len(records), base_offset, last_delta, base_timestamp, max_timestamp, base_sequence
     )
@@ -74,8 +82,8 @@ def encode_records(
 class TableEncoder:
     """A table ready to be cut into batches, which then costs nothing but the encoding.
 
-    ``columns`` holds ``value`` and may hold ``key``, ``timestamp`` and ``headers`` (types: ``columns.py``).
-    Raises InvalidRecord for other columns and types.
+    ``columns`` holds ``value`` and may hold ``key``, ``timestamp`` and ``headers`` (types:
+    ``columns.py``). Raises InvalidRecord for other columns and types.
     """
 
     def __init__(
@@ -92,21 +100,34 @@ class TableEncoder:
         transactional: bool = False,
         control: bool = False,
     ) -> None:
-        from raylog.storage.records import columns as arrow  # 50 MB of memory, which rows can do without
+        # 50 MB of memory, which rows can do without
+        from raylog.storage.records import columns as arrow
 
         self._as_buffer = arrow.as_buffer
         self.num_rows = columns.num_rows
         self._encoder = arrow.encoder(columns, default_timestamp)
         self._kind = _BatchKind(
-            codec_id(compression_type), level, leader_epoch, producer_id, producer_epoch, log_append_time,
-            transactional, control, None,
-        )  # fmt: skip
+            codec=codec_id(compression_type),
+            level=level,
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            log_append_time=log_append_time,
+            transactional=transactional,
+            control=control,
+            delete_horizon_ms=None,
+        )
 
     def encode(
-        self, start: int = 0, *, max_bytes: int = 1_000_000, base_offset: int = 0, base_sequence: int = -1
+        self,
+        start: int = 0,
+        *,
+        max_bytes: int = 1_000_000,
+        base_offset: int = 0,
+        base_sequence: int = -1,
     ) -> "tuple[pa.Buffer, int]":
-        """(batch, rows in it) of the rows from ``start`` on that fit in ``max_bytes`` before compression,
-        but one at least; no rows, no bytes."""
+        """(batch, rows in it) of the rows from ``start`` on that fit in ``max_bytes`` before
+        compression, but one at least; no rows, no bytes."""
         if start >= self.num_rows:
             return self._as_buffer(b""), 0
         batch, rows, base_timestamp, max_timestamp = self._encoder.encode(start, max_bytes)
@@ -133,7 +154,8 @@ def encode_table(
     transactional: bool = False,
     control: bool = False,
 ) -> "tuple[pa.Buffer, int]":
-    """One batch of ``columns``, as ``TableEncoder.encode``. To cut a table into many, keep a TableEncoder."""
+    """One batch of ``columns``, as ``TableEncoder.encode``. To cut a table into many, keep a
+    TableEncoder."""
     encoder = TableEncoder(
         columns,
         default_timestamp=default_timestamp,
@@ -146,7 +168,9 @@ def encode_table(
         transactional=transactional,
         control=control,
     )
-    return encoder.encode(start, max_bytes=max_bytes, base_offset=base_offset, base_sequence=base_sequence)
+    return encoder.encode(
+        start, max_bytes=max_bytes, base_offset=base_offset, base_sequence=base_sequence
+    )
 
 
 class _BatchKind(NamedTuple):
@@ -180,9 +204,20 @@ class _BatchKind(NamedTuple):
             stream = compress(self.codec, memoryview(batch)[HEADER_SIZE:], self.level)
             batch = bytearray().join((bytes(HEADER_SIZE), stream))
         header = BatchHeader(
-            base_offset, 0, self.leader_epoch, MAGIC, 0, self._attributes(), last_offset_delta,
-            base_timestamp, max_timestamp, self.producer_id, self.producer_epoch, base_sequence, count,
-        )  # fmt: skip
+            base_offset=base_offset,
+            batch_length=0,
+            leader_epoch=self.leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=self._attributes(),
+            last_offset_delta=last_offset_delta,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=base_sequence,
+            count=count,
+        )
         return seal(batch, header)
 
     def _attributes(self) -> int:
@@ -201,7 +236,9 @@ class _BatchKind(NamedTuple):
         elif self.producer_epoch < 0:
             raise InvalidRecord(f"producer {self.producer_id} has an epoch: give producer_epoch")
         elif base_sequence < 0 and not self.control:
-            raise InvalidRecord(f"producer {self.producer_id} counts its records: give base_sequence")
+            raise InvalidRecord(
+                f"producer {self.producer_id} counts its records: give base_sequence"
+            )
 
 
 def _last_delta(wanted: int, of_records: int) -> int:

@@ -1,7 +1,7 @@
 """Which kernel serves: the compiled one, or its twin in Python where there is none.
 
-``ops`` is the module; use it as ``kernel.ops.encode_rows(...)``, so that a test can put the other one there.
-``RAYLOG_PURE_PYTHON=1`` asks for the twin.
+``ops`` is the module; use it as ``kernel.ops.encode_rows(...)``, so that a test can put the other
+one there. ``RAYLOG_PURE_PYTHON=1`` asks for the twin.
 """
 
 import os
@@ -25,7 +25,8 @@ def _choose() -> ModuleType:
         from raylog.storage.records import _kernel
     except ImportError as error:
         warnings.warn(
-            f"raylog's compiled kernel is missing ({error}): records are encoded and decoded in Python, "
+            f"raylog's compiled kernel is missing ({error}): records are encoded and decoded in "
+            "Python, "
             "some 30 times slower. Install a C compiler and reinstall raylog",
             RuntimeWarning,
             stacklevel=2,

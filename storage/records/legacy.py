@@ -1,7 +1,8 @@
 """Messages of versions 0 and 1, as Kafka wrote them before 0.11: read for ever, written by nobody.
 
-A message is drawn in ``batch.py``. A compressed set of them is one message more, the wrapper: its key is null
-and its value is a compressed stream of whole messages, one behind the other, none compressed again.
+A message is drawn in ``batch.py``. A compressed set of them is one message more, the wrapper: its
+key is null and its value is a compressed stream of whole messages, one behind the other, none
+compressed again.
 
 ==========  =====================================  ===========================================
             version 0                              version 1
@@ -12,12 +13,13 @@ timestamps  none: -1                               the messages' own, or under L
 LZ4         its frame header's checksum is wrong   right
 ==========  =====================================  ===========================================
 
-Tolerated, as by Kafka: a version 1 wrapper with offset 0, whatever it holds (an old librdkafka: its messages
-are 0, 1, ...); inner messages of version 0 in a wrapper of version 1 (KAFKA-4298); an inner message cut short at
-the end. zstd is younger than both versions.
+Tolerated, as by Kafka: a version 1 wrapper with offset 0, whatever it holds (an old librdkafka: its
+messages are 0, 1, ...); inner messages of version 0 in a wrapper of version 1 (KAFKA-4298); an
+inner message cut short at the end. zstd is younger than both versions.
 
-Plain Python, for both kernels: the one calls ``as_records`` to have a set's messages as records of version 2,
-and goes on as with any batch. Source: ``AbstractLegacyRecordBatch`` and ``LegacyRecord`` of Kafka; KIP-31, KIP-32.
+Plain Python, for both kernels: the one calls ``as_records`` to have a set's messages as records of
+version 2, and goes on as with any batch. Source: ``AbstractLegacyRecordBatch`` and ``LegacyRecord``
+of Kafka; KIP-31, KIP-32.
 """
 
 import struct
@@ -41,12 +43,14 @@ from raylog.storage.records.varints import put_varint
 
 NO_TIMESTAMP_TYPE: Final = -1  # Kafka's id; 0 is CreateTime, 1 LogAppendTime
 
-# Of the messages of one set, decompressed: each becomes a Python object, so a bomb must be smaller than a batch's.
+# Of the messages of one set, decompressed: each becomes a Python object, so a bomb must be smaller
+# than a batch's.
 MAX_SET_BYTES: Final = 64 << 20
 
 _CODECS: Final = (CODECS["none"], CODECS["gzip"], CODECS["snappy"], CODECS["lz4"])
 _SIZE: Final = struct.Struct(">i")
-_HEAD: Final = {0: struct.Struct(">bb"), 1: struct.Struct(">bbq")}  # from the magic to the timestamp
+# from the magic to the timestamp
+_HEAD: Final = {0: struct.Struct(">bb"), 1: struct.Struct(">bbq")}
 
 
 class Message(NamedTuple):
@@ -62,7 +66,8 @@ class Message(NamedTuple):
 
 
 class LegacyRecords(NamedTuple):
-    """A message or a set of them as the records of a v2 batch: deltas to ``base_offset`` and to time 0."""
+    """A message or a set of them as the records of a v2 batch: deltas to ``base_offset`` and to
+    time 0."""
 
     base_offset: int
     timestamp_type: int
@@ -73,7 +78,8 @@ class LegacyRecords(NamedTuple):
 def as_records(
     buffer: Buffer, position: int, header: BatchHeader, start_offset: int, check: bool
 ) -> LegacyRecords | None:
-    """The records of the message or wrapper at ``position``; None if all lie before ``start_offset``.
+    """The records of the message or wrapper at ``position``; None if all lie before
+    ``start_offset``.
 
     ``check``: hold every CRC-32 against its bytes, the inner messages' too. Raises CorruptRecord.
     """
@@ -87,7 +93,9 @@ def as_records(
         if check and not message.is_valid:
             raise _corrupt(position, f"the CRC-32 of its message {message.offset} is wrong")
         _put_record(plain, message, base_offset)
-    kind = NO_TIMESTAMP_TYPE if header.magic == 0 else int(bool(header.attributes & LOG_APPEND_TIME))
+    kind = (
+        NO_TIMESTAMP_TYPE if header.magic == 0 else int(bool(header.attributes & LOG_APPEND_TIME))
+    )
     return LegacyRecords(base_offset, kind, len(messages), plain)
 
 
@@ -127,7 +135,9 @@ def read_messages(buffer: Buffer, position: int, header: BatchHeader) -> list[Me
 def _inner_messages(plain: memoryview) -> Iterator[Message]:
     for position, header in iter_batches(plain):
         if header.codec or header.magic > 1:
-            raise _corrupt(position, "a message in a compressed set that is compressed or a batch itself")
+            raise _corrupt(
+                position, "a message in a compressed set that is compressed or a batch itself"
+            )
         yield _message(plain, position, header)
 
 
@@ -139,7 +149,9 @@ def _placed(
     if header.magic == 1 and outer.offset:
         shift = outer.offset - inner[-1].offset
         if shift < 0:
-            raise _corrupt(position, f"its last message is {inner[-1].offset}, its own offset {outer.offset}")
+            raise _corrupt(
+                position, f"its last message is {inner[-1].offset}, its own offset {outer.offset}"
+            )
     is_append_time = bool(header.attributes & LOG_APPEND_TIME)
     for message in inner:
         timestamp = outer.timestamp if is_append_time and message.magic == 1 else message.timestamp
@@ -152,7 +164,9 @@ def _message(view: memoryview, position: int, header: BatchHeader) -> Message:
     key, at = _field(view, start + _HEAD[header.magic].size, end, position)
     value, _ = _field(view, at, end, position)
     is_valid = zlib.crc32(view[start:end]) == header.crc
-    return Message(header.last_offset, header.max_timestamp, key, value, header.magic, header.crc, is_valid)
+    return Message(
+        header.last_offset, header.max_timestamp, key, value, header.magic, header.crc, is_valid
+    )
 
 
 def _field(view: memoryview, start: int, end: int, position: int) -> tuple[memoryview | None, int]:
@@ -179,8 +193,8 @@ def encode_legacy(
 ) -> bytearray:
     """Rows of (timestamp, key, value) as messages, or as one wrapper if they are compressed.
 
-    For tests and for whoever must give an old reader what it knows: no log takes an append of these. The
-    offsets count up from ``base_offset`` unless they are given.
+    For tests and for whoever must give an old reader what it knows: no log takes an append of
+    these. The offsets count up from ``base_offset`` unless they are given.
     """
     if magic not in _HEAD:
         raise InvalidRecord(f"magic {magic}: only 0 and 1 are written here")
@@ -216,7 +230,10 @@ def _put_message(
     body = _HEAD[magic].pack(magic, attributes, *([timestamp] if magic else []))
     for field in (key, value):
         body += _SIZE.pack(-1 if field is None else len(field)) + bytes(field or b"")
-    out += struct.pack(">qiI", offset, len(body) + LEGACY_CRC_START - LOG_OVERHEAD, zlib.crc32(body)) + body
+    out += (
+        struct.pack(">qiI", offset, len(body) + LEGACY_CRC_START - LOG_OVERHEAD, zlib.crc32(body))
+        + body
+    )
 
 
 def _corrupt(position: int, why: str) -> CorruptRecord:

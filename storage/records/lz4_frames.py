@@ -7,9 +7,10 @@
     | magic  | FLG | BD  | [content size 8] [id 4]  | checksum | blocks
     +--------+-----+-----+--------------------------+----------+--------
 
-The checksum is the second byte of the xxh32 of FLG to ``h``. Kafka's first LZ4 writer took the four magic bytes
-in, and its reader of version 0 never looks. A library does look, so the frame is mended before it is read.
-Source: ``KafkaLZ4BlockOutputStream`` of Kafka, KAFKA-3160; the LZ4 frame format 1.5.1.
+The checksum is the second byte of the xxh32 of FLG to ``h``. Kafka's first LZ4 writer took the four
+magic bytes in, and its reader of version 0 never looks. A library does look, so the frame is mended
+before it is read. Source: ``KafkaLZ4BlockOutputStream`` of Kafka, KAFKA-3160; the LZ4 frame format
+1.5.1.
 """
 
 import struct
@@ -46,7 +47,8 @@ def _with_checksum(frame: Buffer, start: int) -> bytearray:
 
 
 def xxh32(content: Buffer) -> int:
-    """The xxHash of less than 16 or up to 18 bytes, which is all that a frame's header has; seed 0."""
+    """The xxHash of less than 16 or up to 18 bytes, which is all that a frame's header has; seed
+    0."""
     one, two, three, four, five = _PRIMES
     h, position = five, 0
     if len(content) >= 16:

@@ -1,7 +1,8 @@
 """Which partition a key goes to: Kafka's murmur2, so that every client agrees.
 
-A record without a key has no such partition; the producer then chooses one (``partitions_for_column``
-says -1). Source: ``org.apache.kafka.common.utils.Utils.murmur2`` and ``BuiltInPartitioner``.
+A record without a key has no such partition; the producer then chooses one
+(``partitions_for_column`` says -1). Source: ``org.apache.kafka.common.utils.Utils.murmur2`` and
+``BuiltInPartitioner``.
 """
 
 from typing import TYPE_CHECKING
@@ -30,8 +31,11 @@ def partition_for_key(key: Buffer, partitions: int) -> int:
 
 def partitions_for_column(array: "pa.Array", partitions: int) -> npt.NDArray[np.int32]:
     """The partition of every key of a binary or string array; -1 for null."""
-    from raylog.storage.records.columns import text_column  # Arrow, which single keys can do without
+    # Arrow, which single keys can do without
+    from raylog.storage.records.columns import text_column
 
     if partitions < 1:
         raise ValueError(f"{partitions} partitions: there must be at least one")
-    return np.frombuffer(kernel.ops.partition_column(text_column("key", array), partitions), np.int32)
+    return np.frombuffer(
+        kernel.ops.partition_column(text_column("key", array), partitions), np.int32
+    )

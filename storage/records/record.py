@@ -1,13 +1,14 @@
 """A record as a value: what a reader gets, one at a time.
 
-A record has no bytes of its own on disk; it is a part of a batch (``batch.py``), with its offset and
-timestamp written as differences to the batch's. Large reads and writes go through Arrow columns instead
-(``encode_table``, ``decode_table``), which make no object per record.
+A record has no bytes of its own on disk; it is a part of a batch (``batch.py``), with its offset
+and timestamp written as differences to the batch's. Large reads and writes go through Arrow columns
+instead (``encode_table``, ``decode_table``), which make no object per record.
 """
 
 from typing import NamedTuple, TypeAlias
 
-# What functions here read; pyarrow's and numpy's buffers serve as well, and a memoryview costs no copy.
+# What functions here read; pyarrow's and numpy's buffers serve as well, and a memoryview costs no
+# copy.
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 

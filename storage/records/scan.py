@@ -1,7 +1,7 @@
 """What the headers of a run of batches say: one pass over the bytes of a segment, compiled.
 
-Recovery, rebuilding and checking indexes, and replaying producers all walk over every batch of a segment and
-want little of each; none of them needs a Python object a batch to find that.
+Recovery, rebuilding and checking indexes, and replaying producers all walk over every batch of a
+segment and want little of each; none of them needs a Python object a batch to find that.
 """
 
 from typing import Final, NamedTuple
@@ -25,7 +25,8 @@ SCAN_COLUMNS: Final = 6
 
 
 class Scan(NamedTuple):
-    """Whole batches, one behind the other. ``rows``: int64, a row a batch; ``end``: behind the last one."""
+    """Whole batches, one behind the other. ``rows``: int64, a row a batch; ``end``: behind the last
+    one."""
 
     rows: NDArray[np.int64]
     end: int
@@ -63,8 +64,11 @@ def scan_batches(buffer: Buffer, position: int = 0, *, verify: bool = False) -> 
         runs.append(np.array(older, np.int64).ravel())
 
 
-def _scan_legacy(view: memoryview, position: int, verify: bool) -> tuple[list[tuple[int, ...]], int]:
-    """The messages of versions 0 and 1 from ``position`` on, as rows, and the position behind them."""
+def _scan_legacy(
+    view: memoryview, position: int, verify: bool
+) -> tuple[list[tuple[int, ...]], int]:
+    """The messages of versions 0 and 1 from ``position`` on, as rows, and the position behind
+    them."""
     rows: list[tuple[int, ...]] = []
     try:
         while len(view) - position >= MIN_BATCH_SIZE:
@@ -74,7 +78,9 @@ def _scan_legacy(view: memoryview, position: int, verify: bool) -> tuple[list[tu
             if verify:
                 check_crc(view, position, header)
             offset = header.base_offset
-            rows.append((position, offset, header.last_offset, header.max_timestamp, -1, header.count))
+            rows.append(
+                (position, offset, header.last_offset, header.max_timestamp, -1, header.count)
+            )
             position += header.size_bytes
     except CorruptRecord:
         pass

@@ -1,8 +1,9 @@
-"""Zigzag varints, as records of version 2 have them, for what writes a few; the kernels have their own loops.
+"""Zigzag varints, as records of version 2 have them, for what writes a few; the kernels have their
+own loops.
 
-A number of 64 bits, signed, is folded to an unsigned one (0, -1, 1, -2 to 0, 1, 2, 3) and written seven bits a
-byte, the lowest first; all bytes but the last have their top bit set.
-Source: ``org.apache.kafka.common.utils.ByteUtils``.
+A number of 64 bits, signed, is folded to an unsigned one (0, -1, 1, -2 to 0, 1, 2, 3) and written
+seven bits a byte, the lowest first; all bytes but the last have their top bit set. Source:
+``org.apache.kafka.common.utils.ByteUtils``.
 """
 
 

@@ -1,7 +1,9 @@
-"""The records of Kafka's own topics but the metadata log: groups, transactions, and KRaft's control records.
+"""The records of Kafka's own topics but the metadata log: groups, transactions, and KRaft's control
+records.
 
-``__consumer_offsets`` has keys and values that begin with a version, an int16; a key's version is its type, too.
-Source: the schemas of Kafka's group and transaction coordinators and of ``ConsumerProtocol``; KIP-848, KIP-932.
+``__consumer_offsets`` has keys and values that begin with a version, an int16; a key's version is
+its type, too. Source: the schemas of Kafka's group and transaction coordinators and of
+``ConsumerProtocol``; KIP-848, KIP-932.
 """
 
 from typing import Final
@@ -112,7 +114,10 @@ GROUP_RECORDS: Final[dict[int, tuple[Schema, Schema]]] = {
     0: (_OFFSET_KEY, _OFFSET_VALUE),
     1: (_OFFSET_KEY, _OFFSET_VALUE),
     2: (schema("GroupMetadataKey", "group string"), _GROUP_VALUE),
-    3: (_group_key("ConsumerGroupMetadataKey"), _value("ConsumerGroupMetadataValue", "epoch int32")),
+    3: (
+        _group_key("ConsumerGroupMetadataKey"),
+        _value("ConsumerGroupMetadataValue", "epoch int32"),
+    ),
     4: (
         _group_key("ConsumerGroupPartitionMetadataKey"),
         _value("ConsumerGroupPartitionMetadataValue", _PARTITION_METADATA),
@@ -236,7 +241,10 @@ TRANSACTION_STATES: Final = (
 
 # Values of control records, which begin with their version as a field, by the record's type.
 CONTROL_VALUES: Final = {
-    3: ("SnapshotHeader", _value("SnapshotHeaderRecord", "version int16\nlastContainedLogTimestamp int64")),
+    3: (
+        "SnapshotHeader",
+        _value("SnapshotHeaderRecord", "version int16\nlastContainedLogTimestamp int64"),
+    ),
     4: ("SnapshotFooter", _value("SnapshotFooterRecord", "version int16")),
     5: ("KRaftVersion", _value("KRaftVersionRecord", "version int16\nkRaftVersion int16")),
     6: (

@@ -1,7 +1,8 @@
 """The records of KRaft's metadata log, by their type id, as of Kafka 3.9.
 
-A record's value is three unsigned varints (frame version 1, type, version) and the message, which is flexible.
-Source: the schemas of ``org.apache.kafka.common.metadata``; KIP-631, KIP-746, KIP-866, KIP-868, KIP-919.
+A record's value is three unsigned varints (frame version 1, type, version) and the message, which
+is flexible. Source: the schemas of ``org.apache.kafka.common.metadata``; KIP-631, KIP-746, KIP-866,
+KIP-868, KIP-919.
 """
 
 import re
@@ -63,7 +64,9 @@ METADATA_RECORDS: Final[dict[int, Schema]] = {
         """,
         2,
     ),
-    4: _record("ConfigRecord", "resourceType int8\nresourceName string\nname string\nvalue ?string"),
+    4: _record(
+        "ConfigRecord", "resourceType int8\nresourceName string\nname string\nvalue ?string"
+    ),
     5: _record(
         "PartitionChangeRecord",
         """
@@ -154,7 +157,8 @@ METADATA_RECORDS: Final[dict[int, Schema]] = {
     26: _record("RemoveDelegationTokenRecord", "tokenId string"),
     27: _record(
         "RegisterControllerRecord",
-        "    controllerId int32\n    incarnationId uuid\n    zkMigrationReady bool" + _ENDPOINTS_AND_FEATURES,
+        "    controllerId int32\n    incarnationId uuid\n    zkMigrationReady bool"
+        + _ENDPOINTS_AND_FEATURES,
     ),
 }
 

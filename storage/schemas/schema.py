@@ -1,7 +1,7 @@
 """Kafka's message schemas, in a few words each, and messages read by them into what JSON can say.
 
-Kafka describes the records of its internal topics by schemas: fields in an order, each of some versions. Here a
-schema is a text, one line a field, the fields of a struct indented below it::
+Kafka describes the records of its internal topics by schemas: fields in an order, each of some
+versions. Here a schema is a text, one line a field, the fields of a struct indented below it::
 
     offset int64                       name, type
     leaderEpoch int32 3+               of version 3 and later
@@ -11,13 +11,14 @@ schema is a text, one line a field, the fields of a struct indented below it::
       memberId string                  with this field
     leader int32 0+ tag=1 default=-2   written only where it is not the default
 
-Types: bool, int8 ... int64, uint16, float64, string, bytes, uuid, struct (of the fields below), each with ``[]``
-before it for an array and ``?`` before that where null is a value. From its *flexible* version on, a message has its
-lengths as unsigned varints of length + 1, and behind each struct a list of tagged fields: (tag, size, bytes). Tags
-that are not known are skipped.
+Types: bool, int8 ... int64, uint16, float64, string, bytes, uuid, struct (of the fields below),
+each with ``[]`` before it for an array and ``?`` before that where null is a value. From its
+*flexible* version on, a message has its lengths as unsigned varints of length + 1, and behind each
+struct a list of tagged fields: (tag, size, bytes). Tags that are not known are skipped.
 
-JSON is as Kafka's tools have it: fields in the schema's order, tagged ones only where they differ from the default,
-bytes as base64, UUIDs as Kafka writes them. Source: Kafka's message generator and its JSON converters; KIP-482.
+JSON is as Kafka's tools have it: fields in the schema's order, tagged ones only where they differ
+from the default, bytes as base64, UUIDs as Kafka writes them. Source: Kafka's message generator and
+its JSON converters; KIP-482.
 """
 
 import base64
@@ -102,12 +103,21 @@ def _field(words: list[str], inner: tuple[Field, ...]) -> Field:
         default = int(options["default"])
     tag = int(options["tag"]) if "tag" in options else None
     return Field(
-        name, kind, is_array, is_nullable, int(first.rstrip("+")), int(last or NEVER), tag, default, inner
+        name,
+        kind,
+        is_array,
+        is_nullable,
+        int(first.rstrip("+")),
+        int(last or NEVER),
+        tag,
+        default,
+        inner,
     )
 
 
 def read_message(schema: Schema, content: Buffer, version: int) -> dict[str, Any]:
-    """A message's fields, as JSON has them; what follows it is not looked at. Raises InvalidRecord."""
+    """A message's fields, as JSON has them; what follows it is not looked at. Raises
+    InvalidRecord."""
     return Reader(content).message(schema, version)
 
 
@@ -130,8 +140,14 @@ class Reader:
         return version, self.message(schema, version)
 
     def _struct(self, fields: tuple[Field, ...], version: int, flexible: bool) -> dict[str, Any]:
-        present = [field for field in fields if field.first_version <= version <= field.last_version]
-        found = {field.name: self._value(field, version, flexible) for field in present if field.tag is None}
+        present = [
+            field for field in fields if field.first_version <= version <= field.last_version
+        ]
+        found = {
+            field.name: self._value(field, version, flexible)
+            for field in present
+            if field.tag is None
+        }
         if flexible:
             found |= self._tagged({field.tag: field for field in present}, version)
             return {field.name: found[field.name] for field in present if field.name in found}
@@ -157,8 +173,12 @@ class Reader:
         if count < 0:
             return None
         if count > len(self._content):
-            raise InvalidRecord(f"{field.name} of {count} entries in a message of {len(self._content)} bytes")
-        return [self._scalar(field._replace(is_nullable=False), version, flexible) for _ in range(count)]
+            raise InvalidRecord(
+                f"{field.name} of {count} entries in a message of {len(self._content)} bytes"
+            )
+        return [
+            self._scalar(field._replace(is_nullable=False), version, flexible) for _ in range(count)
+        ]
 
     def _scalar(self, field: Field, version: int, flexible: bool) -> Any:
         if field.kind in _NUMBERS:

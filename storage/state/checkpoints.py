@@ -1,15 +1,16 @@
-"""Kafka's checkpoint text files: offsets of many partitions in a log dir, leader epochs of one partition.
+"""Kafka's checkpoint text files: offsets of many partitions in a log dir, leader epochs of one
+partition.
 
 ::
 
     0                      version
     2                      how many entries follow
-    orders 0 10432         <topic> <partition> <offset>; in leader-epoch-checkpoint <epoch> <start offset>
+    orders 0 10432         <topic> <partition> <offset>; of leader epochs <epoch> <start offset>
     orders 1 998
 
-They are written atomically (``files.write_atomically``). A file without a count has no entries, one without its
-last line end was cut. Nothing else tells a number that was damaged: the formats have no checksum.
-Source: ``CheckpointFile`` and ``OffsetCheckpointFile`` of Kafka.
+They are written atomically (``files.write_atomically``). A file without a count has no entries, one
+without its last line end was cut. Nothing else tells a number that was damaged: the formats have no
+checksum. Source: ``CheckpointFile`` and ``OffsetCheckpointFile`` of Kafka.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +32,8 @@ Entry = TypeVar("Entry")
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """The offsets by partition; none if there is no file. CorruptCheckpoint if it cannot be read."""
+    """The offsets by partition; none if there is no file. CorruptCheckpoint if it cannot be
+    read."""
 
     def parse(words: list[str]) -> tuple[TopicPartition, int]:
         topic, partition, offset = words
@@ -47,7 +49,9 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace the file."""
     _write(
-        fs, path, [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+        fs,
+        path,
+        [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())],
     )
 
 
@@ -91,7 +95,8 @@ def _read(fs: FileSystem, path: str, parse: Callable[[list[str]], Entry]) -> lis
 
 
 def _number(text: str, bits: int) -> int:
-    """A count that the file may hold: int() alone takes signs, underscores and other alphabets' digits, too."""
+    """A count that the file may hold: int() alone takes signs, underscores and other alphabets'
+    digits, too."""
     number = int(text)
     if str(number) != text or not -1 <= number < 2**bits:
         raise ValueError(f"{text!r} is no number of {bits} bits")

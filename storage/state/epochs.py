@@ -1,13 +1,14 @@
 """Which leader epoch began at which offset: ``leader-epoch-checkpoint`` of a partition.
 
-Each opening of a log for writing begins an epoch, and every batch written carries it, so that it can be told
-which writer made it. Source: ``LeaderEpochFileCache`` of Kafka; KIP-101, KIP-279.
+Each opening of a log for writing begins an epoch, and every batch written carries it, so that it
+can be told which writer made it. Source: ``LeaderEpochFileCache`` of Kafka; KIP-101, KIP-279.
 
-**A full disk.** What keeps two writers apart is the lock on the folder; what the epoch adds is that no two of them
-ever write batches under one number. For that it must be in the file before the first batch that carries it, and no
-earlier: a number that no batch carries may be taken again. So a change that finds no room counts in memory, the file
-is *stale*, and ``Log`` saves it before it writes the next batch, or does not write that batch. Until then the file has
-more than is true (epochs that were cut off) or less (the one that has just begun), and an opening mends both.
+**A full disk.** What keeps two writers apart is the lock on the folder; what the epoch adds is that
+no two of them ever write batches under one number. For that it must be in the file before the first
+batch that carries it, and no earlier: a number that no batch carries may be taken again. So a
+change that finds no room counts in memory, the file is *stale*, and ``Log`` saves it before it
+writes the next batch, or does not write that batch. Until then the file has more than is true
+(epochs that were cut off) or less (the one that has just begun), and an opening mends both.
 """
 
 import os
@@ -30,7 +31,8 @@ class LeaderEpochs:
     """
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
-        # A lock, where there is more than one thread: the log's end and its old segments have owners of their own.
+        # A lock, where there is more than one thread: the log's end and its old segments have
+        # owners of their own.
         self.lock: AbstractContextManager[Any] = nullcontext()
         self.is_stale = False
         self._fs, self._path = fs, os.path.join(folder, LEADER_EPOCHS)
@@ -43,17 +45,25 @@ class LeaderEpochs:
 
     @property
     def next(self) -> int:
-        """The epoch that a new writer takes. Raises CorruptCheckpoint where there is none: nobody gets that far."""
+        """The epoch that a new writer takes. Raises CorruptCheckpoint where there is none: nobody
+        gets that far."""
         if self.latest == MAX_EPOCH:
-            raise CorruptCheckpoint(self._path, f"epoch {self.latest} is the last that a batch can carry")
+            raise CorruptCheckpoint(
+                self._path, f"epoch {self.latest} is the last that a batch can carry"
+            )
         return self.latest + 1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins; entries that it contradicts go. On disk when this returns, unless the disk is full."""
+        """An epoch begins; entries that it contradicts go. On disk when this returns, unless the
+        disk is full."""
         assert epoch >= 0
         assert start_offset >= 0
         with self.lock:
-            if self.entries and self.entries[-1][0] == epoch and start_offset >= self.entries[-1][1]:
+            if (
+                self.entries
+                and self.entries[-1][0] == epoch
+                and start_offset >= self.entries[-1][1]
+            ):
                 return
             kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
             self._change((*kept, (epoch, start_offset)))
@@ -64,7 +74,8 @@ class LeaderEpochs:
             self._change(tuple(entry for entry in self.entries if entry[1] < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop epochs that ended before ``start_offset``; the one that holds it begins there now."""
+        """Drop epochs that ended before ``start_offset``; the one that holds it begins there
+        now."""
         with self.lock:
             older = [entry for entry in self.entries if entry[1] <= start_offset]
             newer = [entry for entry in self.entries if entry[1] > start_offset]
@@ -75,11 +86,12 @@ class LeaderEpochs:
         return max((epoch for epoch, start in self.entries if start <= offset), default=NO_EPOCH)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, offset) where a log that ends in ``epoch`` parts from this one at the latest: KIP-101.
+        """(epoch, offset) where a log that ends in ``epoch`` parts from this one at the latest:
+        KIP-101.
 
-        The epoch is the newest of this log that is not above ``epoch``, and the offset its end: where the next
-        one began, or the log's end. Below the first epoch it is ``epoch`` itself with the first one's start.
-        (-1, -1) for an epoch above all, and for -1.
+        The epoch is the newest of this log that is not above ``epoch``, and the offset its end:
+        where the next one began, or the log's end. Below the first epoch it is ``epoch`` itself
+        with the first one's start. (-1, -1) for an epoch above all, and for -1.
         """
         if epoch != NO_EPOCH and epoch == self.latest:
             return epoch, log_end_offset

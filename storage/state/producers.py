@@ -1,17 +1,20 @@
 """What a log remembers of its producers, so that a batch sent twice is written once.
 
-For each producer id: its epoch and its last five batches by sequence. A batch that repeats one of the five is
-a duplicate and is answered with the offsets it got the first time; one that follows the last is taken; any
-other is out of order. Sequences count records, are int32 and wrap from 2^31-1 to 0.
+For each producer id: its epoch and its last five batches by sequence. A batch that repeats one of
+the five is a duplicate and is answered with the offsets it got the first time; one that follows the
+last is taken; any other is out of order. Sequences count records, are int32 and wrap from 2^31-1 to
+0.
 
-At a roll and at close the state is written to ``<next offset>.snapshot``, one batch a producer, big-endian::
+At a roll and at close the state is written to ``<next offset>.snapshot``, one batch a producer,
+big-endian::
 
     int16 version = 1 | uint32 crc32c of all that follows | int32 entries | entries of 46 bytes:
     int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta,
     int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction (-1: none)
 
-A transaction is open from its producer's first transactional batch to its marker, which a coordinator writes.
-The first offset of the oldest open one is where readers of committed records must stop.
+A transaction is open from its producer's first transactional batch to its marker, which a
+coordinator writes. The first offset of the oldest open one is where readers of committed records
+must stop.
 
 Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98, KIP-360.
 """
@@ -77,7 +80,8 @@ class ProducerState:
     """What is known of one producer id."""
 
     epoch: int = -1
-    # When it last wrote, by the broker's clock: what expires. Its records may be as old as they like.
+    # When it last wrote, by the broker's clock: what expires. Its records may be as old as they
+    # like.
     seen_ms: int = 0
     batches: deque[CachedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES))
     timestamp: int = -1
@@ -90,7 +94,12 @@ class ProducerState:
             return None
         wanted = (header.base_sequence, header.last_sequence)
         return next(
-            (known for known in self.batches if (known.first_sequence, known.last_sequence) == wanted), None
+            (
+                known
+                for known in self.batches
+                if (known.first_sequence, known.last_sequence) == wanted
+            ),
+            None,
         )
 
     def end(self, header: BatchHeader, marker: Marker) -> None:
@@ -110,7 +119,9 @@ class ProducerState:
         self.timestamp = header.max_timestamp
         last_offset = base_offset + header.last_offset_delta
         self.batches.append(
-            CachedBatch(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
+            CachedBatch(
+                header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp
+            )
         )
         if header.is_transactional and self.transaction_start < 0:
             self.transaction_start = base_offset
@@ -122,7 +133,8 @@ class ProducerStates:
     def __init__(self, partition: str) -> None:
         self._partition = partition
         self._producers: dict[int, ProducerState] = {}
-        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction, oldest first
+        # producer id -> first offset of its open transaction, oldest first
+        self._open: dict[int, int] = {}
         self.first_unstable_offset: int | None = None  # where the oldest open transaction begins
         self.end_offset = 0
         self._snapshot_offset = 0
@@ -162,7 +174,8 @@ class ProducerStates:
         return None
 
     def check_marker(self, header: BatchHeader, marker: Marker) -> None:
-        """Raise unless this marker may be written: nobody has taken over from its producer or coordinator."""
+        """Raise unless this marker may be written: nobody has taken over from its producer or
+        coordinator."""
         known = self._producers.get(header.producer_id)
         if known is None:
             return
@@ -184,17 +197,28 @@ class ProducerStates:
         fresh = header.producer_epoch != known.epoch or not known.batches
         expected = 0 if fresh else increment_sequence(known.batches[-1].last_sequence, 1)
         if header.base_sequence != expected:
-            raise OutOfOrderSequence(self._partition, header.producer_id, expected, header.base_sequence)
+            raise OutOfOrderSequence(
+                self._partition, header.producer_id, expected, header.base_sequence
+            )
 
-    def aborted_by(self, header: BatchHeader, marker: Marker, offset: int) -> AbortedTransaction | None:
-        """The transaction that this marker, at ``offset``, aborts; None if it commits, or nothing was open."""
+    def aborted_by(
+        self, header: BatchHeader, marker: Marker, offset: int
+    ) -> AbortedTransaction | None:
+        """The transaction that this marker, at ``offset``, aborts; None if it commits, or nothing
+        was open."""
         first = self._open.get(header.producer_id)
         if first is None or not marker.is_abort:
             return None
-        others = (start for producer_id, start in self._open.items() if producer_id != header.producer_id)
-        return AbortedTransaction(header.producer_id, first, offset, min(others, default=offset + 1))
+        others = (
+            start for producer_id, start in self._open.items() if producer_id != header.producer_id
+        )
+        return AbortedTransaction(
+            header.producer_id, first, offset, min(others, default=offset + 1)
+        )
 
-    def add(self, header: BatchHeader, base_offset: int, now_ms: int, marker: Marker | None = None) -> None:
+    def add(
+        self, header: BatchHeader, base_offset: int, now_ms: int, marker: Marker | None = None
+    ) -> None:
         """A batch was written at ``base_offset``; a control batch with its ``marker``."""
         self.end_offset = base_offset + header.last_offset_delta + 1
         producer_id = header.producer_id
@@ -219,8 +243,8 @@ class ProducerStates:
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for ``expiration_ms``.
 
-        By the time of writing, where Kafka takes the records' own: a producer of old records would be
-        forgotten at once, and its next retry be written twice.
+        By the time of writing, where Kafka takes the records' own: a producer of old records would
+        be forgotten at once, and its next retry be written twice.
         """
         for producer_id, known in list(self._producers.items()):
             if known.transaction_start < 0 and now_ms - known.seen_ms >= expiration_ms:
@@ -229,18 +253,22 @@ class ProducerStates:
     @property
     def oldest_ms(self) -> int:
         """When the producer wrote that has been silent longest; far away if there is none."""
-        silent = (known.seen_ms for known in list(self._producers.values()) if known.transaction_start < 0)
+        silent = (
+            known.seen_ms for known in list(self._producers.values()) if known.transaction_start < 0
+        )
         return min(silent, default=NEVER_MS)
 
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id, where each one stands."""
         known = list(self._producers.items())
         return {
-            producer_id: LastRecord(state.batches[-1].last_offset if state.batches else -1, state.epoch)
+            producer_id: LastRecord(
+                state.batches[-1].last_offset if state.batches else -1, state.epoch
+            )
             for producer_id, state in known
         }
 
-    # -- snapshots -----------------------------------------------------------------------------------------
+    # -- snapshots ---------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
         """The snapshot file's bytes."""
@@ -257,7 +285,8 @@ class ProducerStates:
         self.end_offset = self._snapshot_offset = end_offset
 
     def write_snapshot(self, fs: FileSystem, folder: str, *, flush: bool) -> None:
-        """Write ``<end offset>.snapshot`` if it is not there; in place, since its CRC tells a torn one."""
+        """Write ``<end offset>.snapshot`` if it is not there; in place, since its CRC tells a torn
+        one."""
         if self.end_offset <= self._snapshot_offset:
             return
         path = os.path.join(folder, segment_file(self.end_offset, SNAPSHOT_SUFFIX))
@@ -269,7 +298,8 @@ class ProducerStates:
         self._snapshot_offset = self.end_offset
 
     def load_newest(self, fs: FileSystem, folder: str, up_to: int, now_ms: int) -> None:
-        """Take the newest snapshot at or below an offset that can be read; remove those that cannot."""
+        """Take the newest snapshot at or below an offset that can be read; remove those that
+        cannot."""
         names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
         for name in reversed(names):
             offset, path = offset_of(name), os.path.join(folder, name)
@@ -288,7 +318,9 @@ def decode_snapshot(path: str, content: bytes, now_ms: int = 0) -> dict[int, Pro
         raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
     version, crc, count = _HEAD.unpack_from(content)
     if version != _VERSION or crc32c(content[6:]) != crc:
-        raise CorruptCheckpoint(path, f"a producer snapshot of version {version} whose CRC does not agree")
+        raise CorruptCheckpoint(
+            path, f"a producer snapshot of version {version} whose CRC does not agree"
+        )
     if len(content) != _HEAD.size + count * _ENTRY.size:
         raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
     return dict(_decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :]))
@@ -309,9 +341,16 @@ def _encode_entry(producer_id: int, known: ProducerState) -> bytes:
 
 
 def _decode_entry(entry: tuple[int, ...], now_ms: int) -> tuple[int, ProducerState]:
-    producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction_start = (
-        entry
-    )
+    (
+        producer_id,
+        epoch,
+        last_sequence,
+        last_offset,
+        delta,
+        timestamp,
+        coordinator_epoch,
+        transaction_start,
+    ) = entry
     known = ProducerState(epoch, now_ms, timestamp=timestamp, coordinator_epoch=coordinator_epoch)
     known.transaction_start = transaction_start
     if last_offset >= 0:

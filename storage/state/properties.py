@@ -1,4 +1,5 @@
-"""The small identity files: ``meta.properties`` of a log dir, ``partition.metadata`` of a partition.
+"""The small identity files: ``meta.properties`` of a log dir, ``partition.metadata`` of a
+partition.
 
 ::
 

@@ -23,7 +23,9 @@ def batch(
     count: int = 1, *, timestamp: int = T0, step_ms: int = 0, value: bytes = b"v", **fields: Any
 ) -> bytearray:
     """One batch of ``count`` records, ``step_ms`` apart; ``fields`` as of ``encode_records``."""
-    return encode_records([(timestamp + n * step_ms, None, value, ()) for n in range(count)], **fields)
+    return encode_records(
+        [(timestamp + n * step_ms, None, value, ()) for n in range(count)], **fields
+    )
 
 
 def batch_of_size(size_bytes: int, count: int = 1, timestamp: int = T0) -> bytearray:
@@ -42,11 +44,14 @@ def of_producer(
     sequence: int, count: int = 1, *, producer: int = 7, epoch: int = 0, **fields: Any
 ) -> bytearray:
     """A batch of an idempotent producer."""
-    return batch(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **fields)
+    return batch(
+        count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **fields
+    )
 
 
 def encoded_again(batch: bytes) -> bytearray:
-    """A v2 batch without a codec from its records alone: their timestamps and offsets, and its header's producer."""
+    """A v2 batch without a codec from its records alone: their timestamps and offsets, and its
+    header's producer."""
     header = read_header(batch)
     if not header.count:
         return empty_batch(header)
@@ -81,7 +86,12 @@ class Disk:
             create_log(self.fs, FOLDER, TOPIC_ID)
 
     def open(
-        self, *, is_clean: bool = True, recovery_point: int = 0, log_start_offset: int = 0, **config: Any
+        self,
+        *,
+        is_clean: bool = True,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        **config: Any,
     ) -> Log:
         """Open the log; ``config`` by the fields of LogConfig."""
         return open_log(
@@ -112,7 +122,8 @@ class Disk:
 
 
 def records_of(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[Record]:
-    """All records from ``start`` (default: the log start offset) on, by reads that follow each other.
+    """All records from ``start`` (default: the log start offset) on, by reads that follow each
+    other.
 
     Batches may be without records for a reader: emptied by compaction, or markers.
     """

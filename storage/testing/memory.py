@@ -1,20 +1,20 @@
 """A FileSystem in memory, with a page cache that a loss of power takes away, and faults on demand.
 
-Every file has two contents and every folder two lists of names: what a process sees, and what a disk has for
-sure. ``flush`` carries a file's content over, ``sync_dir`` a folder's names. Nothing else does, so code that
-forgets one of them loses here what a real disk loses only on a bad day::
+Every file has two contents and every folder two lists of names: what a process sees, and what a
+disk has for sure. ``flush`` carries a file's content over, ``sync_dir`` a folder's names. Nothing
+else does, so code that forgets one of them loses here what a real disk loses only on a bad day::
 
     append, truncate, write_file    -> content seen      --flush-->     content on disk
     open, rename, remove, make_dir  -> names seen        --sync_dir-->  names on disk
 
-:meth:`MemoryFileSystem.crash` makes the file system that the next process finds. What was never flushed may
-survive whole (a process was killed), not at all, or as a prefix that ends anywhere; of the changes to a
-folder's names all, none or the first few, since file systems journal them in order. One stopped file system
-can be crashed many times, in different ways.
+:meth:`MemoryFileSystem.crash` makes the file system that the next process finds. What was never
+flushed may survive whole (a process was killed), not at all, or as a prefix that ends anywhere; of
+the changes to a folder's names all, none or the first few, since file systems journal them in
+order. One stopped file system can be crashed many times, in different ways.
 
-Every change is an *operation* and is counted. ``stop_at`` ends the process before its n-th operation (it
-raises :class:`Stopped`, and so does everything after it); ``fail_at`` lets the n-th fail with an error, and
-``failing`` every one for a while.
+Every change is an *operation* and is counted. ``stop_at`` ends the process before its n-th
+operation (it raises :class:`Stopped`, and so does everything after it); ``fail_at`` lets the n-th
+fail with an error, and ``failing`` every one for a while.
 """
 
 import os
@@ -115,7 +115,7 @@ class MemoryFileSystem:
         self._fault_everywhere: Fault | None = None
         self._faulty_verb = self._faulty_root = ""
 
-    # -- crashes and faults --------------------------------------------------------------------------------
+    # -- crashes and faults ------------------------------------------------------------------------
 
     @property
     def operations(self) -> int:
@@ -132,8 +132,8 @@ class MemoryFileSystem:
 
     @contextmanager
     def failing(self, fault: Fault, verb: str = "", under: str = "") -> Iterator[None]:
-        """Let every operation fail with ``fault(path)``, or every one of a kind ("append" where a disk is full), or
-        every one on paths ``under`` a folder (whose disk it is)."""
+        """Let every operation fail with ``fault(path)``, or every one of a kind ("append" where a
+        disk is full), or every one on paths ``under`` a folder (whose disk it is)."""
         self._fault_everywhere, self._faulty_verb, self._faulty_root = fault, verb, under
         try:
             yield
@@ -145,10 +145,13 @@ class MemoryFileSystem:
     ) -> "MemoryFileSystem":
         """The file system that the next process finds; this one stays as it is.
 
-        ``survives``: what of the contents never flushed survives: "all", none ("flushed"), or of each file a
-        prefix of random length ("torn"). ``names``: the same of changes to names that were never synced.
+        ``survives``: what of the contents never flushed survives: "all", none ("flushed"), or of
+        each file a prefix of random length ("torn"). ``names``: the same of changes to names that
+        were never synced.
         """
-        return MemoryFileSystem(self._root.after_crash(survives, names, Random(seed)), self._next_inode)
+        return MemoryFileSystem(
+            self._root.after_crash(survives, names, Random(seed)), self._next_inode
+        )
 
     def change(self, verb: str, path: str) -> None:
         """Count an operation that is about to happen; it may end here."""
@@ -162,7 +165,7 @@ class MemoryFileSystem:
         if fault is not None:
             raise fault(path)
 
-    # -- the protocol --------------------------------------------------------------------------------------
+    # -- the protocol ------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> "MemoryFile":
         if create and not self.exists(path):
@@ -235,12 +238,18 @@ class MemoryFileSystem:
 
     def stat(self, path: str) -> FileStat | None:
         found = self._find(path)
-        return FileStat(found.inode, len(found.seen), found.mtime_ms) if isinstance(found, Content) else None
+        return (
+            FileStat(found.inode, len(found.seen), found.mtime_ms)
+            if isinstance(found, Content)
+            else None
+        )
 
     def room(self, path: str) -> Room:
         return Room(TOTAL_BYTES, self.usable_bytes)
 
-    def copy_file(self, source: str, target: str, copied: Callable[[int], None], *, flush: bool) -> None:
+    def copy_file(
+        self, source: str, target: str, copied: Callable[[int], None], *, flush: bool
+    ) -> None:
         content, mtime_ms = self.read_file(source), self.mtime_ms(source)
         self.write_file(target, content, flush=flush)
         self.set_mtime_ms(target, mtime_ms)
@@ -267,7 +276,7 @@ class MemoryFileSystem:
     def unlock(self, path: str) -> None:
         self._locked.discard(path)
 
-    # -- nodes ---------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     def _new_content(self) -> Content:
         self._next_inode += 1
@@ -291,7 +300,9 @@ class MemoryFileSystem:
     def _folder(self, path: str) -> Folder:
         node = self._find(path)
         if not isinstance(node, Folder):
-            raise StorageError(path, "No such file or directory" if node is None else "Not a directory")
+            raise StorageError(
+                path, "No such file or directory" if node is None else "Not a directory"
+            )
         return node
 
     def _parent(self, path: str) -> Folder:
@@ -300,7 +311,9 @@ class MemoryFileSystem:
     def _content(self, path: str) -> Content:
         node = self._find(path)
         if not isinstance(node, Content):
-            raise StorageError(path, "No such file or directory" if node is None else "Is a directory")
+            raise StorageError(
+                path, "No such file or directory" if node is None else "Is a directory"
+            )
         return node
 
 

@@ -1,13 +1,14 @@
-"""Mends a partition's folder that no broker serves: a copy first, then the recovery that a start after a crash does.
+"""Mends a partition's folder that no broker serves: a copy first, then the recovery that a start
+after a crash does.
 
-Recovery is ``loader.py``'s: it checks every batch, ends the log before the first that is not good, and makes
-indexes, the producers' snapshot and the leader epochs anew from what is left. What this adds is the care of a tool
-that is run by hand: it takes the log dir's lock and the folder's, so that nobody serves it; it changes nothing where
-nothing is wrong; it keeps a copy of all files; and it drops whole segments behind a damaged one only if told to,
-which a broker does by itself.
+Recovery is ``loader.py``'s: it checks every batch, ends the log before the first that is not good,
+and makes indexes, the producers' snapshot and the leader epochs anew from what is left. What this
+adds is the care of a tool that is run by hand: it takes the log dir's lock and the folder's, so
+that nobody serves it; it changes nothing where nothing is wrong; it keeps a copy of all files; and
+it drops whole segments behind a damaged one only if told to, which a broker does by itself.
 
-The copy is a folder beside the partition's, named as brokers name what they set aside (``-stray``): raylog leaves
-it alone for ever. Source of the recovery: ``LogLoader`` of Kafka.
+The copy is a folder beside the partition's, named as brokers name what they set aside (``-stray``):
+raylog leaves it alone for ever. Source of the recovery: ``LogLoader`` of Kafka.
 """
 
 import os
@@ -32,7 +33,12 @@ from raylog.storage.names import (
     parse_folder,
     segment_file,
 )
-from raylog.storage.state.checkpoints import LEADER_EPOCHS, LOG_START_OFFSETS, read_epochs, read_offsets
+from raylog.storage.state.checkpoints import (
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    read_epochs,
+    read_offsets,
+)
 from raylog.storage.state.properties import read_topic_id
 from raylog.storage.tools.verify import SegmentReport, count_recoverable, verify_folder
 
@@ -57,15 +63,17 @@ def repair_folder(
 ) -> Repaired | None:
     """Repair ``folder``; None if nothing is wrong with it, and then nothing is changed.
 
-    ``copy_to``: a folder that does not exist yet, or is empty, for the copy; default: one beside ``folder``.
-    ``drop_segments``: segments behind a damaged one may go. ``on_copy`` is told where the copy is before anything
-    is changed. Raises LogLocked, LogMissing, RepairRefused,
+    ``copy_to``: a folder that does not exist yet, or is empty, for the copy; default: one beside
+    ``folder``. ``drop_segments``: segments behind a damaged one may go. ``on_copy`` is told where
+    the copy is before anything is changed. Raises LogLocked, LogMissing, RepairRefused,
     CorruptCheckpoint or DiskFull with nothing changed but the copy made.
     """
     folder = os.path.abspath(folder)
     partition = parse_folder(os.path.basename(folder))
     if partition is None:
-        raise RepairRefused(folder, "it is no partition's folder, whose name is <topic>-<partition>")
+        raise RepairRefused(
+            folder, "it is no partition's folder, whose name is <topic>-<partition>"
+        )
     with _locked(fs, folder):
         before = verify_folder(fs, folder)
         if not any(report.problems for report in before):
@@ -110,7 +118,8 @@ def _check(
     reports: Sequence[SegmentReport],
     drop_segments: bool,
 ) -> int:
-    """Raise where recovery would fail, or take more than was allowed. Returns the log start offset."""
+    """Raise where recovery would fail, or take more than was allowed. Returns the log start
+    offset."""
     swaps = [name for name in fs.list_dir(folder) if name.endswith(SWAP_SUFFIX)]
     if swaps:
         raise RepairRefused(
@@ -118,27 +127,33 @@ def _check(
         )
     read_topic_id(fs, folder)
     read_epochs(fs, os.path.join(folder, LEADER_EPOCHS))
-    start = read_offsets(fs, os.path.join(os.path.dirname(folder), LOG_START_OFFSETS)).get(partition, 0)
+    start = read_offsets(fs, os.path.join(os.path.dirname(folder), LOG_START_OFFSETS)).get(
+        partition, 0
+    )
     kept = count_recoverable(fs, folder, reports)
     last, lost = reports[kept - 1], reports[kept:]
     if last.next_offset < start:
         raise RepairRefused(
             folder,
-            f"its good part ends at offset {last.next_offset}, before the log start offset {start}: nothing would "
+            f"its good part ends at offset {last.next_offset}, before the log start offset "
+            f"{start}: nothing would "
             "be left; restore it from a copy, or delete and create the topic again",
         )
     if lost and not drop_segments:
         raise RepairRefused(
             folder,
-            f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged behind offset {last.next_offset - 1}, and "
-            f"the {len(lost)} segments after it ({sum(report.size_bytes for report in lost)} bytes) would go with its "
+            f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged behind offset "
+            f"{last.next_offset - 1}, and "
+            f"the {len(lost)} segments after it ({sum(report.size_bytes for report in lost)} "
+            "bytes) would go with its "
             "tail; restore the file from a copy, or allow it with --drop-segments",
         )
     return start
 
 
 def _remove_snapshots(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:
-    """Drop what does not tell of the producers what the log tells. Recovery looks at the one that it begins with."""
+    """Drop what does not tell of the producers what the log tells. Recovery looks at the one that
+    it begins with."""
     for report in reports:
         for problem in report.problems:
             if problem.file.endswith(SNAPSHOT_SUFFIX):
@@ -146,7 +161,9 @@ def _remove_snapshots(fs: FileSystem, folder: str, reports: Sequence[SegmentRepo
 
 
 def _beside(folder: str, partition: TopicPartition) -> str:
-    return os.path.join(os.path.dirname(folder), doomed_folder(partition, uuid.uuid4(), STRAY_DIR_SUFFIX))
+    return os.path.join(
+        os.path.dirname(folder), doomed_folder(partition, uuid.uuid4(), STRAY_DIR_SUFFIX)
+    )
 
 
 def _copy(fs: FileSystem, folder: str, target: str) -> str:

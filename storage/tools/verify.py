@@ -1,18 +1,21 @@
 """Does all that is in a partition's folder agree? Every byte is read, nothing is written.
 
-==============  ==========================================================================================
-``.log``        whole batches to the end, each with its CRC; offsets that rise, and stay below the next segment's
+==============
+========================================================================================== ``.log``
+whole batches to the end, each with its CRC; offsets that rise, and stay below the next segment's
 ``.index``      each entry is at the head of a batch, and a batch ends with its offset
 ``.timeindex``  each entry's batch has its timestamp, and no batch before it a larger one
-``.txnindex``   the transactions that the log's markers abort, and no others
-``.snapshot``   what the log's batches tell of the producers up to its offset
-==============  ==========================================================================================
+``.txnindex``   the transactions that the log's markers abort, and no others ``.snapshot``   what
+the log's batches tell of the producers up to its offset ==============
+==========================================================================================
 
-The last two are compared in full where the log tells everything: from its first offset on, or from a snapshot at
-its first segment, with no gap that compaction made. Elsewhere they may know more than the log, and only what
-contradicts it is a problem. Behind a batch that cannot be read neither is looked at.
+The last two are compared in full where the log tells everything: from its first offset on, or from
+a snapshot at its first segment, with no gap that compaction made. Elsewhere they may know more than
+the log, and only what contradicts it is a problem. Behind a batch that cannot be read neither is
+looked at.
 
-In a log that is being written meanwhile the last batch may look torn. Recovery is ``loader.py``'s business.
+In a log that is being written meanwhile the last batch may look torn. Recovery is ``loader.py``'s
+business.
 """
 
 import os
@@ -21,7 +24,13 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptRecord, InvalidRecord, LogMissing
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    CorruptIndex,
+    CorruptRecord,
+    InvalidRecord,
+    LogMissing,
+)
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.loader import count_kept
@@ -83,7 +92,10 @@ def verify_folder(fs: FileSystem, folder: str) -> list[SegmentReport]:
     last = reports[kept - 1]
     if kept < len(reports) and not last.is_torn:
         following = reports[kept].base_offset
-        why = f"ends before offset {last.next_offset}, but the next segment begins at {following}: a part is lost"
+        why = (
+            f"ends before offset {last.next_offset}, but the next segment begins at {following}: a "
+            "part is lost"
+        )
         gap = Problem(segment_file(last.base_offset, LOG_SUFFIX), why)
         reports[kept - 1] = last._replace(problems=(*last.problems, gap))
     return reports
@@ -93,17 +105,27 @@ def count_recoverable(fs: FileSystem, folder: str, reports: Sequence[SegmentRepo
     """How many of the segments, from the first on, a recovery after a crash would keep."""
     checked = []
     for report in reports:
-        checked.append(Recovered(report.size_bytes - report.good_bytes, report.next_offset, report.is_dense))
+        checked.append(
+            Recovered(report.size_bytes - report.good_bytes, report.next_offset, report.is_dense)
+        )
         if report.is_torn:
             break
-    deleted = {offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)}
+    deleted = {
+        offset_of(name)
+        for name in fs.list_dir(folder)
+        if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)
+    }
     return count_kept(fs, folder, [report.base_offset for report in reports], checked, deleted)
 
 
 def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
     bases = base_offsets(fs, folder)
     if not bases:
-        why = "a partition's folder without a single .log file" if fs.is_dir(folder) else "no such folder"
+        why = (
+            "a partition's folder without a single .log file"
+            if fs.is_dir(folder)
+            else "no such folder"
+        )
         raise LogMissing(folder, why)
     replayed = _Replayed(fs, folder, bases[0])
     for base, following in zip_longest(bases, bases[1:]):
@@ -125,20 +147,29 @@ def _verify_segment(
         for position, header in _good_batches(segment):
             aborted += replayed.take(segment, position, header, problems)
             is_dense = is_dense and _follows(header, next_offset)
-            batches, good, next_offset = batches + 1, position + header.size_bytes, header.next_offset
+            batches, good, next_offset = (
+                batches + 1,
+                position + header.size_bytes,
+                header.next_offset,
+            )
     except (CorruptRecord, InvalidRecord) as error:
         told = error.args[1] if isinstance(error, CorruptRecord) else str(error)
         problems.append(Problem(log_file, f"position {good}: {told}"))
     else:
         if good < segment.size:
-            problems.append(Problem(log_file, f"{segment.size - good} bytes at its end are no whole batch"))
+            problems.append(
+                Problem(log_file, f"{segment.size - good} bytes at its end are no whole batch")
+            )
     if good < segment.size:
         replayed.is_lost = True
     else:
         problems += _index_problems(fs, segment)
     if following is not None and next_offset > following:
         problems.append(
-            Problem(log_file, f"reaches offset {next_offset - 1}, but {following} begins the next segment")
+            Problem(
+                log_file,
+                f"reaches offset {next_offset - 1}, but {following} begins the next segment",
+            )
         )
     problems += replayed.transaction_problems(segment, aborted)
     if following is None:
@@ -150,15 +181,17 @@ def _verify_segment(
 
 
 def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
-    """Every whole batch, with its position: the first that is not good raises CorruptRecord, for its shape, its CRC
-    or its offsets. A partial batch at the end is none. What is good is what recovery keeps, which tells no reasons.
+    """Every whole batch, with its position: the first that is not good raises CorruptRecord, for
+    its shape, its CRC or its offsets. A partial batch at the end is none. What is good is what
+    recovery keeps, which tells no reasons.
     """
     view, next_offset = segment.log.view(), segment.base_offset
     for position, header in iter_batches(view):
         check_crc(view, position, header)
         if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT32:
             raise CorruptRecord(
-                f"position {position}", f"offset {header.base_offset} where {next_offset} or more must be"
+                f"position {position}",
+                f"offset {header.base_offset} where {next_offset} or more must be",
             )
         next_offset = header.next_offset
         yield position, header
@@ -172,7 +205,10 @@ def _follows(header: BatchHeader, next_offset: int) -> bool:
 def _index_problems(fs: FileSystem, segment: Segment) -> Iterator[Problem]:
     """What is wrong with the offset and time index over batches that are all good."""
     sound = True
-    for suffix, index in ((INDEX_SUFFIX, segment.offset_index), (TIME_INDEX_SUFFIX, segment.time_index)):
+    for suffix, index in (
+        (INDEX_SUFFIX, segment.offset_index),
+        (TIME_INDEX_SUFFIX, segment.time_index),
+    ):
         name = segment_file(segment.base_offset, suffix)
         try:
             if not fs.exists(index.path):
@@ -187,7 +223,8 @@ def _index_problems(fs: FileSystem, segment: Segment) -> Iterator[Problem]:
         except CorruptIndex as error:
             suffix = TIME_INDEX_SUFFIX if "time index" in error.args[2] else INDEX_SUFFIX
             yield Problem(
-                segment_file(segment.base_offset, suffix), f"offset {error.args[1]}: {error.args[2]}"
+                segment_file(segment.base_offset, suffix),
+                f"offset {error.args[1]}: {error.args[2]}",
             )
 
 
@@ -202,7 +239,9 @@ class _Replayed:
         self._fs, self._folder = fs, folder
         self._producers = ProducerStates(os.path.basename(folder))
         names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
-        self._snapshots = sorted((offset, name) for name in names if (offset := offset_of(name)) is not None)
+        self._snapshots = sorted(
+            (offset, name) for name in names if (offset := offset_of(name)) is not None
+        )
         self._next_offset, self.is_lost = first_offset, False
         self._is_full = self._begin(first_offset)
 
@@ -238,7 +277,9 @@ class _Replayed:
         self._producers.add(header, header.base_offset, 0, marker)
         self._next_offset = header.next_offset
 
-    def transaction_problems(self, segment: Segment, aborted: list[AbortedTransaction]) -> Iterator[Problem]:
+    def transaction_problems(
+        self, segment: Segment, aborted: list[AbortedTransaction]
+    ) -> Iterator[Problem]:
         """What is wrong with a segment's transaction index."""
         name = segment_file(segment.base_offset, TXN_INDEX_SUFFIX)
         try:
@@ -254,7 +295,9 @@ class _Replayed:
             if found is None:
                 yield Problem(name, f"lacks {_transaction(wanted)}")
             elif found.first_offset > wanted.first_offset or (self._is_full and found != wanted):
-                yield Problem(name, f"has {_transaction(found)}, where the log has {_transaction(wanted)}")
+                yield Problem(
+                    name, f"has {_transaction(found)}, where the log has {_transaction(wanted)}"
+                )
         if self._is_full:
             for found in known.values():
                 yield Problem(name, f"has {_transaction(found)}, which no marker aborts")
@@ -283,17 +326,22 @@ class _Replayed:
             known = self._producers.get(producer_id)
             if known is None or known.epoch != state.epoch:
                 if is_full:
-                    yield f"producer {producer_id} of epoch {state.epoch}, which the log does not have"
+                    yield (
+                        f"producer {producer_id} of epoch {state.epoch}, "
+                        "which the log does not have"
+                    )
                 continue
             if known.batches and state.batches and known.batches[-1][:3] != state.batches[-1][:3]:
                 last = known.batches[-1]
                 yield (
-                    f"producer {producer_id} at sequence {state.batches[-1].last_sequence}, where the log has "
+                    f"producer {producer_id} at sequence {state.batches[-1].last_sequence}, where "
+                    "the log has "
                     f"sequence {last.last_sequence} at offset {last.last_offset}"
                 )
             elif is_full and known.transaction_start != state.transaction_start:
                 yield (
-                    f"producer {producer_id} with an open transaction from {state.transaction_start}, "
+                    f"producer {producer_id} with an open transaction from "
+                    f"{state.transaction_start}, "
                     f"where the log has {known.transaction_start} (-1: none)"
                 )
         for producer_id, start in self._producers.open_transactions.items():

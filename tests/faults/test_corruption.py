@@ -1,11 +1,12 @@
-"""Every file of a log, damaged bit by bit and cut at every length, then opened and read in every way.
+"""Every file of a log, damaged bit by bit and cut at every length, then opened and read in every
+way.
 
-The answer to damage is a named error, a rebuild or a cut: never a record that was not written, a record left out
-without a word, an endless loop or a foreign exception. What a format without a checksum cannot tell is named where
-the tests allow it.
+The answer to damage is a named error, a rebuild or a cut: never a record that was not written, a
+record left out without a word, an endless loop or a foreign exception. What a format without a
+checksum cannot tell is named where the tests allow it.
 
-The unit suite tries a sample with a fixed stride, and says how many (``pytest -s``). ``RAYLOG_CORRUPTION=4`` tries
-four times as many, as CI does, and ``full`` every bit.
+The unit suite tries a sample with a fixed stride, and says how many (``pytest -s``).
+``RAYLOG_CORRUPTION=4`` tries four times as many, as CI does, and ``full`` every bit.
 """
 
 import os
@@ -64,7 +65,8 @@ Row = tuple[int, int, bytes | None, bytes | None]
 
 
 class Image(NamedTuple):
-    """The files of a log that was closed in order, and its records: (offset, timestamp, key, value)."""
+    """The files of a log that was closed in order, and its records: (offset, timestamp, key,
+    value)."""
 
     files: dict[str, bytes]
     rows: list[Row]
@@ -79,11 +81,15 @@ class Image(NamedTuple):
         return Disk(fs)
 
 
-# -- what is damaged -----------------------------------------------------------------------------------------
+# -- what is damaged -------------------------------------------------------------------------------
 
 
 def row_of(number: int) -> tuple[int, bytes | None, bytes | None]:
-    return T0 + 10 * number, None if number % 5 == 3 else b"key%d" % number, b"value %d" % number * 2
+    return (
+        T0 + 10 * number,
+        None if number % 5 == 3 else b"key%d" % number,
+        b"value %d" % number * 2,
+    )
 
 
 @cache
@@ -103,7 +109,9 @@ def image(kind: str) -> Image:
     log.close()
     if version != "v2":
         for first in (0, 8):
-            legacy = [legacy_set(int(version[1]), what, n) for n in range(first // 2, first // 2 + 4)]
+            legacy = [
+                legacy_set(int(version[1]), what, n) for n in range(first // 2, first // 2 + 4)
+            ]
             disk.write(f"{first:020d}.log", b"".join(legacy))
             for suffix in (".index", ".timeindex"):
                 disk.fs.remove(disk.path(f"{first:020d}{suffix}"))
@@ -112,13 +120,18 @@ def image(kind: str) -> Image:
     rows: list[Row] = []
     read_all(log, rows)
     files = {name: disk.read(name) for name in disk.names()}
-    assert [name for name in files if name.endswith(".log")][:2] == [f"{FIRST}.log", f"{SECOND}.log"]
+    assert [name for name in files if name.endswith(".log")][:2] == [
+        f"{FIRST}.log",
+        f"{SECOND}.log",
+    ]
     return Image(files, rows, log._producers.encode())
 
 
 def append(log: Log, rows: list, codec: str, number: int) -> None:
     fields: dict[str, Any] = (
-        {"producer_id": 7, "producer_epoch": 0, "base_sequence": 2 * (number // 2)} if number % 2 else {}
+        {"producer_id": 7, "producer_epoch": 0, "base_sequence": 2 * (number // 2)}
+        if number % 2
+        else {}
     )
     log.append(
         encode_records([(*row, [("h", b"x")]) for row in rows], compression_type=codec, **fields),
@@ -145,10 +158,12 @@ def fill_with_transactions(log: Log) -> None:
             log.append(encode_records(rows, producer_id=producer, base_sequence=sequence, **fields))
         for producer in (1, 2):
             marker = Marker(producer == 1, 0, T0)
-            log.append(encode_marker(marker, producer_id=producer, producer_epoch=0), origin=COORDINATOR)
+            log.append(
+                encode_marker(marker, producer_id=producer, producer_epoch=0), origin=COORDINATOR
+            )
 
 
-# -- every way to read ---------------------------------------------------------------------------------------
+# -- every way to read -----------------------------------------------------------------------------
 
 
 def read_all(log: Log, rows: list[Row], start: int | None = None, max_bytes: int = 150) -> None:
@@ -174,7 +189,8 @@ def committed(log: Log) -> list[tuple[int, int]]:
 
 
 def look_up_times(log: Log, rows: list[Row]) -> bool:
-    """Whether every lookup by time answers right; a record that does not exist is none of the answers."""
+    """Whether every lookup by time answers right; a record that does not exist is none of the
+    answers."""
     right = True
     for asked in {row[1] for row in rows[::3]} | {T0, T0 + 155, T0 + 1000}:
         found = log.offset_for_timestamp(asked)
@@ -206,11 +222,12 @@ def outcome(of: Image, disk: Disk, is_clean: bool) -> Outcome:
     return Outcome("whole" if rows == of.rows else "cut", None, rows)
 
 
-# -- the damages ---------------------------------------------------------------------------------------------
+# -- the damages -----------------------------------------------------------------------------------
 
 
 def damages(content: bytes, stride: int) -> Iterator[tuple[int, bytes]]:
-    """(byte, content) for flips of single bits, every ``stride``-th of them by default, and for cuts."""
+    """(byte, content) for flips of single bits, every ``stride``-th of them by default, and for
+    cuts."""
     step = max(stride // DENSITY, 1) | 1  # odd, so that every bit of a byte has its turn
     for bit in range(0, 8 * len(content), step):
         changed = bytearray(content)
@@ -243,9 +260,9 @@ def heads_of(log: bytes) -> list[int]:
 def test_a_damaged_log_never_gives_a_record_that_was_not_written(
     kind: str, is_clean: bool, tried: Counter
 ) -> None:
-    """Two damages go unseen, as in Kafka: a base offset, which no checksum covers, may rise where nothing else
-    contradicts it; and a sealed segment may end too early between two batches after an orderly stop, or where
-    only decompressing them would tell that no offset is missing in them.
+    """Two damages go unseen, as in Kafka: a base offset, which no checksum covers, may rise where
+    nothing else contradicts it; and a sealed segment may end too early between two batches after an
+    orderly stop, or where only decompressing them would tell that no offset is missing in them.
     """
     of = image(kind)
     for name in (f"{FIRST}.log", f"{SECOND}.log"):
@@ -255,13 +272,18 @@ def test_a_damaged_log_never_gives_a_record_that_was_not_written(
             tried[found.answer] += 1
             if len(content) == len(heads) and heads[at] < 8:
                 left = iter(of.rows)
-                assert all(row[1:] in (other[1:] for other in left) for row in found.rows), (at, found)
+                assert all(row[1:] in (other[1:] for other in left) for row in found.rows), (
+                    at,
+                    found,
+                )
             elif found.rows != of.rows[: len(found.rows)]:
                 assert is_clean or kind in COMPRESSED_LEGACY, (at, found)
                 assert name == f"{FIRST}.log", (at, found)
                 assert heads[len(content)] == 0, (at, found)
                 tried["a sealed segment cut between batches"] += 1
-            assert found.answer != "refused" or isinstance(found.error, CorruptRecord | LogMissing), found
+            assert found.answer != "refused" or isinstance(
+                found.error, CorruptRecord | LogMissing
+            ), found
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -288,7 +310,9 @@ def look_up_everything(log: Log, of: Image, at: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["v2-none", "v2-transactions"])
-def test_a_damaged_snapshot_is_dropped_and_the_log_tells_its_producers(kind: str, tried: Counter) -> None:
+def test_a_damaged_snapshot_is_dropped_and_the_log_tells_its_producers(
+    kind: str, tried: Counter
+) -> None:
     of = image(kind)
     for name in of.files:
         if name.endswith(".snapshot"):
@@ -328,16 +352,28 @@ def test_another_topics_id_is_never_taken_for_ours(tried: Counter) -> None:
     for _, content in damages(of.files["partition.metadata"], 1):
         disk = of.disk(**{"partition.metadata": content})
         try:
-            open_log(disk.fs, disk.clock, FOLDER, PARTITION, LogConfig(), topic_id=TOPIC_ID, is_clean=True)
+            open_log(
+                disk.fs,
+                disk.clock,
+                FOLDER,
+                PARTITION,
+                LogConfig(),
+                topic_id=TOPIC_ID,
+                is_clean=True,
+            )
             assert content.split()[-1].decode() == TOPIC_ID
         except (CorruptCheckpoint, LogMissing):
             tried["partition.metadata"] += 1
 
 
-# -- the files of a log dir ----------------------------------------------------------------------------------
+# -- the files of a log dir ------------------------------------------------------------------------
 
 CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
-OFFSETS = {TopicPartition("orders", 0): 10432, TopicPartition("orders", 1): 998, TopicPartition("a.b", 12): 7}
+OFFSETS = {
+    TopicPartition("orders", 0): 10432,
+    TopicPartition("orders", 1): 998,
+    TopicPartition("a.b", 12): 7,
+}
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -356,7 +392,9 @@ def test_a_damaged_checkpoint_is_corrupt_or_another_sound_one(name: str, tried: 
         tried["checkpoint: read"] += 1
         changed = set(read.items()) ^ set(OFFSETS.items())
         assert not read or (len(content) == len(whole) and len(changed) <= 2), content
-        assert all(0 <= offset < 2**63 and partition.partition >= 0 for partition, offset in read.items())
+        assert all(
+            0 <= offset < 2**63 and partition.partition >= 0 for partition, offset in read.items()
+        )
 
 
 def test_a_log_dir_with_damaged_files_opens_or_says_which_is_damaged(tried: Counter) -> None:
@@ -372,7 +410,9 @@ def test_a_log_dir_with_damaged_files_opens_or_says_which_is_damaged(tried: Coun
             except (CorruptCheckpoint, InconsistentClusterId):
                 tried[f"{name}: refused"] += 1
                 continue
-            assert all(type(offset) is int for known in log_dir.offsets().values() for offset in known)
+            assert all(
+                type(offset) is int for known in log_dir.offsets().values() for offset in known
+            )
             log_dir.close(clean=True)
             tried["log dir: open"] += 1
     refused = {key for key in tried if key.endswith(": refused")}
@@ -386,15 +426,21 @@ CLUSTER_ID = "uHx_mWK3Sji2MLBMLyjjfg"
 def log_dir_files() -> dict[str, bytes]:
     fs = MemoryFileSystem()
     log_dir = LogDir(fs, "/logs", CLUSTER_ID, 3)
-    log_dir.write_offsets({partition: PartitionOffsets(n, n - 1, n) for partition, n in OFFSETS.items()})
-    return {name: fs.read_file(f"/logs/{name}") for name in fs.list_dir("/logs") if name != LOCK_FILE}
+    log_dir.write_offsets(
+        {partition: PartitionOffsets(n, n - 1, n) for partition, n in OFFSETS.items()}
+    )
+    return {
+        name: fs.read_file(f"/logs/{name}") for name in fs.list_dir("/logs") if name != LOCK_FILE
+    }
 
 
-# -- the twin ------------------------------------------------------------------------------------------------
+# -- the twin --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_twin_gives_the_same_answers(kind: str, monkeypatch: pytest.MonkeyPatch, tried: Counter) -> None:
+def test_the_twin_gives_the_same_answers(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tried: Counter
+) -> None:
     of = image(kind)
     for name in (f"{FIRST}.log", f"{SECOND}.log"):
         for at, content in damages(of.files[name], 8 * STRIDE[kind] + 3):

@@ -1,8 +1,9 @@
 """A broker's life, stopped at every file operation, with every loss of power; then the next start.
 
-The workload appends plain and idempotent batches through a ``Partition`` whose topic has a small segment and
-``flush.messages``, writes checkpoints, runs retention, closes in order and opens again. Before each of its
-operations the process may end. Whatever of the disk survives, the next start must find
+The workload appends plain and idempotent batches through a ``Partition`` whose topic has a small
+segment and ``flush.messages``, writes checkpoints, runs retention, closes in order and opens again.
+Before each of its operations the process may end. Whatever of the disk survives, the next start
+must find
 
 - a prefix of what was appended, from the log start offset on, byte for byte;
 - in it all that was promised: everything below the last recovery point that an ack or a flush gave;
@@ -101,7 +102,8 @@ def live(fs: MemoryFileSystem, life: Life, flush_messages: int) -> None:
         for number in range(7):
             life.append(partition, 1 + number % 3, by_producer=number % 2 == 0)
             if number == 3:
-                life.start = 2**62  # from here on, until it answers, anything of the past may be gone
+                # from here on, until it answers, anything of the past may be gone
+                life.start = 2**62
                 disk.clock.advance(10**9 * (run == 1))  # in the second run all of the past is old
                 partition.delete_old_segments()
                 life.start = log.log_start_offset
@@ -148,7 +150,9 @@ def check_indexes(log: Log, life: Life) -> None:
     for segment in log.segments:
         segment.check_indexes()
     for offset in range(log.log_start_offset, log.log_end_offset, 3):
-        first = next(n for n, (timestamp, _) in enumerate(life.sent) if timestamp == life.sent[offset][0])
+        first = next(
+            n for n, (timestamp, _) in enumerate(life.sent) if timestamp == life.sent[offset][0]
+        )
         found = log.offset_for_timestamp(life.sent[offset][0])
         assert found is not None
         assert found.offset == max(first, log.log_start_offset)
@@ -175,7 +179,8 @@ def check_producers(log: Log, life: Life) -> None:
 
 
 def is_by_producer(offset: int, life: Life) -> bool:
-    """The workload's pattern: 1, 2, 3, 1, 2, 3, 1 records a run, every other batch by the producer."""
+    """The workload's pattern: 1, 2, 3, 1, 2, 3, 1 records a run, every other batch by the
+    producer."""
     within = offset % 13
     return within in (0, 3, 7, 12)
 
@@ -192,7 +197,9 @@ def lived(stop: int | None, flush_messages: int) -> tuple[MemoryFileSystem, Life
 
 
 @pytest.mark.parametrize("flush_messages", [1, 4, 2**62])
-def test_whenever_it_stops_and_whatever_survives_the_log_is_what_was_promised(flush_messages: int) -> None:
+def test_whenever_it_stops_and_whatever_survives_the_log_is_what_was_promised(
+    flush_messages: int,
+) -> None:
     operations = lived(None, flush_messages)[0].operations
     points = 0
     for stop in range(operations + 1):

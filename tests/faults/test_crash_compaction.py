@@ -1,8 +1,9 @@
-"""Compaction, stopped at every file operation, with every loss of power; then the next start, and another round.
+"""Compaction, stopped at every file operation, with every loss of power; then the next start, and
+another round.
 
-The workload appends keyed batches, plain, idempotent and transactional, deletes keys, rolls, compacts again and
-again with maps that are full now and then, writes the cleaner's checkpoint, purges old files, stops in order once.
-Whatever of the disk survives, the next start must find
+The workload appends keyed batches, plain, idempotent and transactional, deletes keys, rolls,
+compacts again and again with maps that are full now and then, writes the cleaner's checkpoint,
+purges old files, stops in order once. Whatever of the disk survives, the next start must find
 
 - no record that was not appended, each at its offset, and all that was promised;
 - for every key the last committed value, or its tombstone; a deleted key may only be gone for good;
@@ -85,7 +86,9 @@ class Life:
     def put(self, log: Log, producer: int, *keys: str, deleted: bool = False) -> None:
         offset, sequence = len(self.sent), self.sequences.get(producer, 0)
         values = [None if deleted else b"%05d" % (offset + n) for n in range(len(keys))]
-        self.sent += [Sent(producer, key.encode(), value) for key, value in zip(keys, values, strict=True)]
+        self.sent += [
+            Sent(producer, key.encode(), value) for key, value in zip(keys, values, strict=True)
+        ]
         if producer == IDEMPOTENT:
             self.batches.append((offset, sequence, len(keys)))
         self.sequences[producer] = sequence + len(keys)
@@ -103,7 +106,8 @@ class Life:
         self.durable = max(self.durable, log.recovery_point)
 
     def committed(self, end: int) -> tuple[dict[bytes, int], int]:
-        """The last committed offset of every key of the log's first ``end`` offsets, and where these end."""
+        """The last committed offset of every key of the log's first ``end`` offsets, and where
+        these end."""
         undecided: dict[int, list[int]] = {}
         committed: list[int] = []
         for offset, sent in enumerate(self.sent[:end]):
@@ -135,7 +139,7 @@ def records(producer: int, sequence: int, keys: Any, values: Any, offset: int) -
     )
 
 
-# -- the workload --------------------------------------------------------------------------------------------
+# -- the workload ----------------------------------------------------------------------------------
 
 
 def turn(log: Log, life: Life, number: int) -> None:
@@ -213,7 +217,7 @@ def lived(stop: int | None) -> tuple[MemoryFileSystem, Life]:
     return fs, life
 
 
-# -- what must hold ------------------------------------------------------------------------------------------
+# -- what must hold --------------------------------------------------------------------------------
 
 
 def check(fs: MemoryFileSystem, life: Life, survives_all: bool) -> None:
@@ -224,7 +228,8 @@ def check(fs: MemoryFileSystem, life: Life, survives_all: bool) -> None:
     assert disk.names(".swap") == disk.names(".cleaned") == disk.names(".deleted") == []
     check_content(log, life, end)
     check_producers(log, life, end)
-    life.sent[end:] = [Sent(IDEMPOTENT, b"z", b"z")] * (log.log_end_offset - end)  # of check_producers
+    # of check_producers
+    life.sent[end:] = [Sent(IDEMPOTENT, b"z", b"z")] * (log.log_end_offset - end)
     check_the_next_round(log_dir, disk, log, life)
 
 
@@ -247,7 +252,11 @@ def check_content(log: Log, life: Life, end: int) -> None:
     for content in contents(log):
         for record in decode_records(content):
             told = life.sent[record.offset]
-            assert (record.key, record.value, record.timestamp) == (told.key, told.value, T0 + record.offset)
+            assert (record.key, record.value, record.timestamp) == (
+                told.key,
+                told.value,
+                T0 + record.offset,
+            )
             offsets.append(record.offset)
     assert offsets == sorted({*offsets})
     assert all(offset < end for offset in offsets)
@@ -272,7 +281,9 @@ def check_committed(log: Log, life: Life, end: int) -> None:
         if life.sent[offset].value is None:
             assert seen.get(key, offset) == offset, f"{key!r} was deleted at {offset}, and is back"
         else:
-            assert seen.get(key) == offset, f"{key!r} has its last value at {offset}, not {seen.get(key)}"
+            assert seen.get(key) == offset, (
+                f"{key!r} has its last value at {offset}, not {seen.get(key)}"
+            )
     assert {*seen} <= {*expected}
 
 
@@ -313,7 +324,8 @@ def test_whenever_it_stops_and_whatever_survives_every_key_has_its_last_value() 
     whole = lived(None)[0].log
     operations, points = len(whole), 0
     for stop in range(1, operations + 1):
-        # One of the losses in turn, at every operation that changes names, and at every third of the others.
+        # One of the losses in turn, at every operation that changes names, and at every third of
+        # the others.
         if stop % 3 and not whole[stop - 1].startswith(("rename", "sync_dir")):
             continue
         fs, life = lived(stop)
@@ -325,7 +337,9 @@ def test_whenever_it_stops_and_whatever_survives_every_key_has_its_last_value() 
                 continue  # not yet made
             where = f"stop {stop} of {operations}, {survives}/{names}/{seed}"
             try:
-                check(after, Life(**{**vars(life), "sent": [*life.sent]}), survives == names == "all")
+                check(
+                    after, Life(**{**vars(life), "sent": [*life.sent]}), survives == names == "all"
+                )
             except (AssertionError, RaylogError, LookupError) as error:
                 raise AssertionError(f"{where}: {fs.log[-3:]}: {error!r}") from error
             points += 1

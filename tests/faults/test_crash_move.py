@@ -1,8 +1,9 @@
-"""A partition's move between two log dirs, stopped at every file operation, with every loss of power.
+"""A partition's move between two log dirs, stopped at every file operation, with every loss of
+power.
 
-Whatever survives, the log is whole in the dir that the metadata names: the old one until the record, the new one
-after it. What else lies about is a copy without a name, which the next start removes, or a folder that the metadata
-does not name, which the Controller has set aside.
+Whatever survives, the log is whole in the dir that the metadata names: the old one until the
+record, the new one after it. What else lies about is a copy without a name, which the next start
+removes, or a folder that the metadata does not name, which the Controller has set aside.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +40,8 @@ CRASHES: list[tuple[Survives, Survives, int]] = [
 
 @dataclass
 class World:
-    """What is known outside of the disks: what was sent and promised, and the Controller's record."""
+    """What is known outside of the disks: what was sent and promised, and the Controller's
+    record."""
 
     sent: list[bytes] = field(default_factory=list)
     durable: int = 0

@@ -1,4 +1,5 @@
-"""Transactions and truncations, stopped at every file operation: what the next start knows is what the log holds."""
+"""Transactions and truncations, stopped at every file operation: what the next start knows is what
+the log holds."""
 
 from typing import Any
 
@@ -20,7 +21,11 @@ CRASHES: list[tuple[Survives, Survives]] = [
     ("torn", "all"),
     ("torn", "torn"),
 ]
-CONFIG: dict[str, Any] = {"segment_bytes": 500, "index_interval_bytes": 60, "file_delete_delay_ms": 0}
+CONFIG: dict[str, Any] = {
+    "segment_bytes": 500,
+    "index_interval_bytes": 60,
+    "file_delete_delay_ms": 0,
+}
 
 
 def live(fs: MemoryFileSystem) -> None:
@@ -65,7 +70,9 @@ def told(log: Log) -> tuple[list[AbortedTransaction], int]:
                 marker = read_marker(segment.log.read(header.size_bytes, position))
                 if first is not None and marker is not None and marker.is_abort:
                     stable = min(open_since.values(), default=header.next_offset)
-                    aborted.append(AbortedTransaction(header.producer_id, first, header.last_offset, stable))
+                    aborted.append(
+                        AbortedTransaction(header.producer_id, first, header.last_offset, stable)
+                    )
             elif header.is_transactional:
                 open_since.setdefault(header.producer_id, header.base_offset)
     return aborted, min(open_since.values(), default=log.log_end_offset)
@@ -91,7 +98,9 @@ def test_after_any_crash_transactions_are_what_the_markers_say() -> None:
         fs = lived(stop)
         for seed, (survives, names) in enumerate(CRASHES):
             after = fs.crash(survives, names=names, seed=seed + stop)
-            if not after.is_dir(FOLDER) or not any(name.endswith(".log") for name in after.list_dir(FOLDER)):
+            if not after.is_dir(FOLDER) or not any(
+                name.endswith(".log") for name in after.list_dir(FOLDER)
+            ):
                 continue
             where = f"stop {stop} of {operations}, {survives}/{names}"
             try:

@@ -1,4 +1,5 @@
-"""Folders that a Kafka wrote, damaged at random: the tools tell, name what is wrong, and mend; nothing else."""
+"""Folders that a Kafka wrote, damaged at random: the tools tell, name what is wrong, and mend;
+nothing else."""
 
 from random import Random
 
@@ -69,4 +70,6 @@ def test_whatever_is_damaged_is_told_by_name_and_mended(name: str) -> None:
         problems = [problem for report in verify_folder(fs, folder) for problem in report.problems]
         done = repair_folder(fs, ManualClock(), folder, drop_segments=True)
         assert (done is not None) == bool(problems), victim
-        assert [report.problems for report in verify_folder(fs, folder) if report.problems] == [], victim
+        assert [report.problems for report in verify_folder(fs, folder) if report.problems] == [], (
+            victim
+        )

@@ -25,7 +25,8 @@ Sent = tuple[int, bytes]
 
 
 class LogAndList(RuleBasedStateMachine):
-    """``sent`` is the list: what lies at each offset from 0 on, also of what retention has taken."""
+    """``sent`` is the list: what lies at each offset from 0 on, also of what retention has
+    taken."""
 
     appended = Bundle("appended")
 
@@ -37,7 +38,7 @@ class LogAndList(RuleBasedStateMachine):
         self.batches: deque[tuple[int, int, int]] = deque(maxlen=5)  # sequence, count, offset
         self.log: Log = self.disk.open(**CONFIG)
 
-    # -- writing -------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     @rule(count=st.integers(1, 4), timestamp=st.integers(0, 60), size=st.integers(0, 60))
     def append(self, count: int, timestamp: int, size: int) -> None:
@@ -93,7 +94,7 @@ class LogAndList(RuleBasedStateMachine):
         self.disk.clock.advance(ms)
         self.log.purge_deleted()
 
-    # -- ends and beginnings -------------------------------------------------------------------------------
+    # -- ends and beginnings -----------------------------------------------------------------------
 
     @rule()
     def reopen_in_order(self) -> None:
@@ -118,13 +119,17 @@ class LogAndList(RuleBasedStateMachine):
 
     def reopen(self, *, is_clean: bool) -> None:
         self.log = self.disk.open(
-            is_clean=is_clean, recovery_point=self.log.recovery_point, log_start_offset=self.start, **CONFIG
+            is_clean=is_clean,
+            recovery_point=self.log.recovery_point,
+            log_start_offset=self.start,
+            **CONFIG,
         )
         known = [entry for entry in self.batches if entry[2] + entry[1] <= self.log.log_end_offset]
         whole = [entry for entry in known if entry[2] >= self.log.log_start_offset]
         self.batches = deque(whole[-1:], maxlen=5)  # a snapshot keeps one
         if known and not whole:
-            self.log._producers._producers.clear()  # whether it is known depends on the snapshots that survived
+            # whether it is known depends on the snapshots that survived
+            self.log._producers._producers.clear()
         self.sequence = known[-1][0] + known[-1][1] if known else self.next_free_sequence()
 
     def next_free_sequence(self) -> int:
@@ -132,7 +137,7 @@ class LogAndList(RuleBasedStateMachine):
         self.log._producers._producers.clear()
         return self.sequence + 100
 
-    # -- reading -------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @rule(offset=st.integers(-2, 400), max_bytes=st.integers(0, 900))
     def read(self, offset: int, max_bytes: int) -> None:
@@ -149,7 +154,9 @@ class LogAndList(RuleBasedStateMachine):
     @rule(timestamp=st.integers(-1, 62))
     def look_up_a_time(self, timestamp: int) -> None:
         wanted = T0 + timestamp
-        expected = next((n for n in range(self.start, len(self.sent)) if self.sent[n][0] >= wanted), None)
+        expected = next(
+            (n for n in range(self.start, len(self.sent)) if self.sent[n][0] >= wanted), None
+        )
         found = self.log.offset_for_timestamp(wanted)
         assert (found and found.offset) == expected
 

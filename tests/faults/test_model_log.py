@@ -1,7 +1,9 @@
-"""A compacted log against a plain list of records: whatever is done to it, in whatever order, both hold the same.
+"""A compacted log against a plain list of records: whatever is done to it, in whatever order, both
+hold the same.
 
-The list knows the rules of compaction in their simplest form: which record is the last of its key, and when its
-batch's tombstones may go. All else (segments, groups, maps, files, crashes) must not be seen.
+The list knows the rules of compaction in their simplest form: which record is the last of its key,
+and when its batch's tombstones may go. All else (segments, groups, maps, files, crashes) must not
+be seen.
 """
 
 from dataclasses import dataclass
@@ -61,7 +63,7 @@ class LogAndRecords(RuleBasedStateMachine):
         self.last: tuple[int, list[Any], int] | None = None  # sequence, rows, offset
         self.log: Log = self.disk.open(**CONFIG)
 
-    # -- writing -------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def rows_of(self, drawn: list[tuple[int, bytes | None, bool]]) -> list[Any]:
         return [
@@ -83,13 +85,18 @@ class LogAndRecords(RuleBasedStateMachine):
     @rule(drawn=rows)
     def append_by_producer(self, drawn: Any) -> None:
         made, offset = self.rows_of(drawn), self.end
-        assert self.log.append(self.by_producer(made, self.sequence))[:2] == (offset, offset + len(made) - 1)
+        assert self.log.append(self.by_producer(made, self.sequence))[:2] == (
+            offset,
+            offset + len(made) - 1,
+        )
         self.remember(made)
         self.last = self.sequence, made, offset
         self.sequence += len(made)
 
     def by_producer(self, made: list[Any], sequence: int) -> bytearray:
-        return encode_records(made, producer_id=self.producer, producer_epoch=0, base_sequence=sequence)
+        return encode_records(
+            made, producer_id=self.producer, producer_epoch=0, base_sequence=sequence
+        )
 
     @precondition(lambda self: self.last is not None)
     @rule()
@@ -112,7 +119,7 @@ class LogAndRecords(RuleBasedStateMachine):
         self.disk.clock.advance(ms)
         self.log.purge_deleted()
 
-    # -- what takes records away ---------------------------------------------------------------------------
+    # -- what takes records away -------------------------------------------------------------------
 
     @rule(buffers=st.sampled_from([ROOMY, ROOMY, FEW]))
     def compact(self, buffers: Buffers) -> None:
@@ -130,8 +137,11 @@ class LogAndRecords(RuleBasedStateMachine):
         self.dirty, self.durable = done.end_offset, self.end
 
     def leave(self, dirty: int, end: int, rewritten: int, now_ms: int) -> None:
-        """The rules: ``end``, where the map ended; ``rewritten``, where the segments end that were."""
-        last = {record.key: record.offset for record in self.records if dirty <= record.offset < end}
+        """The rules: ``end``, where the map ended; ``rewritten``, where the segments end that
+        were."""
+        last = {
+            record.key: record.offset for record in self.records if dirty <= record.offset < end
+        }
         kept = []
         for record in self.records:
             horizon = self.horizons.get(record.batch)
@@ -164,7 +174,9 @@ class LogAndRecords(RuleBasedStateMachine):
     def truncate(self, share: float) -> None:
         """To where a batch begins, behind what is clean: nobody asks for another offset."""
         clean_to = max(self.dirty or 0, self.start)
-        ends = sorted({record.batch for record in self.records if record.batch >= clean_to} | {self.end})
+        ends = sorted(
+            {record.batch for record in self.records if record.batch >= clean_to} | {self.end}
+        )
         offset = ends[int((len(ends) - 1) * share)]
         assert self.log.truncate_to(offset) == (offset < self.end)
         if offset < self.end:
@@ -181,7 +193,7 @@ class LogAndRecords(RuleBasedStateMachine):
         """What the log remembers of it depends on what snapshots there are: another one comes."""
         self.producer, self.sequence, self.last = self.producer + 1, 0, None
 
-    # -- ends and beginnings -------------------------------------------------------------------------------
+    # -- ends and beginnings -----------------------------------------------------------------------
 
     @rule()
     def reopen_in_order(self) -> None:
@@ -203,12 +215,15 @@ class LogAndRecords(RuleBasedStateMachine):
 
     def reopen(self, *, is_clean: bool) -> None:
         self.log = self.disk.open(
-            is_clean=is_clean, recovery_point=self.log.recovery_point, log_start_offset=self.start, **CONFIG
+            is_clean=is_clean,
+            recovery_point=self.log.recovery_point,
+            log_start_offset=self.start,
+            **CONFIG,
         )
         if self.last is not None and self.last[2] < self.start:
             self.forget_the_producer()
 
-    # -- reading -------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @invariant()
     def both_hold_the_same(self) -> None:
@@ -235,7 +250,9 @@ class LogAndRecords(RuleBasedStateMachine):
     @rule(timestamp=st.integers(-1, 62))
     def look_up_a_time(self, timestamp: int) -> None:
         wanted = T0 + timestamp
-        expected = next((record.offset for record in self.records if record.timestamp >= wanted), None)
+        expected = next(
+            (record.offset for record in self.records if record.timestamp >= wanted), None
+        )
         found = self.log.offset_for_timestamp(wanted)
         assert (found and found.offset) == expected
 

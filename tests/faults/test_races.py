@@ -1,4 +1,5 @@
-"""Readers that race with a writer: with appends, rolls, retention, compaction and truncation of real files."""
+"""Readers that race with a writer: with appends, rolls, retention, compaction and truncation of
+real files."""
 
 import sys
 import threading
@@ -47,7 +48,8 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 class Race:
-    """One writer and some readers, who hold each record against what was ever written at its offset."""
+    """One writer and some readers, who hold each record against what was ever written at its
+    offset."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -69,7 +71,9 @@ class Race:
         """One read from somewhere."""
         log = self.log
         cuts, end = log.truncations, log.log_end_offset
-        offset = max(random.choice([end, end, end - 3, random.randint(0, end)]), log.log_start_offset)
+        offset = max(
+            random.choice([end, end, end - 3, random.randint(0, end)]), log.log_start_offset
+        )
         try:
             found = log.read(offset, random.choice([1, 500, 5000]))
             if found is None:
@@ -153,7 +157,8 @@ def truncating(race: Race) -> None:
 
 
 def by_two_owners(race: Race) -> None:
-    """The end's owner appends and rolls, while the old segments' owner deletes and swaps, and a third flushes."""
+    """The end's owner appends and rolls, while the old segments' owner deletes and swaps, and a
+    third flushes."""
     log, random, buffers = race.log, Random(0), Buffers(1 << 12, 0.9, 4096)
     log.list_lock, append_lock = threading.Lock(), threading.Lock()
     is_over = threading.Event()
@@ -163,7 +168,11 @@ def by_two_owners(race: Race) -> None:
             bound = log.segments[-1].base_offset
             if random.random() < 0.5 and bound > log.log_start_offset:
                 clean(
-                    FS, CLOCK, log, Cleanable(log.log_start_offset, bound, log.log_start_offset, 1), buffers
+                    FS,
+                    CLOCK,
+                    log,
+                    Cleanable(log.log_start_offset, bound, log.log_start_offset, 1),
+                    buffers,
                 )
             else:
                 log.delete_records(max(log.log_end_offset - 60, log.log_start_offset))
@@ -190,7 +199,9 @@ def by_two_owners(race: Race) -> None:
     tail = log.log_end_offset - 3
     found = log.read(tail, 10_000)
     assert found is not None
-    assert [record.offset for record in decode_records(log.read_bytes(found), start_offset=tail)][-1] == 1799
+    assert [record.offset for record in decode_records(log.read_bytes(found), start_offset=tail)][
+        -1
+    ] == 1799
 
 
 @pytest.mark.parametrize("write", [appending, retaining, compacting, truncating, by_two_owners])

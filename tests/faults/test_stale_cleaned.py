@@ -1,7 +1,9 @@
-"""Compactions that were killed leave ``.cleaned`` files behind; a later one swaps other segments, and is stopped too.
+"""Compactions that were killed leave ``.cleaned`` files behind; a later one swaps other segments,
+and is stopped too.
 
-To recovery any ``.cleaned`` means that the swap had not begun, and every ``.swap`` from there on goes: while such a
-file lay there, a swap whose sources are ``.deleted`` already would be dropped with all its records.
+To recovery any ``.cleaned`` means that the swap had not begun, and every ``.swap`` from there on
+goes: while such a file lay there, a swap whose sources are ``.deleted`` already would be dropped
+with all its records.
 """
 
 import pytest
@@ -28,7 +30,8 @@ CRASHES: list[tuple[Survives, Survives, int]] = [
 
 
 def live(fs: MemoryFileSystem | None, stale: int, stop: int | None) -> Disk:
-    """Two groups of two segments are compacted; the leftovers of an earlier attempt begin at offset ``stale``."""
+    """Two groups of two segments are compacted; the leftovers of an earlier attempt begin at offset
+    ``stale``."""
     disk = Disk(fs)
     log = disk.open(**CONFIG)  # type: ignore[arg-type]
     for number in range(5):

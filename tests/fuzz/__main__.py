@@ -1,9 +1,10 @@
 """``./dev fuzz [NAMES] [--seconds N]``: mutated bytes for everything that reads bytes.
 
-Atheris mutates what Kafka wrote (``seeds.py``) and keeps what reaches new lines of raylog's Python. It cannot see
-into the compiled kernel, which is built without its instrumentation: there the pure twin, which is asked the same,
-leads it, and the two must agree. Each target (``targets.py``) runs in a process of its own, for its share of the
-seconds. A find is printed as hex with the command that repeats it; it belongs into a unit test.
+Atheris mutates what Kafka wrote (``seeds.py``) and keeps what reaches new lines of raylog's Python.
+It cannot see into the compiled kernel, which is built without its instrumentation: there the pure
+twin, which is asked the same, leads it, and the two must agree. Each target (``targets.py``) runs
+in a process of its own, for its share of the seconds. A find is printed as hex with the command
+that repeats it; it belongs into a unit test.
 """
 
 import argparse
@@ -25,8 +26,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="targets; default: all")
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="in all")
-    parser.add_argument("--replay", metavar="HEX", help="run one input through one target, without atheris")
-    parser.add_argument("--corpus", type=Path, help="keep what was found interesting here, and begin with it")
+    parser.add_argument(
+        "--replay", metavar="HEX", help="run one input through one target, without atheris"
+    )
+    parser.add_argument(
+        "--corpus", type=Path, help="keep what was found interesting here, and begin with it"
+    )
     arguments = parser.parse_args()
     from tests.fuzz.targets import KERNELS, TARGETS, limit_bombs
 
@@ -40,7 +45,9 @@ def main() -> int:
             TARGETS[name](bytes.fromhex(arguments.replay))
         return 0
     if find_spec("atheris") is None:
-        print("atheris is missing: it is published for Linux on x86_64 alone; there run ./dev setup")
+        print(
+            "atheris is missing: it is published for Linux on x86_64 alone; there run ./dev setup"
+        )
         return 2 if platform.machine() == "x86_64" else 0
     print(f"kernels: {', '.join(ops.KERNEL for ops in KERNELS)}")
     seconds = max(int(arguments.seconds / len(names)), 1)
@@ -63,7 +70,9 @@ def fuzz(name: str, seconds: int, corpus: Path | None) -> bool:
             command, capture_output=True, text=True, env=os.environ | {"PYTHONHASHSEED": "0"}
         )
         lines = [line for line in done.stderr.splitlines() if "DONE" in line or "Done" in line]
-        print(f"{name:12}", lines[-1].strip() if lines else f"exit code {done.returncode}", flush=True)
+        print(
+            f"{name:12}", lines[-1].strip() if lines else f"exit code {done.returncode}", flush=True
+        )
         inputs = sorted(Path(folder).glob("find-*"))
         if done.returncode == 0 and not inputs:
             return True

@@ -51,14 +51,28 @@ def _snapshots() -> Iterator[bytes]:
 
 
 def _checkpoints() -> Iterator[bytes]:
-    for pattern in ("*/*checkpoint", "*/*/*checkpoint", "*/meta.properties", "*/*/partition.metadata"):
+    for pattern in (
+        "*/*checkpoint",
+        "*/*/*checkpoint",
+        "*/meta.properties",
+        "*/*/partition.metadata",
+    ):
         yield from _files(pattern)
 
 
 def _configs() -> Iterator[bytes]:
-    yield b"segment.bytes=1048576\nretention.ms=-1\ncleanup.policy=compact,delete\ncompression.type=zstd"
-    yield b"log.retention.hours=168\nlog.dirs=/a,/b\nlog.segment.bytes=1e6\nmessage.timestamp.type=LogAppendTime"
-    yield b"min.cleanable.dirty.ratio=0.5\nlog.flush.interval.ms=None\npreallocate=true\nmax.message.bytes= 12 "
+    yield (
+        b"segment.bytes=1048576\nretention.ms=-1\n"
+        b"cleanup.policy=compact,delete\ncompression.type=zstd"
+    )
+    yield (
+        b"log.retention.hours=168\nlog.dirs=/a,/b\n"
+        b"log.segment.bytes=1e6\nmessage.timestamp.type=LogAppendTime"
+    )
+    yield (
+        b"min.cleanable.dirty.ratio=0.5\nlog.flush.interval.ms=None\n"
+        b"preallocate=true\nmax.message.bytes= 12 "
+    )
 
 
 def _logs() -> Iterator[bytes]:

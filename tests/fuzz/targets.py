@@ -1,8 +1,8 @@
 """What is fuzzed: every function that reads bytes from a disk, a wire or a person.
 
-A target takes any bytes. It may raise RaylogError, which is the answer to bytes that are wrong; whatever else it
-raises is a find. Where there are two kernels both are asked, and a find, too, is where they do not agree: other
-records, or an error from one alone.
+A target takes any bytes. It may raise RaylogError, which is the answer to bytes that are wrong;
+whatever else it raises is a find. Where there are two kernels both are asked, and a find, too, is
+where they do not agree: other records, or an error from one alone.
 """
 
 import os
@@ -34,7 +34,12 @@ from raylog.storage.records.decode import decode_records
 from raylog.storage.records.scan import scan_batches
 from raylog.storage.state.checkpoints import read_epochs, read_offsets
 from raylog.storage.state.producers import ProducerStates
-from raylog.storage.state.properties import META_PROPERTIES, PARTITION_METADATA, read_meta, read_topic_id
+from raylog.storage.state.properties import (
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    read_meta,
+    read_topic_id,
+)
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, Disk
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -46,7 +51,8 @@ MAX_PLAIN_BYTES: Final = 1 << 22
 
 
 def limit_bombs() -> None:
-    """Let bombs be refused by a smaller size in this process: a run has more to do than to fill memory."""
+    """Let bombs be refused by a smaller size in this process: a run has more to do than to fill
+    memory."""
     compression.decompress.__defaults__ = (MAX_PLAIN_BYTES,)
     legacy.MAX_SET_BYTES = MAX_PLAIN_BYTES  # type: ignore[misc]
 
@@ -56,7 +62,8 @@ class Disagreement(Exception):
 
 
 def with_kernel(ops: Any, ask: Callable[[], Any]) -> Any:
-    """The answer under one kernel; of errors only that there was one: they may see another fault first."""
+    """The answer under one kernel; of errors only that there was one: they may see another fault
+    first."""
     before, kernel.ops = kernel.ops, ops
     try:
         return ask()
@@ -77,12 +84,17 @@ def agreed(ask: Callable[[], Any]) -> Any:
 def headers(data: bytes) -> None:
     agreed(lambda: [scan_batches(data, verify=verify).rows.tolist() for verify in (False, True)])
     agreed(lambda: repr(check_append(data, LogConfig(), T0)))
-    for ask in (lambda: read_header(data), lambda: list(iter_batches(data)), lambda: next_offset(data, 0)):
+    for ask in (
+        lambda: read_header(data),
+        lambda: list(iter_batches(data)),
+        lambda: next_offset(data, 0),
+    ):
         with_kernel(kernel.ops, ask)
 
 
 def records(data: bytes) -> None:
-    """Batches as they are; their CRCs are not looked at, or hardly a mutation would get beyond them."""
+    """Batches as they are; their CRCs are not looked at, or hardly a mutation would get beyond
+    them."""
     rows = agreed(lambda: kernel.ops.decode_rows(data, 0, False, True))
     table = agreed(lambda: columns(data, MIN_INT64, MAX_INT64))
     plain = with_kernel(kernel.ops, lambda: kernel.ops.decode_rows(data, MIN_INT64, False, False))
@@ -101,7 +113,8 @@ def columns(data: bytes, start: int, end: int) -> Any:
 
 
 def sealed(data: bytes) -> None:
-    """The bytes as the records of a batch whose header is sound, with the codec that the first byte says."""
+    """The bytes as the records of a batch whose header is sound, with the codec that the first byte
+    says."""
     if len(data) < 2:
         return
     codec, count = data[0] % 5, data[1] % 8
@@ -204,6 +217,16 @@ def use_log(disk: Disk, is_clean: bool) -> None:
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     target.__name__: target
     for target in (
-        headers, records, sealed, messages, codecs, markers, indexes, snapshots, checkpoints, configs, logs,
+        headers,
+        records,
+        sealed,
+        messages,
+        codecs,
+        markers,
+        indexes,
+        snapshots,
+        checkpoints,
+        configs,
+        logs,
     )
-}  # fmt: skip
+}

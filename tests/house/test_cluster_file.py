@@ -1,4 +1,5 @@
-"""ray_cluster.yaml: what Ray's own schema and validation say of it, and whether what it runs exists."""
+"""ray_cluster.yaml: what Ray's own schema and validation say of it, and whether what it runs
+exists."""
 
 import json
 import re
@@ -58,7 +59,9 @@ def test_every_raylog_command_is_one_with_its_options(cluster: dict[str, Any]) -
 
 
 def test_the_files_of_the_project_that_it_names_are_there(cluster: dict[str, Any]) -> None:
-    named = {path for command in commands(cluster) for path in re.findall(r"~/raylog/(\S+)", command)}
+    named = {
+        path for command in commands(cluster) for path in re.findall(r"~/raylog/(\S+)", command)
+    }
     assert named == {"configs/production.yaml", "configs/mount_disks.sh"}
     assert all((ROOT / path).is_file() for path in named)
 
@@ -69,14 +72,18 @@ def test_ray_and_the_pin_of_the_project_are_the_same(cluster: dict[str, Any]) ->
     assert any(f'"ray[default]{pin}"' in command for command in cluster["setup_commands"])
 
 
-def test_every_machine_has_a_volume_for_each_log_dir_and_tells_its_actors(cluster: dict[str, Any]) -> None:
+def test_every_machine_has_a_volume_for_each_log_dir_and_tells_its_actors(
+    cluster: dict[str, Any],
+) -> None:
     log_dirs = yaml.safe_load((ROOT / "configs" / "production.yaml").read_text())["log.dirs"]
     assert log_dirs == [f"/mnt/raylog-{number}" for number in range(len(log_dirs))]
     for kind in cluster["available_node_types"].values():
         assert len(kind["node_config"]["BlockDeviceMappings"]) == 1 + len(log_dirs)
     for role in ("head", "worker"):
         (start,) = (
-            one for one in cluster[f"{role}_start_ray_commands"] if "ray start " in one.replace("raylog", "")
+            one
+            for one in cluster[f"{role}_start_ray_commands"]
+            if "ray start " in one.replace("raylog", "")
         )
         assert f"RAYLOG_LOG_DIRS={','.join(log_dirs)} ray start" in start
         assert f"--labels={NODE_LABEL}=$(hostname -s)" in start

@@ -48,7 +48,9 @@ def test_the_page_is_that_of_the_list() -> None:
         assert page().count(f"| `{metric.exported_name}` |") == 1
 
 
-def test_every_metric_of_the_dashboard_is_in_the_list_and_has_the_labels_that_are_asked_for() -> None:
+def test_every_metric_of_the_dashboard_is_in_the_list_and_has_the_labels_that_are_asked_for() -> (
+    None
+):
     known = exported()
     for expression in expressions():
         names = names_in(expression)
@@ -87,7 +89,9 @@ def test_grafana_finds_what_it_needs() -> None:
 
 
 def test_variables_that_expressions_use_are_there() -> None:
-    defined = {variable["name"] for variable in DASHBOARD["templating"]["list"]} | {"__rate_interval"}
+    defined = {variable["name"] for variable in DASHBOARD["templating"]["list"]} | {
+        "__rate_interval"
+    }
     for expression in expressions():
         assert set(re.findall(r"\$(\w+)", expression)) <= defined, expression
 

@@ -32,7 +32,9 @@ def test_every_test_that_conformance_names_is_there() -> None:
 
 def test_every_fact_has_its_test() -> None:
     facts = (ROOT / "tests" / "unit" / "storage" / "test_fifteen_facts.py").read_text()
-    assert {int(number) for number in re.findall(r"def test_fact_(\d+)_", facts)} == set(range(1, 16))
+    assert {int(number) for number in re.findall(r"def test_fact_(\d+)_", facts)} == set(
+        range(1, 16)
+    )
 
 
 def test_every_page_that_is_linked_is_there() -> None:
@@ -42,7 +44,8 @@ def test_every_page_that_is_linked_is_there() -> None:
 
 
 def raylog_commands(page: str) -> list[list[str]]:
-    """The arguments of every ``raylog ...`` in the page's code: blocks, lines of four spaces and `spans`."""
+    """The arguments of every ``raylog ...`` in the page's code: blocks, lines of four spaces and
+    `spans`."""
     blocks = re.findall(r"^```(?:sh|bash)?\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     lines += re.findall(r"^ {4}(?:\$ )?(\S.*)", page, re.MULTILINE)
@@ -54,10 +57,13 @@ def raylog_commands(page: str) -> list[list[str]]:
             words = list(lexer)
         except ValueError:
             continue  # no shell's: a line of output
-        starts = [at for at, word in enumerate(words) if word == "raylog" and _begins_command(words[:at])]
+        starts = [
+            at for at, word in enumerate(words) if word == "raylog" and _begins_command(words[:at])
+        ]
         for start in starts:
             end = next(
-                (at for at in range(start, len(words)) if set(words[at]) <= set("|&;<>()")), len(words)
+                (at for at in range(start, len(words)) if set(words[at]) <= set("|&;<>()")),
+                len(words),
             )
             found.append(words[start + 1 : end])
     return found
@@ -65,7 +71,9 @@ def raylog_commands(page: str) -> list[list[str]]:
 
 def _begins_command(before: list[str]) -> bool:
     return (
-        not before or before[-1] in ("|", "&&", "||", ";", "!", "if", "while", "until") or "=" in before[-1]
+        not before
+        or before[-1] in ("|", "&&", "||", ";", "!", "if", "while", "until")
+        or "=" in before[-1]
     )
 
 

@@ -18,19 +18,24 @@ def every_class(root: type[RaylogError] = RaylogError) -> list[type[RaylogError]
     for kind in root.__subclasses__():
         found += every_class(kind)
     return sorted(
-        {kind for kind in found if kind.__module__.startswith("raylog.")}, key=lambda kind: kind.__name__
+        {kind for kind in found if kind.__module__.startswith("raylog.")},
+        key=lambda kind: kind.__name__,
     )
 
 
 def test_the_modules_classes_are_among_them() -> None:
     for module in (raylog.storage.errors, raylog.actors.messages):
-        own = {x for x in vars(module).values() if isinstance(x, type) and issubclass(x, RaylogError)}
+        own = {
+            x for x in vars(module).values() if isinstance(x, type) and issubclass(x, RaylogError)
+        }
         assert own <= set(every_class())
     assert len(every_class()) > 30
 
 
 @pytest.mark.parametrize("kind", every_class())
-def test_an_error_survives_pickling_with_its_fields_and_its_sentence(kind: type[RaylogError]) -> None:
+def test_an_error_survives_pickling_with_its_fields_and_its_sentence(
+    kind: type[RaylogError],
+) -> None:
     values = [f"<{name}>" for name in kind.fields]
     error = kind(*values)
     again = pickle.loads(pickle.dumps(error))
@@ -45,6 +50,8 @@ def test_an_error_survives_pickling_with_its_fields_and_its_sentence(kind: type[
 
 
 @pytest.mark.parametrize("kind", every_class())
-def test_an_error_made_with_the_wrong_number_of_arguments_is_our_mistake(kind: type[RaylogError]) -> None:
+def test_an_error_made_with_the_wrong_number_of_arguments_is_our_mistake(
+    kind: type[RaylogError],
+) -> None:
     with pytest.raises(TypeError, match=kind.__name__):
         kind(*["x"] * (len(kind.fields) + 1))

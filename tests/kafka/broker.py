@@ -1,8 +1,9 @@
 """One real Kafka: broker and controller in one JVM, on 127.0.0.1, in a folder of its own.
 
-``start`` returns when a client gets an answer; ``stop`` ends the JVM in order (SIGTERM, as kafka-server-stop does),
-``kill`` by SIGKILL. Its log dir is :attr:`KafkaBroker.log_dir`: while it is down, the folders in it may be written
-by others, which is what these tests are about. All that it says goes to ``server.log``.
+``start`` returns when a client gets an answer; ``stop`` ends the JVM in order (SIGTERM, as
+kafka-server-stop does), ``kill`` by SIGKILL. Its log dir is :attr:`KafkaBroker.log_dir`: while it
+is down, the folders in it may be written by others, which is what these tests are about. All that
+it says goes to ``server.log``.
 """
 
 import re
@@ -65,7 +66,9 @@ class KafkaBroker:
             "log.dirs": self.log_dir,
         }
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        kafka.run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties))
+        kafka.run(
+            "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)
+        )
 
     @property
     def meta(self) -> MetaProperties:
@@ -87,7 +90,9 @@ class KafkaBroker:
         with self.said.open("ab") as said:
             self._said_before = said.tell()
             self._process = subprocess.Popen(command, cwd=self.folder, stdout=said, stderr=said)
-        wait_for(self._answers, START_TIMEOUT_S, f"Kafka does not answer: see {self.said}", poll_s=0.1)
+        wait_for(
+            self._answers, START_TIMEOUT_S, f"Kafka does not answer: see {self.said}", poll_s=0.1
+        )
 
     def _answers(self) -> bool:
         assert self._process is not None

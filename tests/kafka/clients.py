@@ -1,4 +1,5 @@
-"""Real clients of a running Kafka: librdkafka and aiokafka, and one request that no client would send."""
+"""Real clients of a running Kafka: librdkafka and aiokafka, and one request that no client would
+send."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -57,7 +58,7 @@ def delete_records(address: str, topic: str, before_offset: int) -> None:
         future.result(TIMEOUT_S)
 
 
-# -- reading -------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def consume(address: str, topics: Iterable[str], isolation: str) -> dict[str, list[Seen]]:
@@ -69,7 +70,9 @@ def consume(address: str, topics: Iterable[str], isolation: str) -> dict[str, li
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in seen])
         while unread:
             message = consumer.poll(TIMEOUT_S)
-            assert message is not None, f"neither a record nor the end of {unread} within {TIMEOUT_S} s"
+            assert message is not None, (
+                f"neither a record nor the end of {unread} within {TIMEOUT_S} s"
+            )
             error, topic = message.error(), message.topic()
             assert topic is not None
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
@@ -106,9 +109,13 @@ def _list_offsets(
 ) -> list[int]:
     wanted = {TopicPartition(topic, 0): which for topic in topics}
     futures = (
-        client.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT_S) if wanted else {}
+        client.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT_S)
+        if wanted
+        else {}
     )
-    found = {partition.topic: future.result(TIMEOUT_S).offset for partition, future in futures.items()}
+    found = {
+        partition.topic: future.result(TIMEOUT_S).offset for partition, future in futures.items()
+    }
     return [found[topic] for topic in topics]
 
 
@@ -150,12 +157,16 @@ def _seen(message: Message) -> Seen:
     return Seen(offset, timestamp, timestamp_type, message.key(), message.value(), headers)
 
 
-def consume_by_aiokafka(address: str, topics: Iterable[str], isolation: str) -> dict[str, list[Seen]]:
+def consume_by_aiokafka(
+    address: str, topics: Iterable[str], isolation: str
+) -> dict[str, list[Seen]]:
     """All records of partition 0 of each topic, by aiokafka."""
     return asyncio.run(_consume_by_aiokafka(address, list(topics), isolation))
 
 
-async def _consume_by_aiokafka(address: str, topics: list[str], isolation: str) -> dict[str, list[Seen]]:
+async def _consume_by_aiokafka(
+    address: str, topics: list[str], isolation: str
+) -> dict[str, list[Seen]]:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=address,
         isolation_level=isolation,
@@ -166,13 +177,16 @@ async def _consume_by_aiokafka(address: str, topics: list[str], isolation: str) 
     await consumer.start()
     try:
         return {
-            topic: await _read_topic(consumer, AioTopicPartition(topic, 0), isolation) for topic in topics
+            topic: await _read_topic(consumer, AioTopicPartition(topic, 0), isolation)
+            for topic in topics
         }
     finally:
         await consumer.stop()
 
 
-async def _read_topic(consumer: AIOKafkaConsumer, partition: AioTopicPartition, isolation: str) -> list[Seen]:
+async def _read_topic(
+    consumer: AIOKafkaConsumer, partition: AioTopicPartition, isolation: str
+) -> list[Seen]:
     consumer.assign([partition])
     await consumer.seek_to_beginning(partition)
     seen: list[Seen] = []
@@ -192,20 +206,27 @@ async def _read_topic(consumer: AIOKafkaConsumer, partition: AioTopicPartition, 
                 )
             position = await consumer.position(partition)
             is_committed = isolation == COMMITTED
-            end = consumer.last_stable_offset(partition) if is_committed else consumer.highwater(partition)
+            end = (
+                consumer.last_stable_offset(partition)
+                if is_committed
+                else consumer.highwater(partition)
+            )
             if end is not None and position >= end:
                 return seen
 
 
-# -- writing -------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 class Sender:
-    """A librdkafka producer that knows which of its records were acknowledged, and at which offset."""
+    """A librdkafka producer that knows which of its records were acknowledged, and at which
+    offset."""
 
     def __init__(self, address: str, **config: Any) -> None:
         settings = {"bootstrap.servers": address, "linger.ms": 5, "log_level": 0}
-        self.producer = Producer(settings | {key.replace("_", "."): value for key, value in config.items()})
+        self.producer = Producer(
+            settings | {key.replace("_", "."): value for key, value in config.items()}
+        )
         self.acknowledged: list[Seen] = []
 
     def send(self, topic: str, rows: Iterable[Row]) -> None:
@@ -237,13 +258,15 @@ class Sender:
         assert left == 0, f"{left} records without an answer"
 
     def give_up(self) -> None:
-        """Forget what has no answer: else the client would send it to the next broker at this address."""
+        """Forget what has no answer: else the client would send it to the next broker at this
+        address."""
         self.producer.purge()
         self.producer.flush(TIMEOUT_S)
 
 
 def send_batch(address: str, topic: str, batch: bytes) -> Produced:
-    """Send one encoded batch as it is: a client's own producer would not repeat itself, or speak for another."""
+    """Send one encoded batch as it is: a client's own producer would not repeat itself, or speak
+    for another."""
     return asyncio.run(_send_batch(address, topic, batch))
 
 

@@ -1,7 +1,8 @@
 """One Kafka for all tests here, or a clear word why there is none.
 
-The tests ask two questions, the same from both sides: does Kafka read what raylog wrote, and raylog what Kafka
-wrote? ``./dev test --kafka`` runs them; without Java 17, mvn and Maven Central they are skipped.
+The tests ask two questions, the same from both sides: does Kafka read what raylog wrote, and raylog
+what Kafka wrote? ``./dev test --kafka`` runs them; without Java 17, mvn and Maven Central they are
+skipped.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,11 @@
-"""Apache Kafka's jars, taken from Maven Central once and kept in the user's cache, and the java that runs them.
+"""Apache Kafka's jars, taken from Maven Central once and kept in the user's cache, and the java
+that runs them.
 
 ``pom.xml`` beside this file pins the version and says why. The jars (45 MB) go to
-``~/.cache/raylog/kafka-<version>``; ``RAYLOG_KAFKA_JARS`` names another folder, and one that has jars in it is
-used as it is, so a machine without the network can bring its own. Where Java, mvn or Maven Central is not to be
-had, :class:`NotHere` says what is missing and the tests are skipped with that word.
+``~/.cache/raylog/kafka-<version>``; ``RAYLOG_KAFKA_JARS`` names another folder, and one that has
+jars in it is used as it is, so a machine without the network can bring its own. Where Java, mvn or
+Maven Central is not to be had, :class:`NotHere` says what is missing and the tests are skipped with
+that word.
 """
 
 import os
@@ -31,7 +33,9 @@ class Kafka:
     java: str
     jars: Path
 
-    def command(self, main: str, *arguments: str, heap: str = "-Xmx128m", **properties: str) -> list[str]:
+    def command(
+        self, main: str, *arguments: str, heap: str = "-Xmx128m", **properties: str
+    ) -> list[str]:
         """The command line of one of Kafka's programs; ``properties`` are its JVM's."""
         settings = [f"-D{name.replace('_', '.')}={value}" for name, value in properties.items()]
         quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # a short life on a small machine
@@ -64,15 +68,21 @@ def _java() -> str:
         raise NotHere(
             f"Kafka needs Java {JAVA_NEEDED}, and there is no java: install openjdk-17-jre-headless"
         )
-    done = subprocess.run([java, "-version"], capture_output=True, timeout=TOOL_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        [java, "-version"], capture_output=True, timeout=TOOL_TIMEOUT_S, check=False
+    )
     found = re.search(r'version "(\d+)', done.stderr.decode())
     if found is None or int(found[1]) < JAVA_NEEDED:
-        raise NotHere(f"Kafka needs Java {JAVA_NEEDED}, and {java} is {found[1] if found else 'none'}")
+        raise NotHere(
+            f"Kafka needs Java {JAVA_NEEDED}, and {java} is {found[1] if found else 'none'}"
+        )
     return java
 
 
 def _jars() -> Path:
-    folder = Path(os.environ.get("RAYLOG_KAFKA_JARS") or _cache() / f"kafka-{_version()}").absolute()
+    folder = Path(
+        os.environ.get("RAYLOG_KAFKA_JARS") or _cache() / f"kafka-{_version()}"
+    ).absolute()
     if any(folder.glob("*.jar")):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +110,15 @@ def _download(folder: Path) -> None:
     mvn = shutil.which("mvn")
     if mvn is None:
         raise NotHere("Kafka's jars come from Maven Central, and there is no mvn: install maven")
-    command = [mvn, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command = [
+        mvn,
+        "-q",
+        "-B",
+        "-f",
+        str(POM),
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+    ]
     try:
         done = subprocess.run(
             [*command, f"-DoutputDirectory={folder}"],
@@ -112,6 +130,7 @@ def _download(folder: Path) -> None:
         raise NotHere(f"Maven Central gave no Kafka within {DOWNLOAD_TIMEOUT_S} s") from None
     if done.returncode:
         said = next(
-            (line for line in done.stdout.decode().splitlines() if "ERROR" in line), "no reason given"
+            (line for line in done.stdout.decode().splitlines() if "ERROR" in line),
+            "no reason given",
         )
         raise NotHere(f"mvn could not get Kafka's jars from Maven Central: {said}")

@@ -1,11 +1,13 @@
 """What Kafka's DumpLogSegments says of a partition's folder, taken apart.
 
-Every line must be of a known shape: a line that is none of them is a complaint (of an index that points into
-nowhere, of a batch whose CRC is wrong, of bytes behind the last batch), and :func:`parse` keeps it as one.
+Every line must be of a known shape: a line that is none of them is a complaint (of an index that
+points into nowhere, of a batch whose CRC is wrong, of bytes behind the last batch), and
+:func:`parse` keeps it as one.
 
-One complaint is the tool's own mistake: since its rewrite in Java it says of every segment but that of offset 0, also
-of Kafka's own, that "-1 is followed by" the offset of its first record. That alone is passed over; other gaps, which
-compaction leaves, are sorted: Kafka 3 tells the last of a file first, as raylog does, Kafka 4 the first.
+One complaint is the tool's own mistake: since its rewrite in Java it says of every segment but that
+of offset 0, also of Kafka's own, that "-1 is followed by" the offset of its first record. That
+alone is passed over; other gaps, which compaction leaves, are sorted: Kafka 3 tells the last of a
+file first, as raylog does, Kafka 4 the first.
 """
 
 import re
@@ -28,10 +30,12 @@ RECORD = re.compile(
     rb"sequence: (-?\d+) headerKeys: \[(.*?)\] ?(.*)"
 )
 BATCH = re.compile(
-    r"baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) baseSequence: (?P<sequence>-?\d+) "
+    r"baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) "
+    r"baseSequence: (?P<sequence>-?\d+) "
     r"lastSequence: -?\d+ producerId: (?P<producer>-?\d+) producerEpoch: (?P<producer_epoch>-?\d+) "
     r"partitionLeaderEpoch: (?P<epoch>\d+) isTransactional: (?P<transactional>true|false) "
-    r"isControl: (?P<control>true|false) deleteHorizonMs: (?P<horizon>OptionalLong\S+) position: (?P<position>\d+) "
+    r"isControl: (?P<control>true|false) deleteHorizonMs: (?P<horizon>OptionalLong\S+) "
+    r"position: (?P<position>\d+) "
     r"(?P<type>CreateTime|LogAppendTime): (?P<timestamp>-?\d+) size: (?P<size>\d+) magic: 2 "
     r"compresscodec: (?P<codec>\w+) crc: \d+ isvalid: true"
 )
@@ -44,8 +48,8 @@ ABORTED = re.compile(
 PRODUCER = re.compile(
     r"producerId: (?P<producer>\d+) producerEpoch: (?P<epoch>\d+) coordinatorEpoch: -?\d+ "
     r"currentTxnFirstOffset: OptionalLong(?:\.empty|\[(?P<open>\d+)\]) lastTimestamp: -?\d+ "
-    r"(?:firstSequence: \d+ lastSequence: (?P<sequence>\d+) lastOffset: (?P<last>\d+) offsetDelta: \d+ "
-    r"timestamp: -?\d+)?"
+    r"(?:firstSequence: \d+ lastSequence: (?P<sequence>\d+) lastOffset: (?P<last>\d+) "
+    r"offsetDelta: \d+ timestamp: -?\d+)?"
 )
 FINE = re.compile(
     r"Dumping .+|Log starting offset: \d+|Snapshot end offset: .*|\S+\.(time)?index is empty\.|"
@@ -59,14 +63,18 @@ class Dump:
     """The lines of a folder's dump by what they are; numbers as numbers."""
 
     lines: list[str] = field(default_factory=list)
-    records: list[Seen] = field(default_factory=list)  # of headers only the names; their values are None
+    # of headers only the names; their values are None
+    records: list[Seen] = field(default_factory=list)
     batches: list[dict[str, str]] = field(default_factory=list)
-    markers: list[tuple[int, str, int]] = field(default_factory=list)  # offset, kind, coordinator epoch
+    # offset, kind, coordinator epoch
+    markers: list[tuple[int, str, int]] = field(default_factory=list)
     offset_entries: int = 0
     time_entries: int = 0
     aborted: list[tuple[int, int, int, int]] = field(default_factory=list)
-    snapshots: dict[str, list[dict[str, str]]] = field(default_factory=dict)  # by file: its producers
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # records that are missing between two others
+    # by file: its producers
+    snapshots: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    # records that are missing between two others
+    gaps: list[tuple[int, int]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
 
@@ -85,7 +93,9 @@ def dump_by_raylog(folder: Path) -> list[str]:
     assert text
     options = DumpOptions(LogOptions(is_deep=True, parser=decoders.plain(text, text)))
     with chdir(folder):
-        assert dump_files(RealFileSystem(), names, options, lines.append, findings.append, str(folder))
+        assert dump_files(
+            RealFileSystem(), names, options, lines.append, findings.append, str(folder)
+        )
     return _with_true_gaps([*lines, *findings])
 
 
@@ -106,7 +116,8 @@ def parse(text: str) -> Dump:
 
 
 def _with_true_gaps(lines: list[str]) -> list[str]:
-    """The lines, with the gaps at the end by file, and without the one that the tool sees before the first record."""
+    """The lines, with the gaps at the end by file, and without the one that the tool sees before
+    the first record."""
     gaps: dict[str, list[str]] = {}
     others, file = [], ""
     for line in lines:

@@ -9,7 +9,8 @@
                raylog: recovers every log, appends, and is killed too, with batches half written
     third    Kafka recovers, and reads all of it; stopped in order
 
-Each life is run once, and only notes what clients and logs showed; the tests hold that against what was written.
+Each life is run once, and only notes what clients and logs showed; the tests hold that against what
+was written.
 """
 
 import shutil
@@ -80,7 +81,8 @@ class Observed:
     )  # by topic and isolation: librdkafka
     seen_by_aiokafka: dict[tuple[str, str], list[Seen]] = field(default_factory=dict)
     bounds: dict[str, Bounds] = field(default_factory=dict)
-    acknowledged: dict[str, list[Seen]] = field(default_factory=dict)  # of Kafka's own writing, by topic
+    # of Kafka's own writing, by topic
+    acknowledged: dict[str, list[Seen]] = field(default_factory=dict)
     appended: dict[str, list[Seen]] = field(default_factory=dict)  # by raylog, before this life
     read_by_raylog: dict[str, list[Seen]] = field(default_factory=dict)  # before it appended
     committed_by_raylog: dict[str, list[Seen]] = field(default_factory=dict)
@@ -88,7 +90,9 @@ class Observed:
     answers: dict[str, Produced] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
-    def observe(self, broker: KafkaBroker, topics: Iterable[str], *, with_aiokafka: bool = False) -> None:
+    def observe(
+        self, broker: KafkaBroker, topics: Iterable[str], *, with_aiokafka: bool = False
+    ) -> None:
         """Let clients read all of some topics."""
         every = list(topics)
         self.bounds |= bounds(broker.address, every)
@@ -97,7 +101,9 @@ class Observed:
             self.seen |= {(topic, isolation): records for topic, records in found.items()}
             if with_aiokafka:
                 found = consume_by_aiokafka(broker.address, every, isolation)
-                self.seen_by_aiokafka |= {(topic, isolation): records for topic, records in found.items()}
+                self.seen_by_aiokafka |= {
+                    (topic, isolation): records for topic, records in found.items()
+                }
 
     def end(self, broker: KafkaBroker, copy: Path, *, kill: bool = False) -> "Observed":
         """End the broker, and keep what it leaves."""
@@ -126,14 +132,16 @@ def topic_of(scenario: str) -> str:
     return f"r-{scenario}"
 
 
-# -- the first life ------------------------------------------------------------------------------------------
+# -- the first life --------------------------------------------------------------------------------
 
 
 def first_life(broker: KafkaBroker, written: Mapping[str, Written], copy: Path) -> Observed:
     """Kafka makes the topics, and writes those that are its own."""
     life = Observed()
     broker.start()
-    create_topics(broker.address, KAFKAS | {topic_of(name): _config(log) for name, log in written.items()})
+    create_topics(
+        broker.address, KAFKAS | {topic_of(name): _config(log) for name, log in written.items()}
+    )
     rows = {topic: Rows(with_keys=True) for topic in KAFKAS}
     for codec in CODECS:
         life.acknowledged[f"k-{codec}"] = _write(
@@ -158,9 +166,13 @@ def _config(log: Written) -> dict[str, Any]:
     return {"retention.ms": -1} | known | (EAGER if log.is_compacted else {})
 
 
-def _write(broker: KafkaBroker, topic: str, rows: Rows, count: int = 500, **config: Any) -> list[Seen]:
+def _write(
+    broker: KafkaBroker, topic: str, rows: Rows, count: int = 500, **config: Any
+) -> list[Seen]:
     """Let Kafka's client write rows, 20 a batch at the most. Returns what was acknowledged."""
-    sender = Sender(broker.address, **({"batch_num_messages": 20, "enable_idempotence": False} | config))
+    sender = Sender(
+        broker.address, **({"batch_num_messages": 20, "enable_idempotence": False} | config)
+    )
     sender.send(topic, rows.take(count, now_ms()))
     sender.flush()
     assert len(sender.acknowledged) == count
@@ -183,7 +195,8 @@ def _transactional(broker: KafkaBroker, name: str) -> Sender:
 
 
 def _write_transactions(broker: KafkaBroker, topic: str, rows: Rows) -> None:
-    """Two producers whose transactions interleave, one aborted of three; other records between them."""
+    """Two producers whose transactions interleave, one aborted of three; other records between
+    them."""
     first, second = (_transactional(broker, f"{topic}-{n}") for n in range(2))
     for n in range(6):
         for sender in (first, second):
@@ -222,7 +235,7 @@ def _wait_for_cleaner(broker: KafkaBroker, topic: str) -> None:
     wait_for(is_clean, CLEANER_TIMEOUT_S, f"Kafka has cleaned {topic}", poll_s=0.1)
 
 
-# -- the second life -----------------------------------------------------------------------------------------
+# -- the second life -------------------------------------------------------------------------------
 
 
 def second_life(broker: KafkaBroker, written: Mapping[str, Written], copy: Path) -> Observed:
@@ -238,7 +251,8 @@ def second_life(broker: KafkaBroker, written: Mapping[str, Written], copy: Path)
     ours = [topic_of(name) for name in written]
     for name, log in written.items():
         if log.is_compacted:
-            _wait_for_cleaner(broker, topic_of(name))  # which finds nothing to do that raylog has left undone
+            # which finds nothing to do that raylog has left undone
+            _wait_for_cleaner(broker, topic_of(name))
     life.observe(broker, [*ours, *KAFKAS], with_aiokafka=True)
     for name, log in written.items():
         wanted = [record.timestamp for record in log.records[::50]]
@@ -256,7 +270,10 @@ def _append_to_all(with_raylog: TakenOver, topics: Iterable[str], life: Observed
     for topic in topics:
         kind = "LogAppendTime" if topic.endswith("append-time") else "CreateTime"
         log = with_raylog.open(topic, message_timestamp_type=kind)
-        life.read_by_raylog[topic], life.committed_by_raylog[topic] = records_of(log), committed_of(log)
+        life.read_by_raylog[topic], life.committed_by_raylog[topic] = (
+            records_of(log),
+            committed_of(log),
+        )
         before = log.log_end_offset
         for codec in CODECS:
             _append(log, Rows(with_keys=True).take(4, now_ms()), codec)
@@ -277,7 +294,9 @@ def _speak_for_producers(broker: KafkaBroker, log: Written, life: Observed) -> N
         "again": again,
         "gap": bytes(encode_records(rows, base_sequence=99, **producer)),
         "next": bytes(encode_records(rows, base_sequence=15, **producer)),
-        "old epoch": bytes(encode_records(rows, base_sequence=0, producer_id=4000, producer_epoch=0)),
+        "old epoch": bytes(
+            encode_records(rows, base_sequence=0, producer_id=4000, producer_epoch=0)
+        ),
     }
     for kind, batch in batches.items():
         life.answers[kind] = send_batch(broker.address, topic_of("idempotent"), batch)
@@ -304,11 +323,12 @@ def _write_and_kill(broker: KafkaBroker, topic: str) -> list[Seen]:
     return sender.acknowledged
 
 
-# -- the third life ------------------------------------------------------------------------------------------
+# -- the third life --------------------------------------------------------------------------------
 
 
 def third_life(broker: KafkaBroker, written: Mapping[str, Written], copy: Path) -> Observed:
-    """raylog recovers what the killed Kafka left, is killed too, and Kafka recovers what that left."""
+    """raylog recovers what the killed Kafka left, is killed too, and Kafka recovers what that
+    left."""
     life = Observed()
     topics = [*(topic_of(name) for name in written), *KAFKAS]
     with_raylog = TakenOver(broker.log_dir, broker.meta)

@@ -1,6 +1,8 @@
-"""raylog on the log dir of a Kafka that is down: its lock, its checkpoints, its partitions, in raylog's own code.
+"""raylog on the log dir of a Kafka that is down: its lock, its checkpoints, its partitions, in
+raylog's own code.
 
-Nothing here knows Kafka: :class:`TakenOver` is what a LogManager does with a log dir, for as long as a test needs.
+Nothing here knows Kafka: :class:`TakenOver` is what a LogManager does with a log dir, for as long
+as a test needs.
 """
 
 import shutil
@@ -32,7 +34,8 @@ class TakenOver:
         self.path, self.was_clean = path, self._dir.was_clean
 
     def open(self, topic: str, **config: Any) -> Log:
-        """Open partition 0 of a topic as it lies there, and begin a leader epoch, as a LogActor does."""
+        """Open partition 0 of a topic as it lies there, and begin a leader epoch, as a LogActor
+        does."""
         partition = TopicPartition(topic, 0)
         known = self._offsets.get(partition, PartitionOffsets(0, 0, 0))
         folder = self._dir.folder(partition)
@@ -52,7 +55,8 @@ class TakenOver:
         return log
 
     def replace(self, topic: str, written: Written) -> None:
-        """Put a log that was written elsewhere in the place of Kafka's folder, under the id that Kafka knows."""
+        """Put a log that was written elsewhere in the place of Kafka's folder, under the id that
+        Kafka knows."""
         partition = TopicPartition(topic, 0)
         folder = self._dir.folder(partition)
         topic_id = read_topic_id(self._fs, folder)
@@ -74,7 +78,8 @@ class TakenOver:
         self._dir.close(clean=True)
 
     def crash(self) -> None:
-        """As after kill -9: what was written is there, but no log was closed and no checkpoint written."""
+        """As after kill -9: what was written is there, but no log was closed and no checkpoint
+        written."""
         self._dir.close(clean=False)
 
 
@@ -84,7 +89,8 @@ def records_of(log: Log) -> list[Seen]:
 
 
 def committed_of(log: Log) -> list[Seen]:
-    """What a reader of committed records sees: it skips aborted transactions as Kafka's consumers do."""
+    """What a reader of committed records sees: it skips aborted transactions as Kafka's consumers
+    do."""
     return _read(log, is_committed=True)
 
 

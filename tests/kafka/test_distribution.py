@@ -1,4 +1,5 @@
-"""Where there is no Kafka, the tests say what to install; where there is one, it is not fetched again."""
+"""Where there is no Kafka, the tests say what to install; where there is one, it is not fetched
+again."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""Kafka's own DumpLogSegments over partition folders that raylog wrote: what it says is what was appended.
+"""Kafka's own DumpLogSegments over partition folders that raylog wrote: what it says is what was
+appended.
 
-The tool checks what it prints: every index entry against its batch, every time against its record, every CRC.
-A line of complaint anywhere fails the test.
+The tool checks what it prints: every index entry against its batch, every time against its record,
+every CRC. A line of complaint anywhere fails the test.
 """
 
 import shutil
@@ -91,15 +92,20 @@ def test_the_topics_codec_takes_the_place_of_the_producers(dumps: dict[str, Dump
 
 
 def test_indexes_are_not_empty(dumps: dict[str, Dump]) -> None:
-    """That they agree with the log the tool has checked; here, that there was something to check."""
+    """That they agree with the log the tool has checked; here, that there was something to
+    check."""
     assert dumps["dense-index"].offset_entries > 250
     assert dumps["dense-index"].time_entries > 250
     for codec in CODECS:
         assert dumps[f"codec-{codec}"].offset_entries > 5
 
 
-def test_aborted_transactions_are_in_the_index(dumps: dict[str, Dump], written: dict[str, Written]) -> None:
-    aborted = [(offset, kind) for offset, kind, epoch in dumps["transactions"].markers if epoch == 3]
+def test_aborted_transactions_are_in_the_index(
+    dumps: dict[str, Dump], written: dict[str, Written]
+) -> None:
+    aborted = [
+        (offset, kind) for offset, kind, epoch in dumps["transactions"].markers if epoch == 3
+    ]
     assert Counter(kind for _, kind in aborted) == {"COMMIT": 9, "ABORT": 6}
     markers = [offset for offset, kind in aborted if kind == "ABORT"]
     entries = dumps["transactions"].aborted
@@ -109,13 +115,17 @@ def test_aborted_transactions_are_in_the_index(dumps: dict[str, Dump], written: 
         assert first < last
 
 
-def test_an_open_transaction_is_in_the_snapshot(dumps: dict[str, Dump], written: dict[str, Written]) -> None:
+def test_an_open_transaction_is_in_the_snapshot(
+    dumps: dict[str, Dump], written: dict[str, Written]
+) -> None:
     ((producer,),) = dumps["open-transaction"].snapshots.values()
     assert producer["producer"] == "6000"
     assert producer["open"] == str(written["open-transaction"].last_stable_offset)
 
 
-def test_the_last_snapshot_knows_every_producer(dumps: dict[str, Dump], written: dict[str, Written]) -> None:
+def test_the_last_snapshot_knows_every_producer(
+    dumps: dict[str, Dump], written: dict[str, Written]
+) -> None:
     snapshots = dumps["idempotent"].snapshots
     last = snapshots[f"{written['idempotent'].log_end_offset:020d}.snapshot"]
     found = {producer["producer"]: (producer["epoch"], producer["sequence"]) for producer in last}
@@ -128,7 +138,9 @@ def test_every_epoch_is_in_its_batches(dumps: dict[str, Dump], written: dict[str
     assert checkpoint.split("\n") == ["0", "3", "0 0", "1 50", "2 100", ""]
 
 
-def test_a_damaged_log_is_complained_of(kafka: Kafka, written: dict[str, Written], tmp_path: Path) -> None:
+def test_a_damaged_log_is_complained_of(
+    kafka: Kafka, written: dict[str, Written], tmp_path: Path
+) -> None:
     """The oracle can say no: an index that lies, a torn tail, a flipped bit."""
     folder = shutil.copytree(written["codec-none"].folder, tmp_path / "damaged-0")
     first, *_, last = sorted(folder.glob("*.log"))
@@ -138,7 +150,8 @@ def test_a_damaged_log_is_complained_of(kafka: Kafka, written: dict[str, Written
     with last.open("ab") as file:
         file.write(b"torn")
     index = first.with_suffix(".index")
-    index.write_bytes(b"\x00\x00\x00\x01" + index.read_bytes()[4:])  # an offset that no batch there ends with
+    # an offset that no batch there ends with
+    index.write_bytes(b"\x00\x00\x00\x01" + index.read_bytes()[4:])
     complaints = "\n".join(dump_folder(kafka, folder).complaints)
     for word in ("isvalid: false", "Mismatches in", "invalid bytes at the end"):
         assert word in complaints

@@ -1,4 +1,5 @@
-"""A real Kafka on partition folders that raylog wrote: what its clients see, and how it goes on with them.
+"""A real Kafka on partition folders that raylog wrote: what its clients see, and how it goes on
+with them.
 
 The logs are those of ``written.py``; when each is read and written by whom, ``lives.py`` tells.
 """
@@ -13,7 +14,8 @@ from tests.kafka.written import SCENARIOS, Seen, Written
 
 pytestmark = pytest.mark.timeout(300)  # the first may fetch Kafka, and starts it
 
-# Whatever Kafka says of a log that it loads. Of its own start, and of our requests, it may say more.
+# Whatever Kafka says of a log that it loads. Of its own start, and of our requests, it may say
+# more.
 OF_LOGS = re.compile(
     r"LogLoader|UnifiedLog|LocalLog|LogSegment|Index|ProducerState|Snapshot|LeaderEpochCache|LogManager|Cleaner"
 )
@@ -40,14 +42,18 @@ def test_clients_see_every_record(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_kafka_tells_the_same_offsets(second: Observed, written: dict[str, Written], name: str) -> None:
+def test_kafka_tells_the_same_offsets(
+    second: Observed, written: dict[str, Written], name: str
+) -> None:
     log = written[name]
     expected = Bounds(log.log_start_offset, log.last_stable_offset, log.log_end_offset)
     assert second.bounds[topic_of(name)] == expected
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_kafka_finds_records_by_their_time(second: Observed, written: dict[str, Written], name: str) -> None:
+def test_kafka_finds_records_by_their_time(
+    second: Observed, written: dict[str, Written], name: str
+) -> None:
     assert len(second.times[name]) > len(written[name].records) / 50
     for time, offset in second.times[name].items():
         later = [record.offset for record in written[name].records if record.timestamp >= time]
@@ -59,11 +65,15 @@ def test_kafka_trusts_what_an_orderly_stop_left(second: Observed) -> None:
     assert of_logs(second.complaints) == []
 
 
-def test_kafka_goes_on_with_raylogs_producers(second: Observed, written: dict[str, Written]) -> None:
+def test_kafka_goes_on_with_raylogs_producers(
+    second: Observed, written: dict[str, Written]
+) -> None:
     """From raylog's snapshot it knows what each has sent."""
     again = written["idempotent"].batches
     first_offset = next(
-        offset for offset, batch in reversed(again.items()) if batch[43:51] == (4002).to_bytes(8, "big")
+        offset
+        for offset, batch in reversed(again.items())
+        if batch[43:51] == (4002).to_bytes(8, "big")
     )
     end = written["idempotent"].log_end_offset
     assert second.answers["again"] == (0, first_offset)
@@ -104,10 +114,13 @@ def test_kafka_cuts_off_half_a_batch_and_nothing_else(third: Observed) -> None:
     cut = {}
     for line in of_logs(third.complaints):
         if found := re.search(
-            r"partition=(\S+)-0, .* Corruption found in segment \d+, truncating to offset (\d+)", line
+            r"partition=(\S+)-0, .* Corruption found in segment \d+, truncating to offset (\d+)",
+            line,
         ):
             cut[found[1]] = int(found[2])
         else:
-            assert re.search(r"LeaderEpochCache .* New epoch entry .* caused truncation of conflicting", line)
+            assert re.search(
+                r"LeaderEpochCache .* New epoch entry .* caused truncation of conflicting", line
+            )
     assert len(cut) == len([*third.bounds][::2])
     assert cut == {topic: third.bounds[topic].high_watermark for topic in [*third.bounds][::2]}

@@ -1,4 +1,5 @@
-"""raylog on partition folders that a real Kafka wrote: after an orderly stop, after SIGKILL, and going on with them.
+"""raylog on partition folders that a real Kafka wrote: after an orderly stop, after SIGKILL, and
+going on with them.
 
 What Kafka writes, and when, ``lives.py`` tells; what is right is what Kafka's own clients saw.
 """
@@ -15,7 +16,14 @@ from tests.kafka.broker import KafkaBroker
 from tests.kafka.clients import COMMITTED, ISOLATIONS, UNCOMMITTED, Bounds
 from tests.kafka.distribution import Kafka
 from tests.kafka.dumping import dump_by_raylog, dump_folder
-from tests.kafka.lives import DELETED_BEFORE, KAFKAS, Observed, assert_same, is_compaction_of, now_ms
+from tests.kafka.lives import (
+    DELETED_BEFORE,
+    KAFKAS,
+    Observed,
+    assert_same,
+    is_compaction_of,
+    now_ms,
+)
 from tests.kafka.taking_over import TakenOver, committed_of, records_of
 from tests.kafka.written import CODECS, Rows, Seen
 
@@ -45,7 +53,7 @@ def batches_of(log: Log) -> list[bytes]:
     return found
 
 
-# -- after an orderly stop -----------------------------------------------------------------------------------
+# -- after an orderly stop -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("topic", PLAIN)
@@ -96,7 +104,8 @@ def test_opening_kafkas_log_changes_nothing_in_it(
 
 
 def test_kafkas_producers_go_on(first: Observed, broker: KafkaBroker, tmp_path: Path) -> None:
-    """From Kafka's snapshot raylog knows the last batch of each: sent again, it is not written again."""
+    """From Kafka's snapshot raylog knows the last batch of each: sent again, it is not written
+    again."""
     taken = TakenOver(copied(first, tmp_path), broker.meta)
     log = taken.open("k-idempotent")
     end = log.log_end_offset
@@ -118,7 +127,11 @@ def test_raylog_makes_kafkas_transaction_index_and_snapshot_again(
     log_dir = copied(first, tmp_path)
     folder = log_dir / f"{topic}-0"
     before = files(folder)
-    for path in [*folder.glob("*.txnindex"), *folder.glob("*.snapshot"), *log_dir.glob("*checkpoint")]:
+    for path in [
+        *folder.glob("*.txnindex"),
+        *folder.glob("*.snapshot"),
+        *log_dir.glob("*checkpoint"),
+    ]:
         path.unlink()
     (log_dir / ".kafka_cleanshutdown").unlink()
     taken = TakenOver(log_dir, broker.meta)
@@ -135,10 +148,13 @@ def test_raylog_makes_kafkas_transaction_index_and_snapshot_again(
 def producers(snapshot: bytes) -> set[bytes]:
     """The entries of a snapshot file, which have no order."""
     entries = snapshot[SNAPSHOT_HEAD_BYTES:]
-    return {entries[at : at + SNAPSHOT_ENTRY_BYTES] for at in range(0, len(entries), SNAPSHOT_ENTRY_BYTES)}
+    return {
+        entries[at : at + SNAPSHOT_ENTRY_BYTES]
+        for at in range(0, len(entries), SNAPSHOT_ENTRY_BYTES)
+    }
 
 
-# -- going on ------------------------------------------------------------------------------------------------
+# -- going on --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("topic", KAFKAS)
@@ -150,11 +166,13 @@ def test_kafka_reads_what_raylog_wrote_behind_it(second: Observed, topic: str) -
         assert_same(topic, seen[topic, COMMITTED], second.committed_by_raylog[topic] + visible)
 
 
-# -- after SIGKILL -------------------------------------------------------------------------------------------
+# -- after SIGKILL ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("topic", [topic for topic in KAFKAS if topic != "k-crash"])
-def test_raylog_recovers_what_a_killed_kafka_left(second: Observed, third: Observed, topic: str) -> None:
+def test_raylog_recovers_what_a_killed_kafka_left(
+    second: Observed, third: Observed, topic: str
+) -> None:
     before, found = second.seen[topic, UNCOMMITTED], third.read_by_raylog[topic]
     if "compact" in topic:
         assert is_compaction_of(found, before + second.acknowledged[topic])
@@ -174,7 +192,9 @@ def test_a_log_killed_amid_writing_is_a_prefix_with_all_that_was_acknowledged(
     assert found[: len(acknowledged)] == acknowledged
     assert [record.offset for record in found] == [*range(25, 25 + len(found))]
     sent = Rows(with_keys=True).take(len(found), 0)
-    assert [(record.key, record.value) for record in found] == [(key, value) for _, key, value, _ in sent]
+    assert [(record.key, record.value) for record in found] == [
+        (key, value) for _, key, value, _ in sent
+    ]
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
@@ -183,11 +203,15 @@ def test_kafka_recovers_it_again(third: Observed, topic: str, isolation: str) ->
     """After raylog went on, and was killed too."""
     is_committed = isolation == COMMITTED
     before = (third.committed_by_raylog if is_committed else third.read_by_raylog)[topic]
-    visible: list[Seen] = [] if is_committed and topic == "k-open-transaction" else third.appended[topic]
+    visible: list[Seen] = (
+        [] if is_committed and topic == "k-open-transaction" else third.appended[topic]
+    )
     assert_same(topic, third.seen[topic, isolation], before + visible)
 
 
-def test_in_the_end_both_read_the_same(third: Observed, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_in_the_end_both_read_the_same(
+    third: Observed, broker: KafkaBroker, tmp_path: Path
+) -> None:
     """Every log that both have written, after Kafka's orderly stop."""
     taken = TakenOver(copied(third, tmp_path), broker.meta)
     assert taken.was_clean

@@ -1,8 +1,8 @@
 """Partition folders that raylog writes for Kafka to read, each with what is in it.
 
-Each function of ``SCENARIOS`` writes one log through ``raylog.storage`` and nothing else, and notes beside it what
-it appended: that, and not what raylog reads back, is what Kafka must find. Records are a week away from any limit:
-their times begin an hour ago, and the clock moves a second a batch.
+Each function of ``SCENARIOS`` writes one log through ``raylog.storage`` and nothing else, and notes
+beside it what it appended: that, and not what raylog reads back, is what Kafka must find. Records
+are a week away from any limit: their times begin an hour ago, and the clock moves a second a batch.
 """
 
 import time
@@ -76,7 +76,8 @@ class Written:
 
 
 class Rows:
-    """Rows to write, one after the other; among them all kinds of null, empty, repeated and not-ASCII."""
+    """Rows to write, one after the other; among them all kinds of null, empty, repeated and
+    not-ASCII."""
 
     def __init__(self, *, with_keys: bool = False) -> None:
         self._with_keys, self._count = with_keys, 0
@@ -89,7 +90,11 @@ class Rows:
         n = self._count
         self._count += 1
         digest = sha256(b"%d" % n)
-        key = None if n % 7 == 3 and not self._with_keys else b"key-%04d" % (digest.digest()[0] % KEYS)
+        key = (
+            None
+            if n % 7 == 3 and not self._with_keys
+            else b"key-%04d" % (digest.digest()[0] % KEYS)
+        )
         value: bytes | None = b"value-%06d-" % n + digest.hexdigest()[: n % 9 * 7].encode()
         if n % 11 == 5:
             value = None
@@ -97,7 +102,13 @@ class Rows:
             value = b"" if n % 2 else "grüß-dich-€".encode()
         headers: list[tuple[str, bytes | None]] = []
         if n % 5 == 0:
-            headers = [("h", b"\x00\xff"), ("h", b"again"), ("empty", b""), ("nil", None), ("übrig", b"x")]
+            headers = [
+                ("h", b"\x00\xff"),
+                ("h", b"again"),
+                ("empty", b""),
+                ("nil", None),
+                ("übrig", b"x"),
+            ]
         return (now_ms + n % 3 * 100, key, value, headers)
 
 
@@ -127,7 +138,8 @@ class Writer:
         return log
 
     def reopen(self, *, is_clean: bool = True) -> None:
-        """Open the log again, which begins a leader epoch. If not ``is_clean``, it was not closed before."""
+        """Open the log again, which begins a leader epoch. If not ``is_clean``, it was not closed
+        before."""
         if is_clean:
             self.log.close()
         self.log = self._open(is_clean=is_clean)
@@ -142,7 +154,8 @@ class Writer:
         transactional: bool = False,
         **fields: Any,
     ) -> AppendInfo:
-        """Append one batch. A producer's sequence goes on by itself; ``fields`` as of ``encode_records``."""
+        """Append one batch. A producer's sequence goes on by itself; ``fields`` as of
+        ``encode_records``."""
         sent = self._rows.take(count, self.clock.ms)
         if producer is not None:
             first = self._sequences.get(producer, 0) if sequence is None else sequence
@@ -176,7 +189,9 @@ class Writer:
             for n, (timestamp, key, value, headers) in enumerate(rows)
         ]
 
-    def end(self, producer: int, *, abort: bool = False, epoch: int = 0, coordinator_epoch: int = 3) -> None:
+    def end(
+        self, producer: int, *, abort: bool = False, epoch: int = 0, coordinator_epoch: int = 3
+    ) -> None:
         """Write the marker that ends a producer's transaction, as its coordinator does."""
         marker = Marker(abort, coordinator_epoch, self.clock.ms)
         content = encode_marker(marker, producer_id=producer, producer_epoch=epoch)
@@ -193,10 +208,17 @@ class Writer:
         self.written.records = [record for record in self.written.records if record.offset < offset]
 
     def compact(self) -> None:
-        """One round over all sealed segments: of what is not aborted there, the last record of each key stays."""
+        """One round over all sealed segments: of what is not aborted there, the last record of each
+        key stays."""
         bound = self.log.segments[-1].base_offset
         assert bound > 0
-        clean(self._fs, self.clock, self.log, Cleanable(0, bound, 0, 1), Buffers(1 << 20, 0.9, 1 << 16))
+        clean(
+            self._fs,
+            self.clock,
+            self.log,
+            Cleanable(0, bound, 0, 1),
+            Buffers(1 << 20, 0.9, 1 << 16),
+        )
         sealed = [
             record
             for record in self.written.records
@@ -205,7 +227,9 @@ class Writer:
         last = {record.key: record.offset for record in sealed}
         kept = set(last.values())
         self.written.records = [
-            record for record in self.written.records if record.offset >= bound or record.offset in kept
+            record
+            for record in self.written.records
+            if record.offset >= bound or record.offset in kept
         ]
 
     def close(self) -> Written:
@@ -245,7 +269,8 @@ def _idempotent(folder: Path) -> Written:
 
 
 def _transactions(folder: Path) -> Written:
-    """Committed and aborted ones, interleaved, over several segments, with other records between them."""
+    """Committed and aborted ones, interleaved, over several segments, with other records between
+    them."""
     writer = Writer(folder, segment_bytes=SMALL_SEGMENT_BYTES)
     for n in range(5):
         writer.send(10, producer=5000, transactional=True, compression_type=CODECS[n])
@@ -274,7 +299,9 @@ def _open_transaction(folder: Path) -> Written:
 
 def _append_time(folder: Path) -> Written:
     """The log's own clock stamps the records."""
-    writer = Writer(folder, message_timestamp_type="LogAppendTime", segment_bytes=SMALL_SEGMENT_BYTES)
+    writer = Writer(
+        folder, message_timestamp_type="LogAppendTime", segment_bytes=SMALL_SEGMENT_BYTES
+    )
     for n in range(15):
         writer.send(20, compression_type=CODECS[n % 5])
     return writer.close()
@@ -347,7 +374,9 @@ def _emptied(folder: Path) -> Written:
 
 def _compacted(folder: Path) -> Written:
     """Forty keys in hundreds of records of every codec, tombstones among them; two rounds."""
-    writer = Writer(folder, with_keys=True, segment_bytes=SMALL_SEGMENT_BYTES, cleanup_policy="compact")
+    writer = Writer(
+        folder, with_keys=True, segment_bytes=SMALL_SEGMENT_BYTES, cleanup_policy="compact"
+    )
     for n in range(25):
         writer.send(20, compression_type=CODECS[n % 5])
     writer.compact()
@@ -360,7 +389,9 @@ def _compacted(folder: Path) -> Written:
 
 def _compacted_transactions(folder: Path) -> Written:
     """What was aborted is gone; markers, and the last batch of each producer, are not."""
-    writer = Writer(folder, with_keys=True, segment_bytes=SMALL_SEGMENT_BYTES, cleanup_policy="compact")
+    writer = Writer(
+        folder, with_keys=True, segment_bytes=SMALL_SEGMENT_BYTES, cleanup_policy="compact"
+    )
     for n in range(20):
         writer.send(10, producer=5500, transactional=True)
         writer.send(10, producer=5501, transactional=True)

@@ -29,7 +29,8 @@ class Nodes:
 
     def __init__(self, folder: Path, *, labels: bool = False) -> None:
         self.folder, self._has_labels = folder, labels
-        self._temp_dir = tempfile.mkdtemp(prefix="rl-", dir="/tmp")  # short: Ray puts Unix sockets below it
+        # short: Ray puts Unix sockets below it
+        self._temp_dir = tempfile.mkdtemp(prefix="rl-", dir="/tmp")
         self._nodes: dict[str, Any] = {}
         self.begin()
 
@@ -37,13 +38,21 @@ class Nodes:
         """Start the head, and connect this process to it."""
         from ray.cluster_utils import Cluster
 
-        head = {"temp_dir": self._temp_dir, "include_dashboard": False, **self._arguments("head", None)}
+        head = {
+            "temp_dir": self._temp_dir,
+            "include_dashboard": False,
+            **self._arguments("head", None),
+        }
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         ray.init(self.address, log_to_driver=False)
 
     def _arguments(self, name: str, disk: str | None) -> dict[str, Any]:
         labels = {"labels": {NODE_LABEL: name}} if self._has_labels else {}
-        return {"num_cpus": 4, "env_vars": {LOG_DIRS_VARIABLE: self.log_dir(disk or name)}, **labels}
+        return {
+            "num_cpus": 4,
+            "env_vars": {LOG_DIRS_VARIABLE: self.log_dir(disk or name)},
+            **labels,
+        }
 
     def log_dir(self, name: str) -> str:
         (self.folder / name).mkdir(exist_ok=True)
@@ -69,8 +78,8 @@ class Nodes:
         return raylet.process
 
     def has_ended(self, name: str) -> bool:
-        """Whether the node's raylet has ended by itself. (Asking reaps it, as init does in real life: to its workers a
-        zombie is alive, and they would live on.)"""
+        """Whether the node's raylet has ended by itself. (Asking reaps it, as init does in real
+        life: to its workers a zombie is alive, and they would live on.)"""
         return self._raylet(name).poll() is not None
 
     def processes(self, name: str) -> list[int]:

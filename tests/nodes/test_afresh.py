@@ -1,4 +1,5 @@
-"""The whole Ray cluster is gone, and another one is started over the same disks. Drivers start brokers and exit."""
+"""The whole Ray cluster is gone, and another one is started over the same disks. Drivers start
+brokers and exit."""
 
 import subprocess
 import sys
@@ -32,7 +33,10 @@ def controllers_node() -> str:
     handle = find(CONTROLLER, NAMESPACE)
     assert handle is not None
     return str(
-        ray.get(handle.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id()), timeout=30)
+        ray.get(
+            handle.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id()),
+            timeout=30,
+        )
     )
 
 

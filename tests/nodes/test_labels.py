@@ -1,5 +1,5 @@
-"""Nodes that carry the label ``raylog/log-node``: their actors wait for them, the Controller, too. The broker is
-started by a process on one of them, that ends."""
+"""Nodes that carry the label ``raylog/log-node``: their actors wait for them, the Controller, too.
+The broker is started by a process on one of them, that ends."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,7 +49,9 @@ def is_answered(question: Callable[[], object]) -> bool:
 
 
 def was_started_again(actor: Any) -> bool:
-    context = actor.__ray_call__.remote(lambda _: ray.get_runtime_context().was_current_actor_reconstructed)
+    context = actor.__ray_call__.remote(
+        lambda _: ray.get_runtime_context().was_current_actor_reconstructed
+    )
     return bool(ray.get(context, timeout=30))
 
 
@@ -71,7 +73,9 @@ def test_a_node_that_comes_back_under_a_new_id_has_the_same_actors_with_the_same
 
     nodes.kill("one")
     # The Controller was there; its process outlives the node's by a moment.
-    wait_for(lambda: not is_answered(lambda: broker.describe_topic("kept")), 60, "the Controller is away")
+    wait_for(
+        lambda: not is_answered(lambda: broker.describe_topic("kept")), 60, "the Controller is away"
+    )
     with broker.producer(delivery_timeout_ms=120_000, enable_idempotence=False) as producer:
         assert producer.send("kept", b"200", partition=1 - there.partition).result().offset == 100
         waiting = producer.send("kept", b"201", partition=there.partition)
@@ -81,9 +85,13 @@ def test_a_node_that_comes_back_under_a_new_id_has_the_same_actors_with_the_same
     def place_of() -> Any:
         return broker.describe_topic("kept").partitions[there.partition]
 
-    wait_for(lambda: is_answered(lambda: place_of().node_id == new), 60, "the Controller has it there")
+    wait_for(
+        lambda: is_answered(lambda: place_of().node_id == new), 60, "the Controller has it there"
+    )
     assert (place_of().directory_id, place_of().folder) == (there.directory_id, there.folder)
-    assert ray.get(actor.status.remote(), timeout=30).leader_epoch > epoch, "the same actor, in a new epoch"
+    assert ray.get(actor.status.remote(), timeout=30).leader_epoch > epoch, (
+        "the same actor, in a new epoch"
+    )
     assert was_started_again(find(CONTROLLER, NAMESPACE)), "the Controller is the same actor, too"
     assert sorted(int(value or b"") for value in values(broker, "kept")) == list(range(202))
 
@@ -104,7 +112,8 @@ def test_of_two_nodes_with_one_label_the_second_is_refused_and_its_disk_not_touc
 
     for place in broker.describe_topic("guarded").partitions:  # wherever Ray starts them again
         ray.kill(
-            find(log_actor_name(TopicPartition("guarded", place.partition)), NAMESPACE), no_restart=False
+            find(log_actor_name(TopicPartition("guarded", place.partition)), NAMESPACE),
+            no_restart=False,
         )
     ray.kill(find("LogManager:two", NAMESPACE), no_restart=False)
     assert sorted(int(value or b"") for value in values(broker, "guarded")) == list(range(60))
@@ -125,7 +134,9 @@ def test_a_topic_that_was_deleted_and_made_anew_while_its_node_was_away_begins_e
     nodes.kill("two")
     wait_for(lambda: len(broker.nodes()) == 2, 60, "the Controller has seen it go")
     broker.delete_topic("anew")
-    assert all(place.problem is None for place in broker.create_topic("anew", partitions=3).partitions)
+    assert all(
+        place.problem is None for place in broker.create_topic("anew", partitions=3).partitions
+    )
     nodes.add("two")
     folder = Path(there.folder or "")
     wait_for(lambda: list(folder.parent.glob("*-stray")), 60, "the old folder is set aside")

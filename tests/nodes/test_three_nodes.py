@@ -1,4 +1,5 @@
-"""Three Ray nodes on one machine, each with log dirs of its own: placement, a killed node, its return."""
+"""Three Ray nodes on one machine, each with log dirs of its own: placement, a killed node, its
+return."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,7 +37,11 @@ def home(folder: str | None) -> str:
 
 def test_partitions_are_spread_over_the_nodes_each_on_its_own_disk(broker: Broker) -> None:
     created = broker.create_topic("spread", partitions=6)
-    assert Counter(home(place.folder) for place in created.partitions) == {"head": 2, "one": 2, "two": 2}
+    assert Counter(home(place.folder) for place in created.partitions) == {
+        "head": 2,
+        "one": 2,
+        "two": 2,
+    }
     assert len({place.node_id for place in created.partitions}) == 3
     with broker.producer() as producer:
         for n in range(600):
@@ -46,7 +51,9 @@ def test_partitions_are_spread_over_the_nodes_each_on_its_own_disk(broker: Broke
 
 
 @pytest.mark.timeout(240)
-def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: Broker, nodes: Any) -> None:
+def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(
+    broker: Broker, nodes: Any
+) -> None:
     created = broker.create_topic("moved", partitions=3)
     away = next(place.partition for place in created.partitions if home(place.folder) == "two")
     here = [place.partition for place in created.partitions if place.partition != away]
@@ -77,7 +84,9 @@ def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(broker: 
         assert waiting.result().offset == 100
 
     wait_for(
-        lambda: broker.describe_topic("moved").partitions[away].node_id, 60, "the Controller hears of it, too"
+        lambda: broker.describe_topic("moved").partitions[away].node_id,
+        60,
+        "the Controller hears of it, too",
     )
     place = broker.describe_topic("moved").partitions[away]
     assert home(place.folder) == "two"
@@ -109,7 +118,9 @@ def test_a_new_topic_avoids_a_node_that_is_away(broker: Broker, nodes: Any) -> N
     nodes.kill("one")
     wait_for(lambda: len(broker.nodes()) == 2, 60, "the Controller has seen it go")
     broker.create_topic("elsewhere", partitions=2)
-    assert "one" not in {home(place.folder) for place in broker.describe_topic("elsewhere").partitions}
+    assert "one" not in {
+        home(place.folder) for place in broker.describe_topic("elsewhere").partitions
+    }
     nodes.add("one")
     wait_for(
         lambda: all(p.node_id for p in broker.describe_topic("spread").partitions),

@@ -1,7 +1,9 @@
-"""A node that stands still and is taken for dead, while another one has its disk: never two writers.
+"""A node that stands still and is taken for dead, while another one has its disk: never two
+writers.
 
-The node's raylet, LogManager and LogActors are stopped (SIGSTOP), Ray calls the node dead, and a second node comes
-up over the same folders. They go on (SIGCONT) when the second has long tried to take them.
+The node's raylet, LogManager and LogActors are stopped (SIGSTOP), Ray calls the node dead, and a
+second node comes up over the same folders. They go on (SIGCONT) when the second has long tried to
+take them.
 """
 
 import threading
@@ -87,7 +89,9 @@ def test_while_a_node_stands_still_nobody_else_writes_to_its_logs(
     producing.more(200)
 
     frozen.stop(nodes.processes("one"))
-    wait_for(lambda: broker.describe_topic("t").partitions[there.partition].problem, 60, "it is away")
+    wait_for(
+        lambda: broker.describe_topic("t").partitions[there.partition].problem, 60, "it is away"
+    )
     size_bytes = sum(path.stat().st_size for path in folder.glob("*.log"))
     two = nodes.add("two", disk="one")
     wait_for(lambda: "locked" in (broker.nodes().get(two) or ""), 60, "the second node is refused")

@@ -1,4 +1,5 @@
-"""One Ray, started once, for all tests here; each module runs its own broker in a namespace of its own."""
+"""One Ray, started once, for all tests here; each module runs its own broker in a namespace of its
+own."""
 
 import shutil
 import tempfile

@@ -26,7 +26,9 @@ def test_more_polls_than_places_are_refused_while_appends_and_fetches_are_served
             wait_for(reference, topic)
     assert ray.get(handle.fetch.remote(0), timeout=30).records is None
     assert (
-        ray.get(handle.append.remote(bytes(encode_records([(1, None, b"x", ())]))), timeout=30).base_offset
+        ray.get(
+            handle.append.remote(bytes(encode_records([(1, None, b"x", ())]))), timeout=30
+        ).base_offset
         == 0
     )
     assert all(found.records is not None for found in ray.get(parked, timeout=60))
@@ -41,7 +43,9 @@ def test_more_consumers_than_places_all_read_on(broker: Broker, topic: str) -> N
         while len(found[number]) < 2:
             found[number] += [record.value for record in consumers[number].poll(500)]
 
-    readers = [threading.Thread(target=read, args=(number,), daemon=True) for number in range(count)]
+    readers = [
+        threading.Thread(target=read, args=(number,), daemon=True) for number in range(count)
+    ]
     for reader in readers:
         reader.start()
     with broker.producer() as producer:

@@ -45,7 +45,9 @@ def batch(*values: bytes, **options: Any) -> bytearray:
     return encode_records([(NOW, None, value, ()) for value in values], **options)
 
 
-def test_a_batch_appended_through_the_handle_is_fetched_through_it(broker: Broker, topic: str) -> None:
+def test_a_batch_appended_through_the_handle_is_fetched_through_it(
+    broker: Broker, topic: str
+) -> None:
     log = broker.partition(topic, 0)
     written = ray.get(log.append.remote(bytes(batch(b"one", b"two"))))
     assert (written.base_offset, written.last_offset) == (0, 1)
@@ -85,7 +87,11 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(broker: Broker) -> None:
         (("good", 1, {"segment.byte": 1}), InvalidConfig, "no such key"),
         (("good", 1, {"segment.bytes": "much"}), InvalidConfig, "segment.bytes='much'"),
         (("good", 1, {"segment.bytes": 10}), InvalidConfig, "from 1048576"),
-        (("good", 1, {"cleanup.policy": "keep"}), InvalidConfig, "must be delete, compact, or both"),
+        (
+            ("good", 1, {"cleanup.policy": "keep"}),
+            InvalidConfig,
+            "must be delete, compact, or both",
+        ),
         (("good", 1, "config"), InvalidRequest, "must be a map"),
     ],
 )
@@ -131,11 +137,23 @@ def flipped(content: bytearray, at: int) -> bytes:
         (bytes(batch(b"x" * (1 << 20) + b"more")), RecordTooLarge),
         (None, InvalidRecord),
         (
-            bytes(batch(b"x", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)),
+            bytes(
+                batch(b"x", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+            ),
             InvalidRecord,
         ),
     ],
-    ids=["crc", "cut", "tail", "nothing", "magic 1", "magic 5", "too large", "None", "transactional"],
+    ids=[
+        "crc",
+        "cut",
+        "tail",
+        "nothing",
+        "magic 1",
+        "magic 5",
+        "too large",
+        "None",
+        "transactional",
+    ],
 )
 def test_a_bad_batch_is_refused_and_nothing_is_written(
     broker: Broker, topic: str, records: Any, error: type[RaylogError]
@@ -172,7 +190,8 @@ def test_a_long_poll_is_answered_by_the_append_it_waits_for(broker: Broker, topi
     log = broker.partition(topic, 0)
     parked = [log.poll.remote(0, max_wait_ms=60_000) for _ in range(20)]
     assert ray.wait(parked, timeout=0.3)[0] == []
-    ray.get(log.append.remote(bytes(batch(b"at last"))), timeout=10)  # parked polls do not hold it up
+    # parked polls do not hold it up
+    ray.get(log.append.remote(bytes(batch(b"at last"))), timeout=10)
     for answer in ray.get(parked, timeout=20):
         assert decode_records(answer.records)[0].value == b"at last"
     assert ray.get(log.poll.remote(1, max_wait_ms=50), timeout=10).records is None
@@ -232,14 +251,18 @@ def test_a_broker_starts_without_a_log_dir_that_cannot_be_used_and_says_so(
 
 
 def test_two_brokers_do_not_share_a_log_dir(broker: Broker, tmp_path: Path) -> None:
-    used = str(Path(broker.create_topic(f"own-{uuid.uuid4().hex[:6]}").partitions[0].folder or "").parent)
+    used = str(
+        Path(broker.create_topic(f"own-{uuid.uuid4().hex[:6]}").partitions[0].folder or "").parent
+    )
     with pytest.raises((LogLocked, InconsistentClusterId)):
         raylog.start([str(tmp_path / "other"), used], namespace="second")
     with pytest.raises(BrokerNotFound):
         raylog.connect(namespace="second")
 
 
-def test_a_new_broker_on_the_same_dirs_finds_every_topic_and_record(local_ray: None, tmp_path: Path) -> None:
+def test_a_new_broker_on_the_same_dirs_finds_every_topic_and_record(
+    local_ray: None, tmp_path: Path
+) -> None:
     log_dirs = [str(tmp_path / "a"), str(tmp_path / "b")]
     first = raylog.start(log_dirs, namespace="life-1")
     first.create_topic("kept", partitions=3, config={"segment.bytes": 1 << 20, "retention.ms": -1})
@@ -254,7 +277,10 @@ def test_a_new_broker_on_the_same_dirs_finds_every_topic_and_record(local_ray: N
     second = raylog.start(log_dirs, namespace="life-2")
     try:
         assert second.cluster_id() == identity
-        assert second.describe_topic("kept").config == {"segment.bytes": 1 << 20, "retention.ms": -1}
+        assert second.describe_topic("kept").config == {
+            "segment.bytes": 1 << 20,
+            "retention.ms": -1,
+        }
         found = list(second.consumer("kept", from_="earliest", to="latest"))
         assert sorted(int(record.value or b"") for record in found) == list(range(3000))
         assert not (Path(log_dirs[0]) / ".kafka_cleanshutdown").exists()

@@ -1,4 +1,5 @@
-"""The command line against a broker that ``raylog start`` runs in the foreground, as a person would use it."""
+"""The command line against a broker that ``raylog start`` runs in the foreground, as a person would
+use it."""
 
 import json
 import os
@@ -42,7 +43,8 @@ class Shell:
 
 
 def start(folder: Path, *arguments: str) -> tuple["subprocess.Popen[str]", str]:
-    """``raylog start`` in the foreground on a Ray of its own, though others run here; its process and address."""
+    """``raylog start`` in the foreground on a Ray of its own, though others run here; its process
+    and address."""
     environment = {**os.environ, "RAY_TMPDIR": str(folder / "ray"), "PYTHONUNBUFFERED": "1"}
     environment.pop("RAY_ADDRESS", None)
     process = subprocess.Popen(
@@ -88,9 +90,9 @@ def raylog(folder: Path) -> Iterator[Shell]:
 
 @pytest.mark.timeout(240)
 def test_a_topics_life(raylog: Shell) -> None:
-    assert raylog.lines("topic", "create", "t", "--partitions", "2", "--config", "retention.ms=-1") == [
-        "created t with 2 partitions"
-    ]
+    assert raylog.lines(
+        "topic", "create", "t", "--partitions", "2", "--config", "retention.ms=-1"
+    ) == ["created t with 2 partitions"]
     assert "t" in raylog.lines("topic", "list")
     described = raylog.lines("topic", "describe", "t")
     assert "retention.ms=-1" in described[0]
@@ -99,7 +101,9 @@ def test_a_topics_life(raylog: Shell) -> None:
     assert sent.stderr == "3 records acknowledged\n"
     found = [
         json.loads(line)
-        for line in raylog.lines("consume", "t", "--from", "earliest", "--to", "latest", "--format", "json")
+        for line in raylog.lines(
+            "consume", "t", "--from", "earliest", "--to", "latest", "--format", "json"
+        )
     ]
     assert sorted((one["key"] or "", one["value"]) for one in found) == [
         ("", "no key"),
@@ -131,7 +135,9 @@ def test_the_same_as_json(raylog: Shell) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_topics_configuration_is_shown_and_changed_and_it_gets_more_partitions(raylog: Shell) -> None:
+def test_a_topics_configuration_is_shown_and_changed_and_it_gets_more_partitions(
+    raylog: Shell,
+) -> None:
     def shown(*arguments: str) -> list[list[str]]:
         return [line.split("\t") for line in raylog.lines("config", "get", *arguments)]
 
@@ -141,13 +147,15 @@ def test_a_topics_configuration_is_shown_and_changed_and_it_gets_more_partitions
         ["retention.ms", "-1", "topic"],
         ["preallocate", "false", "default"],
     ]
-    assert raylog.lines("config", "set", "c", "segment.bytes=2000000", "--delete", "retention.ms") == [
-        "c: segment.bytes=2000000"
-    ]
+    assert raylog.lines(
+        "config", "set", "c", "segment.bytes=2000000", "--delete", "retention.ms"
+    ) == ["c: segment.bytes=2000000"]
     assert ["segment.bytes", "2000000", "topic"] in shown("c")
     assert ["retention.ms", "604800000", "default"] in shown("c")
     assert ["num.partitions", "1", "default"] in shown("--broker")
-    document = json.loads("\n".join(raylog.lines("config", "get", "c", "segment.bytes", "--format", "json")))
+    document = json.loads(
+        "\n".join(raylog.lines("config", "get", "c", "segment.bytes", "--format", "json"))
+    )
     assert document["config"] == [{"name": "segment.bytes", "value": 2000000, "source": "topic"}]
     assert raylog.lines("topic", "add-partitions", "c", "3") == ["c has 3 partitions"]
     raylog.lines("topic", "delete", "c")
@@ -172,7 +180,9 @@ def test_records_are_deleted_and_upkeep_is_shown(raylog: Shell) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(folder: Path, raylog: Shell) -> None:
+def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
+    folder: Path, raylog: Shell
+) -> None:
     raylog.lines("topic", "create", "m")
     raylog("produce", "m", stdin="one\n")
     (dirs,) = json.loads("\n".join(raylog.lines("log-dirs", "--format", "json"))).values()
@@ -258,7 +268,9 @@ def test_produce_names_the_line_that_is_refused_and_keeps_those_before(raylog: S
 
 
 @pytest.mark.timeout(240)
-def test_consume_ends_when_its_reader_has_seen_enough_though_nothing_more_comes(raylog: Shell) -> None:
+def test_consume_ends_when_its_reader_has_seen_enough_though_nothing_more_comes(
+    raylog: Shell,
+) -> None:
     raylog.lines("topic", "create", "head")
     assert raylog("produce", "head", stdin="first\nsecond\n").returncode == 0
     consuming = subprocess.Popen(
@@ -278,12 +290,15 @@ def test_consume_ends_when_its_reader_has_seen_enough_though_nothing_more_comes(
 
 
 @pytest.mark.timeout(240)
-def test_without_an_address_the_broker_is_found_among_the_rays_of_this_machine(raylog: Shell) -> None:
+def test_without_an_address_the_broker_is_found_among_the_rays_of_this_machine(
+    raylog: Shell,
+) -> None:
     code = (  # of all the clusters that run here, only ours and a dead one
         "import sys, ray._private.services as services\n"
         "all_of = services._find_address_from_flag\n"
         "ours = {sys.argv.pop(1), '127.0.0.1:1'}\n"
-        "services._find_address_from_flag = lambda flag: ours if flag == '--gcs-address' else all_of(flag)\n"
+        "services._find_address_from_flag = lambda flag: ours if flag == '--gcs-address' else "
+        "all_of(flag)\n"
         "from raylog.cluster.cli.main import main; main()"
     )
     environment = {name: text for name, text in raylog.environment.items() if name != "RAY_ADDRESS"}
@@ -294,7 +309,9 @@ def test_without_an_address_the_broker_is_found_among_the_rays_of_this_machine(r
 
 
 @pytest.mark.timeout(240)
-def test_ctrl_c_stops_it_in_order_and_the_next_start_finds_the_topic(folder: Path, raylog: Shell) -> None:
+def test_ctrl_c_stops_it_in_order_and_the_next_start_finds_the_topic(
+    folder: Path, raylog: Shell
+) -> None:
     own = folder / "second"
     own.mkdir()
     process, address = start(own)

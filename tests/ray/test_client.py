@@ -34,15 +34,24 @@ T0 = 1_700_000_000_000
 
 
 def read_all(broker: Broker, topic: str) -> list[tuple[int, int, bytes | None]]:
-    return [(r.partition, r.offset, r.value) for r in broker.consumer(topic, from_="earliest", to="latest")]
+    return [
+        (r.partition, r.offset, r.value)
+        for r in broker.consumer(topic, from_="earliest", to="latest")
+    ]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_sent_is_read_with_key_time_and_headers(broker: Broker, topic: str, codec: str) -> None:
+def test_what_is_sent_is_read_with_key_time_and_headers(
+    broker: Broker, topic: str, codec: str
+) -> None:
     with broker.producer(compression_type=codec) as producer:
         sent = [
             producer.send(
-                topic, b"v%d" % n, key=b"k%d" % n, timestamp=T0 + n, headers=[("n", b"%d" % n), ("x", None)]
+                topic,
+                b"v%d" % n,
+                key=b"k%d" % n,
+                timestamp=T0 + n,
+                headers=[("n", b"%d" % n), ("x", None)],
             )
             for n in range(100)
         ]
@@ -114,13 +123,18 @@ def test_a_local_fetch_is_decoded_in_the_map_itself(broker: Broker, topic: str) 
     assert np.frombuffer(view, np.uint8).ctypes.data == np.frombuffer(mapped, np.uint8).ctypes.data
 
 
-def test_a_location_whose_file_is_another_is_read_through_the_actor(broker: Broker, topic: str) -> None:
+def test_a_location_whose_file_is_another_is_read_through_the_actor(
+    broker: Broker, topic: str
+) -> None:
     with broker.producer() as producer:
         producer.send(topic, b"here", partition=0)
     reader = PartitionReader(broker, topic, 0)
     answer = FetchResult.decode(ray.get(reader.request(0, 1 << 20)))
     assert answer.location is not None
-    for stale in (answer.location._replace(inode=1), answer.location._replace(path="/no/such/file", inode=2)):
+    for stale in (
+        answer.location._replace(inode=1),
+        answer.location._replace(path="/no/such/file", inode=2),
+    ):
         records = reader.records(answer._replace(location=stale), 0, 1 << 20)
         assert records is not None
         assert bytes(records) == bytes(reader.records(answer, 0, 1 << 20) or b"")
@@ -228,7 +242,9 @@ def test_a_lost_answer_is_retried_and_nothing_is_there_twice(broker: Broker, top
     assert [sent.result().offset for sent in results] == list(range(10))
 
 
-def test_a_refused_batch_is_reported_and_the_next_ones_are_written(broker: Broker, topic: str) -> None:
+def test_a_refused_batch_is_reported_and_the_next_ones_are_written(
+    broker: Broker, topic: str
+) -> None:
     producer = broker.producer(transport=Unreliable(broker, ["none", "refused"]), linger_ms=0)
     producer.send(topic, b"first", partition=0).result()
     lost = producer.send(topic, b"refused", partition=0)

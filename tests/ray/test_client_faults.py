@@ -1,4 +1,5 @@
-"""Clients whose partitions hang or are away: in time, by name, and without holding up the others."""
+"""Clients whose partitions hang or are away: in time, by name, and without holding up the
+others."""
 
 import os
 import signal
@@ -73,16 +74,23 @@ def test_a_partition_that_hangs_fails_its_records_in_time_and_holds_up_no_other(
     assert len(found) - len(without) <= 1, "its fate was unknown, but it is not there twice"
 
 
-def test_a_running_partition_is_reached_while_the_controller_restarts(broker: Broker, topic: str) -> None:
+def test_a_running_partition_is_reached_while_the_controller_restarts(
+    broker: Broker, topic: str
+) -> None:
     with broker.producer() as producer:
         producer.send(topic, b"x", partition=0).result()
     with controller_restarting(broker) as fresh:
         assert fresh.list_offsets({(topic, 0): LATEST}) == {(topic, 0): 1}
 
 
-def test_offsets_are_answered_across_the_loss_of_controller_and_partition(broker: Broker, topic: str) -> None:
+def test_offsets_are_answered_across_the_loss_of_controller_and_partition(
+    broker: Broker, topic: str
+) -> None:
     with broker.producer() as producer:
         producer.send(topic, b"x", partition=0).result()
     ray.kill(find(log_actor_name(TopicPartition(topic, 0)), broker.namespace), no_restart=True)
     with controller_restarting(broker) as fresh:
-        assert fresh.list_offsets({(topic, n): LATEST for n in (0, 1)}) == {(topic, 0): 1, (topic, 1): 0}
+        assert fresh.list_offsets({(topic, n): LATEST for n in (0, 1)}) == {
+            (topic, 0): 1,
+            (topic, 1): 0,
+        }

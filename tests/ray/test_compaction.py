@@ -1,4 +1,5 @@
-"""Compacted topics end to end: the CompactionActor beside producers and readers, killed, refused, and told apart."""
+"""Compacted topics end to end: the CompactionActor beside producers and readers, killed, refused,
+and told apart."""
 
 import os
 import signal
@@ -122,13 +123,17 @@ def cleaner_offsets(broker: Broker) -> dict[TopicPartition, int]:
     return found
 
 
-def test_every_key_keeps_its_last_value_while_appends_and_reads_go_on(broker: Broker, topic: str) -> None:
+def test_every_key_keeps_its_last_value_while_appends_and_reads_go_on(
+    broker: Broker, topic: str
+) -> None:
     writer = Writer(broker, topic)
     for _ in range(5):
         writer.write(2000)
         assert last_values(broker, topic) == writer.last
     ask(broker, topic, "roll")
-    wait_for(lambda: is_clean_up_to(broker, topic, 10_000), DEADLINE_S, "all is compacted", poll_s=0.1)
+    wait_for(
+        lambda: is_clean_up_to(broker, topic, 10_000), DEADLINE_S, "all is compacted", poll_s=0.1
+    )
     found = records(broker, topic)
     assert {record.key: record.value for record in found} == writer.last
     assert len(found) < 2 * KEYS
@@ -156,10 +161,18 @@ def test_a_compaction_actor_that_is_killed_at_every_step_of_its_rounds_loses_not
     thread.start()
     pids = []
     try:
-        for step in ("map", "rewrite", "before the swap", "after the swap", "before the checkpoint"):
+        for step in (
+            "map",
+            "rewrite",
+            "before the swap",
+            "after the swap",
+            "before the checkpoint",
+        ):
             pids.append(pid_of_compactor(broker))
             ray.get(compactor(broker).__ray_call__.remote(dies_at(step)), timeout=60)
-            wait_for(lambda: pid_of_compactor(broker) != pids[-1], DEADLINE_S, f"it is killed: {step}")
+            wait_for(
+                lambda: pid_of_compactor(broker) != pids[-1], DEADLINE_S, f"it is killed: {step}"
+            )
     finally:
         stop.set()
         thread.join(timeout=DEADLINE_S)
@@ -167,7 +180,9 @@ def test_a_compaction_actor_that_is_killed_at_every_step_of_its_rounds_loses_not
     assert len({*pids}) == 5, "each time another process"
     assert last_values(broker, topic) == writer.last
     ask(broker, topic, "roll")
-    wait_for(lambda: is_clean_up_to(broker, topic, writer.number), DEADLINE_S, "compacted", poll_s=0.1)
+    wait_for(
+        lambda: is_clean_up_to(broker, topic, writer.number), DEADLINE_S, "compacted", poll_s=0.1
+    )
     assert last_values(broker, topic) == writer.last
     folder = status(broker, topic).folder
     check_folder(folder)
@@ -217,7 +232,9 @@ def pid_of_compactor(broker: Broker) -> int:
     return pids[-1]
 
 
-def test_a_log_that_cannot_be_compacted_is_told_and_the_others_go_on(broker: Broker, topic: str) -> None:
+def test_a_log_that_cannot_be_compacted_is_told_and_the_others_go_on(
+    broker: Broker, topic: str
+) -> None:
     spoiled, writer = made(broker), Writer(broker, topic)
     pid = pid_of_compactor(broker)
     os.kill(pid, signal.SIGSTOP)
@@ -232,12 +249,19 @@ def test_a_log_that_cannot_be_compacted_is_told_and_the_others_go_on(broker: Bro
             file.write(bytes([byte[0] ^ 1]))
     finally:
         os.kill(pid, signal.SIGCONT)
-    wait_for(lambda: (one := told(broker, spoiled)) and one.uncleanable, DEADLINE_S, "it is given up")
+    wait_for(
+        lambda: (one := told(broker, spoiled)) and one.uncleanable, DEADLINE_S, "it is given up"
+    )
     why = told(broker, spoiled).uncleanable  # type: ignore[union-attr]
     assert "corrupt record batch" in why  # type: ignore[operator]
     writer.write(3000)
     ask(broker, topic, "roll")
-    wait_for(lambda: is_clean_up_to(broker, topic, 3000), DEADLINE_S, "the other is compacted", poll_s=0.1)
+    wait_for(
+        lambda: is_clean_up_to(broker, topic, 3000),
+        DEADLINE_S,
+        "the other is compacted",
+        poll_s=0.1,
+    )
     assert last_values(broker, topic) == writer.last
     one = told(broker, spoiled)
     assert one is not None
@@ -273,11 +297,15 @@ def test_a_policy_that_changes_takes_a_log_in_and_out_of_compaction(broker: Brok
     ask(broker, topic, "roll")
     wait_for(lambda: is_clean_up_to(broker, topic, 1000), DEADLINE_S, "it is compacted", poll_s=0.1)
     broker.alter_topic_config(topic, {"cleanup.policy": "delete"})
-    wait_for(lambda: told(broker, topic) is None, DEADLINE_S, "compaction has let it go", poll_s=0.1)
+    wait_for(
+        lambda: told(broker, topic) is None, DEADLINE_S, "compaction has let it go", poll_s=0.1
+    )
     assert last_values(broker, topic) == writer.last
 
 
-def test_a_compacted_log_goes_on_at_its_checkpoint_after_a_restart(broker: Broker, topic: str) -> None:
+def test_a_compacted_log_goes_on_at_its_checkpoint_after_a_restart(
+    broker: Broker, topic: str
+) -> None:
     writer = Writer(broker, topic)
     writer.write(3000)
     ask(broker, topic, "roll")
@@ -304,14 +332,20 @@ def ask_again(call: Callable[[], Any]) -> None:
     wait_for(succeeds, DEADLINE_S, "the LogActor answers", poll_s=0.1)
 
 
-def test_records_are_deleted_up_to_an_offset_and_retention_takes_their_segments(broker: Broker) -> None:
+def test_records_are_deleted_up_to_an_offset_and_retention_takes_their_segments(
+    broker: Broker,
+) -> None:
     topic = made(broker, cleanup_policy="delete")
     Writer(broker, topic).write(2000)
     assert broker.delete_records(topic, 0, 1500) == 1500
     assert broker.delete_records(topic, 0, 100) == 1500
     assert records(broker, topic)[0].offset == 1500
     wait_for(
-        lambda: [one for one in broker.retention() if one.partition == f"{topic}-0" and one.total_segments],
+        lambda: [
+            one
+            for one in broker.retention()
+            if one.partition == f"{topic}-0" and one.total_segments
+        ],
         DEADLINE_S,
         "retention has removed whole segments",
         poll_s=0.1,

@@ -1,4 +1,5 @@
-"""A topic's config changes while it serves, and stays changed whoever is killed; partitions are added."""
+"""A topic's config changes while it serves, and stays changed whoever is killed; partitions are
+added."""
 
 import os
 import signal
@@ -27,7 +28,9 @@ def refuses(broker: Broker, topic: str, partition: int, size_bytes: int) -> bool
     def asked() -> bool | None:
         try:
             broker.forget(topic, partition)
-            ray.get(broker.partition(topic, partition).append.remote(bytes(batch_of_size(size_bytes))))
+            ray.get(
+                broker.partition(topic, partition).append.remote(bytes(batch_of_size(size_bytes)))
+            )
         except RecordTooLarge:
             return True
         except (RaylogError, ray.exceptions.RayActorError):
@@ -58,7 +61,9 @@ def test_a_changed_config_counts_at_once_in_the_actors_that_run(broker: Broker, 
     assert described.config == {"max.message.bytes": 500, "retention.ms": 7}
     assert [refuses(broker, topic, n, 501) for n in range(2)] == [True, True]
     assert entry(broker, topic, "max.message.bytes") == (500, "topic")
-    assert broker.alter_topic_config(topic, delete=["max.message.bytes"]).config == {"retention.ms": 7}
+    assert broker.alter_topic_config(topic, delete=["max.message.bytes"]).config == {
+        "retention.ms": 7
+    }
     assert [refuses(broker, topic, n, 501) for n in range(2)] == [False, False]
     assert entry(broker, topic, "max.message.bytes")[1] == "default"
     assert [pid_of(broker, topic, n) for n in range(2)] == pids
@@ -119,7 +124,9 @@ def test_a_changed_config_outlives_whoever_is_killed(
 def test_of_many_changes_at_once_all_partitions_obey_the_last(broker: Broker, topic: str) -> None:
     sizes = range(500, 508)
     threads = [
-        threading.Thread(target=broker.alter_topic_config, args=(topic, {"max.message.bytes": size}))
+        threading.Thread(
+            target=broker.alter_topic_config, args=(topic, {"max.message.bytes": size})
+        )
         for size in sizes
     ]
     for thread in threads:
@@ -133,7 +140,7 @@ def test_of_many_changes_at_once_all_partitions_obey_the_last(broker: Broker, to
         assert not refuses(broker, topic, partition, last)
 
 
-# -- partitions that are added -------------------------------------------------------------------------------
+# -- partitions that are added ---------------------------------------------------------------------
 
 
 def test_partitions_are_added_and_clients_that_run_use_them(broker: Broker, topic: str) -> None:

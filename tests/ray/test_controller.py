@@ -1,5 +1,5 @@
-"""A Controller, made in the test's own process with real LogManagers: what it answers while it works, and how
-little of a failure it leaves."""
+"""A Controller, made in the test's own process with real LogManagers: what it answers while it
+works, and how little of a failure it leaves."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -49,7 +49,9 @@ class Broker:
         """The partitions' folders, without those that wait to be removed."""
         found = sorted(path.name for path in self.log_dir.iterdir() if path.is_dir())
         return [
-            name for name in found if name != "__cluster_metadata-0" and not name.endswith(DELETE_DIR_SUFFIX)
+            name
+            for name in found
+            if name != "__cluster_metadata-0" and not name.endswith(DELETE_DIR_SUFFIX)
         ]
 
     def nothing_runs(self) -> bool:
@@ -72,7 +74,8 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 class Held:
-    """Answers to the Controller, held back from the moment that they are waited for until ``release``."""
+    """Answers to the Controller, held back from the moment that they are waited for until
+    ``release``."""
 
     def __init__(self, patch: pytest.MonkeyPatch, prefix: str) -> None:
         self.reached, self._released = Event(), Event()
@@ -102,7 +105,7 @@ def failing(patch: pytest.MonkeyPatch, prefix: str, error: BaseException) -> Non
         patch.setattr(module, "wait_for", fail)
 
 
-# -- the lock ------------------------------------------------------------------------------------------------
+# -- the lock --------------------------------------------------------------------------------------
 
 
 def look_ups(controller: ControllerImpl, pool: ThreadPoolExecutor) -> list[Any]:
@@ -186,7 +189,7 @@ def test_a_node_that_does_not_answer_is_left_out_of_the_log_dirs(
     assert broker.controller.log_dirs() == []
 
 
-# -- topics --------------------------------------------------------------------------------------------------
+# -- topics ----------------------------------------------------------------------------------------
 
 
 def test_a_topic_whose_partition_cannot_be_opened_is_refused_and_leaves_nothing(
@@ -273,10 +276,12 @@ def test_a_config_value_of_numpys_is_kept_as_the_number_that_it_is(broker: Broke
     assert broker.folders() == ["numbers-0"]
 
 
-# -- starting ------------------------------------------------------------------------------------------------
+# -- starting --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", ["the LogManager", "looking through", "the watch", "waiting for all"])
+@pytest.mark.parametrize(
+    "step", ["the LogManager", "looking through", "the watch", "waiting for all"]
+)
 def test_a_start_that_fails_or_is_interrupted_leaves_nothing_running(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -288,7 +293,9 @@ def test_a_start_that_fails_or_is_interrupted_leaves_nothing_running(
         elif step == "waiting for all":
             wait = Jobs.wait
             patch.setattr(
-                Jobs, "wait", lambda self, s=None: wait(self, s) if s else failing_now(KeyboardInterrupt())
+                Jobs,
+                "wait",
+                lambda self, s=None: wait(self, s) if s else failing_now(KeyboardInterrupt()),
             )
         else:
             failing(patch, step, KeyboardInterrupt())
@@ -315,7 +322,10 @@ def test_a_restarted_controller_survives_a_join_that_fails(
 ) -> None:
     broker.controller.create_topic("kept", 1, {})
     broker.controller.shutdown()
-    look, failures = ControllerImpl._look_through, [NotLeader("x", "dying"), ValueError("Ray's own")]
+    look, failures = (
+        ControllerImpl._look_through,
+        [NotLeader("x", "dying"), ValueError("Ray's own")],
+    )
 
     def sometimes(controller: ControllerImpl, node: Node, manager: Any) -> Any:
         if failures:
@@ -350,7 +360,7 @@ def test_what_a_deletion_has_left_over_is_removed_and_no_stray(
     assert broker.folders() == []
 
 
-# -- watching ------------------------------------------------------------------------------------------------
+# -- watching --------------------------------------------------------------------------------------
 
 
 def pids(broker: Broker) -> list[int]:
@@ -370,7 +380,9 @@ def test_a_log_manager_killed_for_good_is_replaced_and_its_actors_live_on(broker
     before = find(name, broker.namespace)
     ray.kill(before, no_restart=True)
     wait_for(lambda: find(name, broker.namespace) not in (None, before), 60, "another LogManager")
-    wait_for(lambda: broker.controller.nodes() == {own_node_id(): None}, 60, "the node has joined again")
+    wait_for(
+        lambda: broker.controller.nodes() == {own_node_id(): None}, 60, "the node has joined again"
+    )
     wait_for(lambda: pids(broker) == [pid], 60, "its actor is adopted")
     assert broker.controller.create_topic("u", 1, {}).partitions[0].problem is None
 

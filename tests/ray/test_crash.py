@@ -1,10 +1,12 @@
-"""Processes are killed with SIGKILL while they work; nothing acknowledged is lost, nothing is there twice."""
+"""Processes are killed with SIGKILL while they work; nothing acknowledged is lost, nothing is there
+twice."""
 
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,19 @@ def pid_of(broker: Broker, topic: str, partition: int) -> int:
 
 
 def values(broker: Broker, topic: str) -> list[int]:
-    return [int(record.value or b"") for record in broker.consumer(topic, from_="earliest", to="latest")]
+    return [
+        int(record.value or b"") for record in broker.consumer(topic, from_="earliest", to="latest")
+    ]
 
 
 def test_a_log_actor_killed_while_producing_loses_nothing_and_repeats_nothing(
     broker: Broker, topic: str
 ) -> None:
     acknowledged: list[int] = []
+
+    def has_come(count: int) -> bool:
+        return len(acknowledged) >= count
+
     stop = threading.Event()
 
     def produce() -> None:
@@ -39,7 +47,8 @@ def test_a_log_actor_killed_while_producing_loses_nothing_and_repeats_nothing(
             number = 0
             while not stop.is_set():
                 sent = [
-                    (n, producer.send(topic, b"%d" % n, partition=0)) for n in range(number, number + 500)
+                    (n, producer.send(topic, b"%d" % n, partition=0))
+                    for n in range(number, number + 500)
                 ]
                 number += 500
                 for n, one in sent:
@@ -51,7 +60,7 @@ def test_a_log_actor_killed_while_producing_loses_nothing_and_repeats_nothing(
     try:
         for _ in range(3):
             reached = len(acknowledged) + 2000
-            wait_for(lambda reached=reached: len(acknowledged) >= reached, 60, "more acknowledgements")  # type: ignore[misc]
+            wait_for(partial(has_come, reached), 60, "more acknowledgements")
             os.kill(pid_of(broker, topic, 0), signal.SIGKILL)
     finally:
         stop.set()
@@ -127,7 +136,9 @@ def test_an_actor_that_stands_still_keeps_its_log_and_goes_on(broker: Broker, to
     assert pid_of(broker, topic, 0) == pid
 
 
-@pytest.mark.parametrize("name", [log_manager_name, lambda _: CONTROLLER], ids=["LogManager", "Controller"])
+@pytest.mark.parametrize(
+    "name", [log_manager_name, lambda _: CONTROLLER], ids=["LogManager", "Controller"]
+)
 def test_topics_are_made_whole_or_not_at_all_while_their_maker_is_killed(
     broker: Broker, name: Callable[[str], str], request: pytest.FixtureRequest
 ) -> None:
@@ -150,7 +161,10 @@ def test_topics_are_made_whole_or_not_at_all_while_their_maker_is_killed(
             reached = len(made) + 1
             wait_for(lambda reached=reached: len(made) >= reached, 60, "another topic")  # type: ignore[misc]
             handle: Any = find(name(ray.get_runtime_context().get_node_id()), broker.namespace)
-            os.kill(ray.get(handle.__ray_call__.remote(lambda _: os.getpid()), timeout=30), signal.SIGKILL)
+            os.kill(
+                ray.get(handle.__ray_call__.remote(lambda _: os.getpid()), timeout=30),
+                signal.SIGKILL,
+            )
     finally:
         stop.set()
         thread.join(120)

@@ -1,4 +1,5 @@
-"""A broker one of whose disks is really full: it is read, restarted, made room on, and moved away from."""
+"""A broker one of whose disks is really full: it is read, restarted, made room on, and moved away
+from."""
 
 import subprocess
 import time
@@ -26,7 +27,8 @@ DEADLINE_S = 60.0
 
 
 class Cluster:
-    """A broker over a roomy dir, which has the metadata, and one of 4 MB with the topic "orders" in it."""
+    """A broker over a roomy dir, which has the metadata, and one of 4 MB with the topic "orders" in
+    it."""
 
     def __init__(self, roomy: Path, small: Path) -> None:
         self.roomy, self.small = roomy, small
@@ -148,7 +150,9 @@ def test_a_partition_moves_away_from_a_full_disk(cluster: Cluster) -> None:
     assert cluster.values() == [VALUE] * (end + 1)
 
 
-def test_a_move_to_a_disk_that_is_full_leaves_nothing_in_the_way_of_the_next(cluster: Cluster) -> None:
+def test_a_move_to_a_disk_that_is_full_leaves_nothing_in_the_way_of_the_next(
+    cluster: Cluster,
+) -> None:
     cluster.append()
     cluster.broker.move_partition("orders", 0, str(cluster.roomy / "log"))
     cluster.take_the_rest()

@@ -1,4 +1,5 @@
-"""A LogManager, made in the test's own process with real LogActors: adoption, checkpoints, deletion, the end."""
+"""A LogManager, made in the test's own process with real LogActors: adoption, checkpoints,
+deletion, the end."""
 
 import threading
 import time
@@ -60,7 +61,9 @@ class Node:
         rows = [(int(time.time() * 1000), None, b"x", ())] * count
         self.ask("append", bytes(encode_records(rows)), partition=partition)
 
-    def intrude(self, folder: Path, partition: TopicPartition = ORDERS, topic_id: str = OLD) -> None:
+    def intrude(
+        self, folder: Path, partition: TopicPartition = ORDERS, topic_id: str = OLD
+    ) -> None:
         """Another topic's LogActor, under the name that the partition's will have."""
         create_log(RealFileSystem(), str(folder), topic_id)
         spec = LogSpec(partition, topic_id, str(folder), LogConfig(), False, 1000)
@@ -80,7 +83,7 @@ def node(local_ray: None, log_dir: str) -> Iterator[Node]:
     wait_for(lambda: not running(made.namespace), 30, "all actors have ended")
 
 
-# -- the end -------------------------------------------------------------------------------------------------
+# -- the end ---------------------------------------------------------------------------------------
 
 
 def test_a_stop_that_cannot_write_its_checkpoints_leaves_no_actor_no_lock_and_no_marker(
@@ -132,7 +135,7 @@ def test_a_log_manager_that_stops_takes_no_more_work(node: Node) -> None:
     assert Path(node.log_dir, "orders-0").exists()
 
 
-# -- adoption ------------------------------------------------------------------------------------------------
+# -- adoption --------------------------------------------------------------------------------------
 
 
 def test_an_actor_that_serves_is_adopted_as_it_is(node: Node) -> None:
@@ -157,7 +160,7 @@ def test_an_actor_of_another_topic_is_replaced(node: Node, tmp_path: Path) -> No
     assert node.ask("serving")[0] == NEW
 
 
-# -- deletion ------------------------------------------------------------------------------------------------
+# -- deletion --------------------------------------------------------------------------------------
 
 
 def test_a_living_actor_is_ended_before_its_folder_is_set_aside(
@@ -167,7 +170,8 @@ def test_a_living_actor_is_ended_before_its_folder_is_set_aside(
     doom, seen = LogDir.doom, []
 
     def watched(log_dir: LogDir, partition: TopicPartition, **options: Any) -> str:
-        RealFileSystem().lock(log_dir.folder(partition)).release()  # LogLocked if an actor still had it
+        # LogLocked if an actor still had it
+        RealFileSystem().lock(log_dir.folder(partition)).release()
         seen.append(partition)
         return doom(log_dir, partition, **options)
 
@@ -212,10 +216,12 @@ def test_an_actor_that_is_opened_while_its_partition_is_deleted_is_ended(
     wait_for(lambda: node.actor() is None, 30, "the LogActor has ended")
 
 
-# -- checkpoints ---------------------------------------------------------------------------------------------
+# -- checkpoints -----------------------------------------------------------------------------------
 
 
-def test_a_topic_made_anew_does_not_begin_where_the_old_ones_checkpoint_left_off(node: Node) -> None:
+def test_a_topic_made_anew_does_not_begin_where_the_old_ones_checkpoint_left_off(
+    node: Node,
+) -> None:
     node.make(topic_id=OLD)
     node.make(OTHERS)
     for partition in (ORDERS, OTHERS):
@@ -227,7 +233,8 @@ def test_a_topic_made_anew_does_not_begin_where_the_old_ones_checkpoint_left_off
     assert node.recovery_points() == {OTHERS: 7}
     node.make()
     assert node.ask("offsets") == (0, 0, 0, 0)
-    node.manager.delete_partition(OTHERS, NEW)  # the next to write the checkpoints, before orders was asked
+    # the next to write the checkpoints, before orders was asked
+    node.manager.delete_partition(OTHERS, NEW)
     assert node.recovery_points() == {}
     node.manager.checkpoint()
     assert node.recovery_points() == {ORDERS: 0}

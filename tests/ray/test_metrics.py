@@ -1,4 +1,5 @@
-"""What partitions count is to be read where Prometheus reads it. Needs the agent of ``ray[default]``."""
+"""What partitions count is to be read where Prometheus reads it. Needs the agent of
+``ray[default]``."""
 
 import urllib.request
 from typing import Any
@@ -30,7 +31,9 @@ def scraped(topic: str) -> dict[str, float]:
 
 
 @pytest.mark.timeout(180)
-def test_a_partitions_metrics_are_served_by_ray_with_right_values(broker: Broker, topic: str) -> None:
+def test_a_partitions_metrics_are_served_by_ray_with_right_values(
+    broker: Broker, topic: str
+) -> None:
     with broker.producer() as producer:
         for n in range(10):
             producer.send(topic, b"x" * 100, partition=0, key=b"%d" % n).result()

@@ -76,7 +76,9 @@ def folder(broker: Broker, topic: str) -> Path:
 
 
 def folders(path: Path) -> list[str]:
-    return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and "metadata" not in entry.name)
+    return sorted(
+        entry.name for entry in path.iterdir() if entry.is_dir() and "metadata" not in entry.name
+    )
 
 
 def test_every_acknowledged_record_is_there_once_in_order_while_the_partition_moves_to_and_fro(
@@ -152,7 +154,11 @@ def test_a_log_manager_that_is_killed_in_the_middle_of_a_copy_loses_nothing(
                 producer.send("orders", b"0" * 500_000, partition=0)
         controller = broker._controller()
         moving = controller.move_partition.remote("orders", 0, str(away))
-        wait_for(lambda: any(name.endswith("-future") for name in folders(away)), 60, "the copy has begun")
+        wait_for(
+            lambda: any(name.endswith("-future") for name in folders(away)),
+            60,
+            "the copy has begun",
+        )
         manager = find(log_manager_name(own_node_id()), broker.namespace)
         assert manager is not None
         pid = ray.get(manager.__ray_call__.remote(lambda self: __import__("os").getpid()))
@@ -160,7 +166,11 @@ def test_a_log_manager_that_is_killed_in_the_middle_of_a_copy_loses_nothing(
         with pytest.raises((NotLeader, ray.exceptions.RayTaskError)):
             ray.get(moving, timeout=120)
         assert len(numbers(broker, "orders")) == 20
-        wait_for(lambda: folder(broker, "orders") == home / "orders-0", 60, "the new LogManager knows of it")
+        wait_for(
+            lambda: folder(broker, "orders") == home / "orders-0",
+            60,
+            "the new LogManager knows of it",
+        )
         wait_for(lambda: folders(away) == [], 60, "the copy is removed")
         with broker.producer() as producer:
             producer.send("orders", b"1", partition=0)

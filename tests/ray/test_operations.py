@@ -43,7 +43,9 @@ def test_a_copy_that_the_backup_script_makes_while_records_come_is_a_prefix_and_
         log_dirs = sorted({str(Path(one.folder).parent) for one in broker.status()})
         copies = [str(tmp_path / f"copy-{number}") for number in range(len(log_dirs))]
         for log_dir, copy in zip(log_dirs, copies, strict=True):
-            subprocess.run(["bash", str(tmp_path / "backup.sh"), log_dir, copy], check=True, timeout=60)
+            subprocess.run(
+                ["bash", str(tmp_path / "backup.sh"), log_dir, copy], check=True, timeout=60
+            )
             assert not (Path(log_dir) / ".backup").exists()
     finally:
         stop.set()

@@ -16,7 +16,10 @@ def test_the_readmes_python_runs(local_ray: None, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     try:
         for block in plain:
-            exec(compile(block.replace("raylog-data", str(tmp_path / "log")), str(README), "exec"), names)
+            exec(
+                compile(block.replace("raylog-data", str(tmp_path / "log")), str(README), "exec"),
+                names,
+            )
         assert b"value" in names["table"].column("value").to_pylist()
     finally:
         if "broker" in names:

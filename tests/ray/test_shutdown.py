@@ -1,4 +1,5 @@
-"""Ends that are not in order, and what the next start finds: a full disk, an interrupted start, two killed at once."""
+"""Ends that are not in order, and what the next start finds: a full disk, an interrupted start, two
+killed at once."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,9 @@ def test_after_a_stop_that_could_not_write_its_checkpoints_the_next_start_serves
     assert second.stop()
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), RequestTimedOut("starting", 1)], ids=["^C", "late"])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), RequestTimedOut("starting", 1)], ids=["^C", "late"]
+)
 def test_a_start_that_is_given_up_leaves_nothing_and_can_be_repeated(
     local_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
@@ -72,7 +75,9 @@ def test_a_start_that_is_given_up_leaves_nothing_and_can_be_repeated(
     assert second.stop()
 
 
-def test_a_controller_and_a_log_manager_killed_together_come_back(broker: Broker, topic: str) -> None:
+def test_a_controller_and_a_log_manager_killed_together_come_back(
+    broker: Broker, topic: str
+) -> None:
     pids = {one.partition: one.pid for one in broker.status()}
     ray.kill(find(log_manager_name(own_node_id()), broker.namespace), no_restart=True)
     ray.kill(find(CONTROLLER, broker.namespace), no_restart=False)
@@ -80,11 +85,17 @@ def test_a_controller_and_a_log_manager_killed_together_come_back(broker: Broker
     def serves() -> bool:
         try:
             broker.forget(topic, 0)
-            return broker.partition(topic, 0) is not None and list(broker.nodes().values()) == [None]
+            return broker.partition(topic, 0) is not None and list(broker.nodes().values()) == [
+                None
+            ]
         except RaylogError:
             return False
 
     wait_for(serves, 60, "the partition can be looked up")
-    wait_for(lambda: {one.partition: one.pid for one in broker.status()} == pids, 60, "its actors lived on")
+    wait_for(
+        lambda: {one.partition: one.pid for one in broker.status()} == pids,
+        60,
+        "its actors lived on",
+    )
     assert find(log_actor_name(TopicPartition(topic, 1)), broker.namespace) is not None
     assert broker.create_topic(f"{topic}-after").partitions[0].problem is None

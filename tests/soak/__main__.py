@@ -1,7 +1,8 @@
-"""``./dev soak [--minutes 20] [--seed N] [--short]``: a broker under load, killed at random, and a checker of it all.
+"""``./dev soak [--minutes 20] [--seed N] [--short]``: a broker under load, killed at random, and a
+checker of it all.
 
-Exit code 1 if anything is found. The history, the workers' and Ray's logs and the disks stay in a folder then; with
-``--keep`` always. ``--check FOLDER`` checks a history again.
+Exit code 1 if anything is found. The history, the workers' and Ray's logs and the disks stay in a
+folder then; with ``--keep`` always. ``--check FOLDER`` checks a history again.
 """
 
 import argparse
@@ -25,13 +26,21 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=DEFAULT_MINUTES, help="of faults; the rest comes on top"
     )
-    parser.add_argument("--seed", type=int, help="of the schedule and the load; default: a random one")
     parser.add_argument(
-        "--short", action="store_true", help=f"{SHORT_MINUTES:g} minutes of seed {SHORT_SEED}, as CI does it"
+        "--seed", type=int, help="of the schedule and the load; default: a random one"
+    )
+    parser.add_argument(
+        "--short",
+        action="store_true",
+        help=f"{SHORT_MINUTES:g} minutes of seed {SHORT_SEED}, as CI does it",
     )
     parser.add_argument("--rate", type=float, default=DEFAULT_RATE, help="records a second, about")
-    parser.add_argument("--keep", action="store_true", help="keep the folder even where nothing was found")
-    parser.add_argument("--check", type=Path, metavar="FOLDER", help="check the history of an earlier run")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the folder even where nothing was found"
+    )
+    parser.add_argument(
+        "--check", type=Path, metavar="FOLDER", help="check the history of an earlier run"
+    )
     arguments = parser.parse_args()
     if arguments.check:
         return report(arguments.check, None)

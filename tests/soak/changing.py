@@ -1,5 +1,5 @@
-"""A worker that does an operator's work: it makes and deletes topics, under the same names again and again, changes
-configs, adds partitions, moves them; and it asks for what must be refused."""
+"""A worker that does an operator's work: it makes and deletes topics, under the same names again
+and again, changes configs, adds partitions, moves them; and it asks for what must be refused."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,18 @@ from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
 from raylog.storage.records.encode import encode_records
 from tests.soak.clients import PATIENCE_S, RETRY_S, STOP_SENDING, Worker, to_bytes
 from tests.soak.consuming import read_all
-from tests.soak.history import FAIL, INFO, KEEP, NEVER, NO_KEY, OK, Partition, Send, TopicChange, ints
+from tests.soak.history import (
+    FAIL,
+    INFO,
+    KEEP,
+    NEVER,
+    NO_KEY,
+    OK,
+    Partition,
+    Send,
+    TopicChange,
+    ints,
+)
 from tests.soak.plan import FOR_EVER, Stable
 from tests.soak.producing import Burst, settle
 
@@ -47,14 +58,16 @@ def change(worker: Worker, stable: list[Stable]) -> None:
         time.sleep(PAUSE_S)
 
 
-# -- topics ----------------------------------------------------------------------------------------------------
+# -- topics ----------------------------------------------------------------------------------------
 
 
 def _create(worker: Worker, name: str) -> TopicDescription | None:
     """The new topic; None if nobody knows: the next attempt will tell."""
     invoked, outcome = time.monotonic_ns(), OK
     try:
-        described = worker.broker.create_topic(name, worker.rng.randint(1, MOST_PARTITIONS), FOR_EVER)
+        described = worker.broker.create_topic(
+            name, worker.rng.randint(1, MOST_PARTITIONS), FOR_EVER
+        )
     except TopicExists:
         described, outcome = worker.patiently(lambda: worker.broker.describe_topic(name)), INFO
     except RaylogError as error:
@@ -63,7 +76,9 @@ def _create(worker: Worker, name: str) -> TopicDescription | None:
         print(f"{name}: creation: {error}", flush=True)
         return None
     now = time.monotonic_ns()
-    worker.writer.write(TopicChange("create", name, described.topic_id, invoked, now, outcome, KEEP))
+    worker.writer.write(
+        TopicChange("create", name, described.topic_id, invoked, now, outcome, KEEP)
+    )
     return described
 
 
@@ -103,7 +118,14 @@ def _use(worker: Worker, described: TopicDescription, name: str) -> None:
         except RaylogError as error:
             print(f"{described.name}: {error}", flush=True)
         for number in range(len(described.partitions)):
-            read_all(worker, described.name, described.topic_id, number, f"{name}/{number}", is_final=False)
+            read_all(
+                worker,
+                described.name,
+                described.topic_id,
+                number,
+                f"{name}/{number}",
+                is_final=False,
+            )
     try:
         producer.close()
     except RaylogError as error:
@@ -115,16 +137,27 @@ def _use(worker: Worker, described: TopicDescription, name: str) -> None:
 def _send(worker: Worker, producer: Producer, partition: Partition, name: str) -> Burst:
     identities = [next(worker.ids) for _ in range(RECORDS)]
     op = Send(
-        name, partition, time.monotonic_ns(), NEVER, INFO, ints(identities), ints([NO_KEY] * RECORDS), ints()
+        name,
+        partition,
+        time.monotonic_ns(),
+        NEVER,
+        INFO,
+        ints(identities),
+        ints([NO_KEY] * RECORDS),
+        ints(),
     )
     worker.writer.write(op)
     send = producer.send
     return Burst(
-        op, [send(partition.topic, to_bytes(one, 20)[0], partition=partition.number) for one in identities]
+        op,
+        [
+            send(partition.topic, to_bytes(one, 20)[0], partition=partition.number)
+            for one in identities
+        ],
     )
 
 
-# -- an operator's work ----------------------------------------------------------------------------------------
+# -- an operator's work ----------------------------------------------------------------------------
 
 # What a topic may be told while it serves: the records' fate does not hang on it.
 SETTINGS: dict[str, tuple[Any, ...]] = {
@@ -160,7 +193,9 @@ def _delete_records(worker: Worker, topic: Stable) -> None:
     if topic.may_delete:
         partition = worker.rng.randrange(topic.partitions)
         (start,) = worker.broker.list_offsets({(topic.name, partition): -2}).values()
-        worker.broker.delete_records(topic.name, partition, (start or 0) + worker.rng.randrange(500))
+        worker.broker.delete_records(
+            topic.name, partition, (start or 0) + worker.rng.randrange(500)
+        )
 
 
 def _move(worker: Worker, topic: Stable) -> None:
@@ -177,10 +212,15 @@ def _move(worker: Worker, topic: Stable) -> None:
         broker.move_partition(topic.name, place.partition, others[0])
 
 
-OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (_configure, _extend, _delete_records, _move)
+OPERATIONS: tuple[Callable[[Worker, Stable], None], ...] = (
+    _configure,
+    _extend,
+    _delete_records,
+    _move,
+)
 
 
-# -- what must be refused --------------------------------------------------------------------------------------
+# -- what must be refused --------------------------------------------------------------------------
 
 
 def _ask_for_refusals(worker: Worker, topic: Stable, lives: int) -> None:
@@ -191,7 +231,11 @@ def _ask_for_refusals(worker: Worker, topic: Stable, lives: int) -> None:
     partition = Partition(topic.name, topic.topic_id, number)
     producer_id = worker.patiently(worker.broker.allocate_producer_id)
     handle = worker.patiently(lambda: worker.broker.partition(topic.name, number))
-    for name, sequence, is_damaged in (("first", 0, False), ("damaged", 1, True), ("gap", 9, False)):
+    for name, sequence, is_damaged in (
+        ("first", 0, False),
+        ("damaged", 1, True),
+        ("gap", 9, False),
+    ):
         identity = next(worker.ids)
         value, _ = to_bytes(identity, 20)
         row: Row = (int(time.time() * 1000), None, value, ())

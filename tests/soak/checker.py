@@ -2,27 +2,27 @@
 
 The questions are those of Jepsen's workload for Kafka, asked of every partition:
 
-==============  ==========================================================================================
-lost            a record that was acknowledged, or that somebody has read, is not there at the end
-unseen          a consumer that was told to read to the end stopped short of records that are there
-duplicated      one record lies at two offsets
-divergent       two records lie at one offset
-inconsistent    a record is read at another offset than its acknowledgement said
-reordered       a producer's records lie in another order than it sent them
-backwards       a consumer got an offset at or below one that it had got before, without a seek
-skipped         a consumer went past a record that is known to lie there, without a seek
-aborted         a record that was definitely refused is read
-phantom         a record is read that nobody sent
-foreign         a record is read in another partition than it was sent to, or in a topic that was created, under
+==============
+========================================================================================== lost
+a record that was acknowledged, or that somebody has read, is not there at the end unseen          a
+consumer that was told to read to the end stopped short of records that are there duplicated
+one record lies at two offsets divergent       two records lie at one offset inconsistent    a
+record is read at another offset than its acknowledgement said reordered       a producer's records
+lie in another order than it sent them backwards       a consumer got an offset at or below one that
+it had got before, without a seek skipped         a consumer went past a record that is known to lie
+there, without a seek aborted         a record that was definitely refused is read phantom         a
+record is read that nobody sent foreign         a record is read in another partition than it was
+sent to, or in a topic that was created, under
                 an old name, after the record was acknowledged
-resurrected     compaction dropped a record and kept an older one of its key
-vanished        a topic that was created, and not deleted, is gone, or is another one
-undead          a topic that was deleted is there
-==============  ==========================================================================================
+resurrected     compaction dropped a record and kept an older one of its key vanished        a topic
+that was created, and not deleted, is gone, or is another one undead          a topic that was
+deleted is there ==============
+==========================================================================================
 
-**What may be missing.** Where retention works, what is below the log start offset. Where compaction works, what has
-a later record of its key behind it, and tombstones; a record with nothing but a tombstone of unknown fate behind it
-is given the benefit of the doubt. A record of unknown fate may be there or not, but once read it must stay.
+**What may be missing.** Where retention works, what is below the log start offset. Where compaction
+works, what has a later record of its key behind it, and tombstones; a record with nothing but a
+tombstone of unknown fate behind it is given the benefit of the doubt. A record of unknown fate may
+be there or not, but once read it must stay.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -63,7 +63,7 @@ def check_history(history: History) -> list[Finding]:
     return [*found, *topics(history)]
 
 
-# -- what is there ---------------------------------------------------------------------------------------------
+# -- what is there ---------------------------------------------------------------------------------
 
 
 def lost(facts: PartitionFacts) -> Iterator[Finding]:
@@ -88,7 +88,9 @@ def unseen(facts: PartitionFacts) -> Iterator[Finding]:
 def duplicated(facts: PartitionFacts) -> Iterator[Finding]:
     order = np.argsort(facts.read.value, kind="stable")
     again = np.diff(facts.read.value[order]) == 0
-    yield from _named("duplicated", facts, facts.read.where(order[1:][again]), "read at a lower offset, too")
+    yield from _named(
+        "duplicated", facts, facts.read.where(order[1:][again]), "read at a lower offset, too"
+    )
 
 
 def divergent(facts: PartitionFacts) -> Iterator[Finding]:
@@ -106,7 +108,7 @@ def inconsistent(facts: PartitionFacts) -> Iterator[Finding]:
     yield from _named("inconsistent", facts, facts.acked.where(elsewhere), "read at another offset")
 
 
-# -- in which order --------------------------------------------------------------------------------------------
+# -- in which order --------------------------------------------------------------------------------
 
 
 def reordered(facts: PartitionFacts) -> Iterator[Finding]:
@@ -142,7 +144,7 @@ def skipped(facts: PartitionFacts) -> Iterator[Finding]:
             yield Finding("skipped", str(facts.partition), int(between[jumps].sum()), what)
 
 
-# -- what may not be there -------------------------------------------------------------------------------------
+# -- what may not be there -------------------------------------------------------------------------
 
 
 def aborted(facts: PartitionFacts) -> Iterator[Finding]:
@@ -161,7 +163,9 @@ def resurrected(facts: PartitionFacts) -> Iterator[Finding]:
     is_kept = np.isin(known.value, facts.final.value)
     follows = np.diff(known.key) == 0
     stale = np.flatnonzero(is_kept[:-1] & ~is_kept[1:] & follows)
-    yield from _named("resurrected", facts, known.where(stale), "a later record of its key was dropped")
+    yield from _named(
+        "resurrected", facts, known.where(stale), "a later record of its key was dropped"
+    )
 
 
 def strangers(facts: PartitionFacts, history: History) -> Iterator[Finding]:
@@ -176,7 +180,8 @@ def strangers(facts: PartitionFacts, history: History) -> Iterator[Finding]:
     begun = _created(history.topics, facts.partition)
     for one, place in zip(np.flatnonzero(was_sent), at[was_sent], strict=True):
         meant = names[home[place]]
-        # A name is all that a producer has: what was on its way when the topic was made again may go to the new one.
+        # A name is all that a producer has: what was on its way when the topic was made again may
+        # go to the new one.
         same_name = (meant.topic, meant.number) == (facts.partition.topic, facts.partition.number)
         if not same_name or completed[place] < begun:
             what = f"it was sent to {meant} of {meant.topic_id}"
@@ -193,12 +198,14 @@ def _created(changes: Iterable[TopicChange], partition: Partition) -> int:
     return min(times, default=0)
 
 
-# -- topics ----------------------------------------------------------------------------------------------------
+# -- topics ----------------------------------------------------------------------------------------
 
 
 def topics(history: History) -> Iterator[Finding]:
     begun = {
-        change.topic_id for change in history.topics if change.change == "delete" and change.outcome != FAIL
+        change.topic_id
+        for change in history.topics
+        if change.change == "delete" and change.outcome != FAIL
     }
     deleted = {change.topic_id for change in history.topics if _is(change, "delete")}
     alive = history.alive
@@ -209,14 +216,16 @@ def topics(history: History) -> Iterator[Finding]:
         if change.topic_id in deleted and there == change.topic_id:
             yield Finding("undead", change.topic, 1, f"{change.topic_id} was deleted")
         if change.topic_id not in begun and there != change.topic_id:
-            yield Finding("vanished", change.topic, 1, f"{change.topic_id} was created; there is {there}")
+            yield Finding(
+                "vanished", change.topic, 1, f"{change.topic_id} was created; there is {there}"
+            )
 
 
 def _is(change: TopicChange, kind: str) -> bool:
     return change.change == kind and change.outcome == OK
 
 
-# -- helpers ---------------------------------------------------------------------------------------------------
+# -- helpers ---------------------------------------------------------------------------------------
 
 
 def _places(values: Ints, records: Records) -> Ints:

@@ -1,4 +1,5 @@
-"""What all worker processes share: ids and bytes of records, calls that are repeated while the broker heals."""
+"""What all worker processes share: ids and bytes of records, calls that are repeated while the
+broker heals."""
 
 import itertools
 import random

@@ -1,8 +1,9 @@
-"""Ray nodes on this machine, each with log dirs of its own, and their processes, to be killed or stopped.
+"""Ray nodes on this machine, each with log dirs of its own, and their processes, to be killed or
+stopped.
 
-The head holds Ray's own state (its GCS) and the Controller's log; it is not killed whole. The others are, and come
-back with their dirs under a new node id. An actor's process is found by its title below the node's raylet, so that
-one that hangs, or that nobody can ask, is found as well.
+The head holds Ray's own state (its GCS) and the Controller's log; it is not killed whole. The
+others are, and come back with their dirs under a new node id. An actor's process is found by its
+title below the node's raylet, so that one that hangs, or that nobody can ask, is found as well.
 """
 
 import os
@@ -29,7 +30,8 @@ FAST_FAILURE_DETECTION = {
 }
 
 
-# ray::LogManagerImpl, ray::Log:topic-0:LogActorImpl.append: with the actor's name while a method runs.
+# ray::LogManagerImpl, ray::Log:topic-0:LogActorImpl.append: with the actor's name while a method
+# runs.
 ACTOR_TITLE = re.compile(r"ray::(?:.*:)?(\w+)Impl\b")
 
 
@@ -74,7 +76,8 @@ class Nodes:
         }
 
     def start(self, name: str) -> None:
-        """Ray gives a node 30 seconds, which a busy machine may not have: what is half started goes, and again."""
+        """Ray gives a node 30 seconds, which a busy machine may not have: what is half started
+        goes, and again."""
         for attempts_left in reversed(range(START_ATTEMPTS)):
             try:
                 self._nodes[name] = self._cluster.add_node(**self._arguments(name))
@@ -101,7 +104,9 @@ class Nodes:
         """The actors' processes of all nodes, by node and pid."""
         found = []
         for name, node in self._nodes.items():
-            found += [ActorProcess(name, pid, actor) for pid, actor in _actors_below(_raylet_of(node))]
+            found += [
+                ActorProcess(name, pid, actor) for pid, actor in _actors_below(_raylet_of(node))
+            ]
         return sorted(found)
 
 
@@ -131,4 +136,6 @@ def private_bytes(pid: int) -> int:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Private_"))
+    return sum(
+        int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Private_")
+    )

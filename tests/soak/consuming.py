@@ -1,4 +1,5 @@
-"""A worker that reads: consumers that begin anywhere, follow all topics for a while, and are followed by others."""
+"""A worker that reads: consumers that begin anywhere, follow all topics for a while, and are
+followed by others."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -48,7 +49,9 @@ class Reader:
         self._stretch = dict.fromkeys(self._partitions, 0)  # a seek begins another
         self._as_arrow = worker.rng.random() < 0.5
         names = [topic.name for topic in topics]
-        self._consumer: Consumer = worker.patiently(lambda: worker.broker.consumer(*names, from_="latest"))
+        self._consumer: Consumer = worker.patiently(
+            lambda: worker.broker.consumer(*names, from_="latest")
+        )
         for key in self._partitions:
             end = self._consumer.position(*key)
             if worker.rng.random() < 0.7:
@@ -92,7 +95,13 @@ class Reader:
         if self._as_arrow:
             return list(_of_table(self._consumer.poll_arrow(500)))
         return [
-            (one.topic, one.partition, one.offset, identity_of(one.value, one.headers), key_of(one.key))
+            (
+                one.topic,
+                one.partition,
+                one.offset,
+                identity_of(one.value, one.headers),
+                key_of(one.key),
+            )
             for one in self._consumer.poll(500)
         ]
 
@@ -107,14 +116,18 @@ class Reader:
     def drain(self) -> None:
         """Read on to the end of every partition, or as far as one comes in time."""
         broker = self._worker.broker
-        ends = self._worker.patiently(lambda: broker.list_offsets(dict.fromkeys(self._partitions, -1)))
+        ends = self._worker.patiently(
+            lambda: broker.list_offsets(dict.fromkeys(self._partitions, -1))
+        )
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline and any(
             self._consumer.position(*key) < (end or 0) for key, end in ends.items()
         ):
             self.poll()
         for key, partition in self._partitions.items():
-            self._worker.writer.write(Ended(self.name_of(key), partition, self._consumer.position(*key)))
+            self._worker.writer.write(
+                Ended(self.name_of(key), partition, self._consumer.position(*key))
+            )
 
 
 def _of_table(table: pa.Table) -> Iterator[Row]:
@@ -123,7 +136,11 @@ def _of_table(table: pa.Table) -> Iterator[Row]:
         headers = table.column("headers").to_pylist()
     columns = [table.column(name).to_pylist() for name in ("topic", "partition", "offset", "key")]
     for n, (topic, partition, offset, key) in enumerate(zip(*columns, strict=True)):
-        marks = [(one["key"], one["value"]) for one in headers[n]] if headers and values[n] is None else ()
+        marks = (
+            [(one["key"], one["value"]) for one in headers[n]]
+            if headers and values[n] is None
+            else ()
+        )
         yield topic, partition, offset, identity_of(values[n], marks), key_of(key)
 
 
@@ -135,7 +152,13 @@ def _by_partition(rows: Iterable[Row]) -> Iterator[tuple[tuple[str, int], list[R
 
 
 def read_all(
-    worker: Worker, topic: str, topic_id: str, number: int, name: str = "final", *, is_final: bool = True
+    worker: Worker,
+    topic: str,
+    topic_id: str,
+    number: int,
+    name: str = "final",
+    *,
+    is_final: bool = True,
 ) -> None:
     """Read a partition from its start to what is its end now."""
     partition = Partition(topic, topic_id, number)

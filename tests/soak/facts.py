@@ -1,6 +1,8 @@
-"""What a history tells of one partition, as columns: what was sent, what was acknowledged where, what was read.
+"""What a history tells of one partition, as columns: what was sent, what was acknowledged where,
+what was read.
 
-Nothing is judged here; ``checker.py`` does. Columns, because a soak of twenty minutes has millions of records.
+Nothing is judged here; ``checker.py`` does. Columns, because a soak of twenty minutes has millions
+of records.
 """
 
 from collections import defaultdict
@@ -79,12 +81,15 @@ class PartitionFacts:
     @cached_property
     def sent(self) -> Sent:
         """The last word about each record: its outcome comes after the line that it was sent."""
-        producers = {name: number for number, name in enumerate({send.producer: 0 for send in self.sends})}
+        producers = {
+            name: number for number, name in enumerate({send.producer: 0 for send in self.sends})
+        }
         columns = Sent(
             _joined(send.values for send in self.sends),
             _joined(send.keys for send in self.sends),
             _joined(
-                send.offsets if send.outcome == OK else np.full(len(send.values), -1) for send in self.sends
+                send.offsets if send.outcome == OK else np.full(len(send.values), -1)
+                for send in self.sends
             ),
             _repeated(self.sends, [OUTCOMES[send.outcome] for send in self.sends]),
             _repeated(self.sends, [producers[send.producer] for send in self.sends]),
@@ -112,14 +117,15 @@ class PartitionFacts:
 
     @cached_property
     def known(self) -> Records:
-        """Acknowledged or read: what must have been in the log, each record where a reader found it."""
+        """Acknowledged or read: what must have been in the log, each record where a reader found
+        it."""
         unread = self.acked.where(~np.isin(self.acked.value, self.read.value))
         return _by_offset(*(np.concatenate(pair) for pair in zip(self.read, unread, strict=True)))
 
     @cached_property
     def lasting(self) -> Records:
-        """The known records that every reader in their range must meet: all, or in a compacted log the last of each
-        key, unless it is a tombstone or one may have come behind it."""
+        """The known records that every reader in their range must meet: all, or in a compacted log
+        the last of each key, unless it is a tombstone or one may have come behind it."""
         if not self.may_compact:
             return self.known
         keyed = self.known.where(self.known.key != NO_KEY)
@@ -149,7 +155,8 @@ class History:
 
     @cached_property
     def sent(self) -> tuple[Ints, list[Partition], Ints, Ints]:
-        """Of all records, sorted by id: the id, its partition (by number in the list), when it was completed."""
+        """Of all records, sorted by id: the id, its partition (by number in the list), when it was
+        completed."""
         names = list(self.partitions)
         columns = [facts.sent for facts in self.partitions.values()]
         value = _joined(sent.value for sent in columns)

@@ -1,11 +1,13 @@
 """What was done to the broker and what it answered: operations, and the files that keep them.
 
-Every worker process writes a file of its own, a stream of msgpack lists ``[kind, field, ...]``; arrays of int64
-travel as their bytes. An operation is written **before** it begins (its fate unknown, :data:`NEVER` completed) and
-again when it has ended; the last word about a record counts. So a worker that is killed leaves no record that
-nobody sent. Times are nanoseconds of the machine's monotonic clock, which all processes share.
+Every worker process writes a file of its own, a stream of msgpack lists ``[kind, field, ...]``;
+arrays of int64 travel as their bytes. An operation is written **before** it begins (its fate
+unknown, :data:`NEVER` completed) and again when it has ended; the last word about a record counts.
+So a worker that is killed leaves no record that nobody sent. Times are nanoseconds of the machine's
+monotonic clock, which all processes share.
 
-A record is known by an id that is given once in a run. Ids of tombstones (records without a value) are negative.
+A record is known by an id that is given once in a run. Ids of tombstones (records without a value)
+are negative.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +28,8 @@ KEEP, DELETE, COMPACT, BOTH = "keep", "delete", "compact", "compact,delete"
 
 
 class Partition(NamedTuple):
-    """One partition of one life of a topic: a topic that is made again under its name has another id."""
+    """One partition of one life of a topic: a topic that is made again under its name has another
+    id."""
 
     topic: str
     topic_id: str
@@ -50,7 +53,8 @@ class Send(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What a consumer got from one partition. A consumer that seeks, or is assigned anew, gets another name."""
+    """What a consumer got from one partition. A consumer that seeks, or is assigned anew, gets
+    another name."""
 
     consumer: str
     partition: Partition
@@ -141,7 +145,8 @@ class Writer:
 
 
 def read(folder: Path) -> Iterator[Op]:
-    """All operations of a run, file by file. A file may end in the middle of one: its writer was killed."""
+    """All operations of a run, file by file. A file may end in the middle of one: its writer was
+    killed."""
     for path in sorted(folder.glob("*.history")):
         with path.open("rb") as file:
             for kind, *fields in msgpack.Unpacker(file):

@@ -1,14 +1,14 @@
-"""Who kills what, and when. The schedule is a function of the seed; whom a fault meets depends on who lives then.
+"""Who kills what, and when. The schedule is a function of the seed; whom a fault meets depends on
+who lives then.
 
-=================  ===================================================================================
-kill-log           SIGKILL to a LogActor
-kill-manager       SIGKILL to a LogManager
-kill-controller    SIGKILL to the Controller
-kill-helper        SIGKILL to a CompactionActor or RetentionActor
-pause-log          SIGSTOP to a LogActor, SIGCONT after a moment
-kill-client        SIGKILL to a process that sends or reads; another takes its place
-kill-node          a whole node but the head, which comes back with its dirs after a moment
-=================  ===================================================================================
+=================
+=================================================================================== kill-log
+SIGKILL to a LogActor kill-manager       SIGKILL to a LogManager kill-controller    SIGKILL to the
+Controller kill-helper        SIGKILL to a CompactionActor or RetentionActor pause-log
+SIGSTOP to a LogActor, SIGCONT after a moment kill-client        SIGKILL to a process that sends or
+reads; another takes its place kill-node          a whole node but the head, which comes back with
+its dirs after a moment =================
+===================================================================================
 """
 
 import hashlib
@@ -43,7 +43,8 @@ VICTIMS = {
 }
 GAP_S = (1.0, 8.0)
 LASTS_S = {"pause-log": (0.5, 6.0), "kill-node": (2.0, 12.0)}
-# A machine that is too slow for the schedule would never serve: now and then all must heal before it goes on.
+# A machine that is too slow for the schedule would never serve: now and then all must heal before
+# it goes on.
 CALM = "calm"
 CALM_EVERY_S = 30.0
 PEACE_S = 2.0
@@ -52,7 +53,8 @@ NODE_REST_S = 8.0
 
 
 class Planned(NamedTuple):
-    """One fault. ``pick`` of [0, 1) chooses among those that live; ``for_s`` is how long it lasts."""
+    """One fault. ``pick`` of [0, 1) chooses among those that live; ``for_s`` is how long it
+    lasts."""
 
     at_s: float
     kind: str
@@ -61,8 +63,8 @@ class Planned(NamedTuple):
 
 
 def schedule(seed: int, duration_s: float) -> list[Planned]:
-    """The faults of a run, in order; the first of each kind early, so that a short run has met them all. One node
-    at most is away at a time."""
+    """The faults of a run, in order; the first of each kind early, so that a short run has met them
+    all. One node at most is away at a time."""
     rng = random.Random(seed)
     calm_s = CALM_EVERY_S
     early = rng.sample(list(WEIGHTS), len(WEIGHTS))
@@ -90,13 +92,16 @@ def digest(planned: list[Planned]) -> str:
 class Nemesis:
     """Carries a schedule out; in the main thread, since Ray starts nodes nowhere else."""
 
-    def __init__(self, nodes: Nodes, workers: Workers, planned: list[Planned], writer: Writer) -> None:
+    def __init__(
+        self, nodes: Nodes, workers: Workers, planned: list[Planned], writer: Writer
+    ) -> None:
         self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
         self.missed: Counter[str] = Counter()
         self._undo: list[tuple[float, str, str | int]] = []  # when, what, to whom
 
     def run(self, stop: threading.Event, heal: Callable[[], None]) -> None:
-        """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was away is back.
+        """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was
+        away is back.
 
         ``heal`` returns when all partitions serve. The schedule's clock stands still meanwhile.
         """

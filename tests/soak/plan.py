@@ -39,14 +39,20 @@ class Stable(NamedTuple):
 
 TOPICS = (
     Topic("plain", 4, KEEP, 80, FOR_EVER | {"internal.segment.bytes": 400_000}),
-    Topic("fsynced", 2, KEEP, 80, FOR_EVER | {"flush.messages": 1, "internal.segment.bytes": 400_000}),
+    Topic(
+        "fsynced", 2, KEEP, 80, FOR_EVER | {"flush.messages": 1, "internal.segment.bytes": 400_000}
+    ),
     Topic(
         "short",
         2,
         DELETE,
         200,
         FOR_EVER
-        | {"retention.bytes": 300_000, "internal.segment.bytes": 100_000, "file.delete.delay.ms": 2000},
+        | {
+            "retention.bytes": 300_000,
+            "internal.segment.bytes": 100_000,
+            "file.delete.delay.ms": 2000,
+        },
     ),
     Topic(
         "keyed",

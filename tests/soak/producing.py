@@ -1,4 +1,5 @@
-"""A worker that sends: bursts of records to random partitions, by producers of ever new settings."""
+"""A worker that sends: bursts of records to random partitions, by producers of ever new
+settings."""
 
 import time
 from collections import deque
@@ -74,7 +75,9 @@ def _burst(worker: Worker, producer: Producer, name: str, topic: Stable, count: 
     identities = [next(worker.ids) for _ in range(count)]
     if topic.is_keyed:
         identities = [-one if rng.random() < TOMBSTONES else one for one in identities]
-    op = Send(name, partition, time.monotonic_ns(), NEVER, INFO, ints(identities), ints(keys), ints())
+    op = Send(
+        name, partition, time.monotonic_ns(), NEVER, INFO, ints(identities), ints(keys), ints()
+    )
     worker.writer.write(op)
     sent = []
     for identity, key in zip(identities, keys, strict=True):
@@ -99,7 +102,8 @@ def _burst(worker: Worker, producer: Producer, name: str, topic: Stable, count: 
 
 
 def _settle_all(worker: Worker, waiting: deque[Burst]) -> None:
-    """Take down the fate of all bursts that have one. One partition's wait does not hold up the others'."""
+    """Take down the fate of all bursts that have one. One partition's wait does not hold up the
+    others'."""
     for _ in range(len(waiting)):
         burst = waiting.popleft()
         if all(record.is_done for record in burst.records):

@@ -19,7 +19,8 @@ MB = 1 << 20
 
 
 def report(folder: Path, outcome: "Outcome | None") -> int:
-    """Check the history and print it all; 1 if anything was found. ``outcome`` is None for an old history."""
+    """Check the history and print it all; 1 if anything was found. ``outcome`` is None for an old
+    history."""
     console = Console(highlight=False, width=120)
     history = gather(read(folder))
     findings = check_history(history)
@@ -30,10 +31,13 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
     for line in _longest(history):
         console.print(line)
     if outcome:
-        peaks = ", ".join(f"{kind} {size / MB:.0f} MB" for kind, size in sorted(outcome.peak_bytes.items()))
+        peaks = ", ".join(
+            f"{kind} {size / MB:.0f} MB" for kind, size in sorted(outcome.peak_bytes.items())
+        )
         console.print(f"peak memory (private): {peaks}")
         console.print(
-            f"healed {len(outcome.healed_s)} times, within {max(outcome.healed_s, default=0):.1f} s at the longest"
+            f"healed {len(outcome.healed_s)} times, within {max(outcome.healed_s, default=0):.1f} "
+            "s at the longest"
         )
     for finding in findings:
         console.print(f"FOUND {finding}", markup=False)
@@ -48,7 +52,13 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
 
 def _operations(history: History) -> Table:
     table = Table(
-        "records", "ok", "refused", "unknown", "reads", title="operations by topic", title_justify="left"
+        "records",
+        "ok",
+        "refused",
+        "unknown",
+        "reads",
+        title="operations by topic",
+        title_justify="left",
     )
     by_topic: dict[str, Counter[str]] = {}
     for facts in history.partitions.values():
@@ -92,7 +102,9 @@ def _longest(history: History) -> Iterator[str]:
         if facts.bounds is None:
             continue  # a topic that was deleted, perhaps while records were on their way
         took = [
-            (send.completed - send.invoked, send.producer) for send in facts.sends if send.completed != NEVER
+            (send.completed - send.invoked, send.producer)
+            for send in facts.sends
+            if send.completed != NEVER
         ]
         longest, producer = max(took, default=(0, ""))
         waits[str(facts.partition)] = (longest / 1e9, producer)

@@ -1,4 +1,5 @@
-"""One run: a cluster, topics, workers, faults; then peace, the last reads, an orderly stop, and every byte verified."""
+"""One run: a cluster, topics, workers, faults; then peace, the last reads, an orderly stop, and
+every byte verified."""
 
 import os
 import shutil
@@ -76,7 +77,9 @@ def _printing_to(path: Path) -> Iterator[None]:
 
 
 class _Run:
-    def __init__(self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], rate: float) -> None:
+    def __init__(
+        self, folder: Path, nodes: Nodes, seed: int, planned: list[Planned], rate: float
+    ) -> None:
         self._folder, self._nodes, self._seed, self._planned = folder, nodes, seed, planned
         self._rate = rate
         self._problems: list[str] = []
@@ -102,7 +105,7 @@ class _Run:
         self._verify()
         return Outcome(dict(nemesis.missed), self._problems, self._peaks, self._healed_s)
 
-    # -- the beginning -------------------------------------------------------------------------------------
+    # -- the beginning -----------------------------------------------------------------------------
 
     def _create_topics(self, broker: Broker) -> list[Stable]:
         stable = []
@@ -119,7 +122,9 @@ class _Run:
             )
             is_keyed, may_delete = "compact" in topic.policy, "delete" in topic.policy
             stable.append(
-                Stable(topic.name, made.topic_id, topic.partitions, is_keyed, may_delete, topic.padding)
+                Stable(
+                    topic.name, made.topic_id, topic.partitions, is_keyed, may_delete, topic.padding
+                )
             )
         return stable
 
@@ -133,9 +138,11 @@ class _Run:
             "records_a_second": self._rate / ROLES.count("produce"),
         }
 
-    # -- the middle ----------------------------------------------------------------------------------------
+    # -- the middle --------------------------------------------------------------------------------
 
-    def _torment(self, nemesis: Nemesis, workers: Workers, broker: Broker, stable: list[str]) -> None:
+    def _torment(
+        self, nemesis: Nemesis, workers: Workers, broker: Broker, stable: list[str]
+    ) -> None:
         stop, over = threading.Event(), threading.Event()
 
         def watch() -> None:
@@ -170,7 +177,7 @@ class _Run:
             stop.set()
             thread.join()
 
-    # -- the end -------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def _heal(self, broker: Broker, topics: list[str] | None = None) -> None:
         """Return when every partition of these topics, or of all, answers."""
@@ -220,7 +227,9 @@ class _Run:
                     (end,) = me.patiently(lambda key=key: broker.list_offsets({key: -1})).values()  # type: ignore[misc]
                     read_all(me, topic, described.topic_id, place.partition)
                 except RaylogError as error:
-                    me.writer.write(Surprise("the last read", time.monotonic_ns(), f"{key}: {error}"))
+                    me.writer.write(
+                        Surprise("the last read", time.monotonic_ns(), f"{key}: {error}")
+                    )
                     continue
                 partition = Partition(topic, described.topic_id, place.partition)
                 me.writer.write(Bounds(partition, start or 0, end or 0))

@@ -1,4 +1,5 @@
-"""A worker process: ``python -m tests.soak.worker FOLDER NUMBER ROLE``; see the folder's ``run.json``."""
+"""A worker process: ``python -m tests.soak.worker FOLDER NUMBER ROLE``; see the folder's
+``run.json``."""
 
 import json
 import sys

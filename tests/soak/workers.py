@@ -45,13 +45,22 @@ class Workers:
     def _start(self, role: str) -> None:
         self._last += 1
         with (self._folder / f"w{self._last}.log").open("wb") as said:
-            command = [sys.executable, "-m", "tests.soak.worker", str(self._folder), str(self._last), role]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.soak.worker",
+                str(self._folder),
+                str(self._last),
+                role,
+            ]
             process = subprocess.Popen(command, stdout=said, stderr=said)
         self._running.append(Running(self._last, role, process))
 
     def are_ready(self) -> bool:
         """Whether all have connected to the broker."""
-        return all((self._folder / f"w{worker.number}.history").exists() for worker in self._running)
+        return all(
+            (self._folder / f"w{worker.number}.history").exists() for worker in self._running
+        )
 
     def kill_one(self, pick: float) -> str:
         """SIGKILL one that may be killed, and start another in its place; returns who it was."""
@@ -65,7 +74,9 @@ class Workers:
 
     def dead(self) -> list[str]:
         """Those that have ended by themselves."""
-        return [f"w{worker.number}" for worker in self._running if worker.process.poll() is not None]
+        return [
+            f"w{worker.number}" for worker in self._running if worker.process.poll() is not None
+        ]
 
     def end(self, what: str, roles: Iterable[str]) -> list[str]:
         """Tell those of some roles to end, and wait; returns what was wrong with them."""

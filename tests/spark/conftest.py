@@ -1,4 +1,5 @@
-"""One broker and one Spark session for all tests here: together they take 25 s to start and 1.5 GB."""
+"""One broker and one Spark session for all tests here: together they take 25 s to start and 1.5
+GB."""
 
 import shutil
 import tempfile
@@ -34,9 +35,14 @@ class Topics:
         return topic
 
     def append(
-        self, topic: str, partition: int, count: int, headers: Sequence[tuple[str, bytes | None]] = ()
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> None:
-        """Append ``count`` records in one batch: value ``<topic>-<partition>@<offset>``, time T0 + offset."""
+        """Append ``count`` records in one batch: value ``<topic>-<partition>@<offset>``, time T0 +
+        offset."""
         import numpy as np
         import ray
 
@@ -44,7 +50,12 @@ class Topics:
 
         first = self.ends.get((topic, partition), 0)
         rows = [
-            (T0 + o, str(o).encode() if o % 2 else None, f"{topic}-{partition}@{o}".encode(), headers)
+            (
+                T0 + o,
+                str(o).encode() if o % 2 else None,
+                f"{topic}-{partition}@{o}".encode(),
+                headers,
+            )
             for o in range(first, first + count)
         ]
         batch = np.frombuffer(encode_records(rows), np.uint8)
@@ -52,14 +63,19 @@ class Topics:
         self.ends[topic, partition] = first + count
 
     def let_retention_delete_all(self, topic: str, partition: int = 0) -> None:
-        """The records so far are older than the topic's ``retention.ms``, which need not be waited for."""
+        """The records so far are older than the topic's ``retention.ms``, which need not be waited
+        for."""
         import ray
 
-        ray.get(self.broker.partition(topic, partition).delete_old_segments.remote(), timeout=TIMEOUT_S)
+        ray.get(
+            self.broker.partition(topic, partition).delete_old_segments.remote(), timeout=TIMEOUT_S
+        )
 
     def delete(self) -> None:
         """Delete this test's topics: each partition is a process."""
-        for topic in {topic for topic in self.broker.list_topics() if topic.startswith(f"{self.prefix}-")}:
+        for topic in {
+            topic for topic in self.broker.list_topics() if topic.startswith(f"{self.prefix}-")
+        }:
             self.broker.delete_topic(topic)
 
 

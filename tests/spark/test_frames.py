@@ -25,10 +25,20 @@ def test_a_frame_has_the_rows_and_schema_of_the_data_source(
         assert len(ordered[0]) == 20
 
 
-def test_an_empty_topic_is_an_empty_frame_with_the_schema(spark: Any, broker: Any, topics: Any) -> None:
+def test_an_empty_topic_is_an_empty_frame_with_the_schema(
+    spark: Any, broker: Any, topics: Any
+) -> None:
     frame = raylog.spark.frame(spark, broker, topics.create())
     assert frame.collect() == []
-    assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert frame.columns == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+    ]
 
 
 def test_offsets_and_several_topics(spark: Any, broker: Any, topics: Any) -> None:
@@ -37,7 +47,11 @@ def test_offsets_and_several_topics(spark: Any, broker: Any, topics: Any) -> Non
     topics.append(two, 0, 10)
     starting = {one: {0: 7}, two: {0: -2}}
     frame = raylog.spark.frame(
-        spark, broker, [one, two], starting_offsets=starting, ending_offsets={one: {0: -1}, two: {0: 2}}
+        spark,
+        broker,
+        [one, two],
+        starting_offsets=starting,
+        ending_offsets={one: {0: -1}, two: {0: 2}},
     )
     assert sorted((row.topic, row.offset) for row in frame.collect()) == [
         *[(one, offset) for offset in (7, 8, 9)],
@@ -58,7 +72,9 @@ def test_large_topics_are_cut_into_blocks(
     assert frame.rdd.getNumPartitions() >= 5
 
 
-def test_the_blocks_live_as_long_as_a_frame_made_from_the_frame(spark: Any, broker: Any, topics: Any) -> None:
+def test_the_blocks_live_as_long_as_a_frame_made_from_the_frame(
+    spark: Any, broker: Any, topics: Any
+) -> None:
     topic = topics.create()
     topics.append(topic, 0, 10)
     derived = raylog.spark.frame(spark, broker, topic).filter("offset < 5").select("offset")

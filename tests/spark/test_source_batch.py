@@ -12,18 +12,24 @@ T0 = 1_700_000_000_000
 
 def places(frame: Any) -> list[tuple[int, int]]:
     """(partition, offset) of every row, in order."""
-    return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
+    return sorted(
+        (row.partition, row.offset) for row in frame.select("partition", "offset").collect()
+    )
 
 
 def span(partition: int, start: int, end: int) -> list[tuple[int, int]]:
     return [(partition, offset) for offset in range(start, end)]
 
 
-def test_every_record_comes_back_once_in_the_columns_of_sparks_kafka_source(topics: Any, load: Any) -> None:
+def test_every_record_comes_back_once_in_the_columns_of_sparks_kafka_source(
+    topics: Any, load: Any
+) -> None:
     topic = topics.create(partitions=2)
     topics.append(topic, 0, 3)
     topics.append(topic, 1, 1)
-    in_ms = load(subscribe=topic).selectExpr("* except (timestamp)", "unix_millis(timestamp) timestamp")
+    in_ms = load(subscribe=topic).selectExpr(
+        "* except (timestamp)", "unix_millis(timestamp) timestamp"
+    )
     rows = in_ms.orderBy("partition", "offset").collect()
     assert [row.asDict() for row in rows[1:4:2]] == [
         {
@@ -90,7 +96,9 @@ def test_a_schema_of_the_users_chooses_columns(topics: Any, load: Any) -> None:
         ("headers array<struct<key string, value binary>>", "includeHeaders=true"),
     ],
 )
-def test_a_schema_that_is_no_subset_is_refused(topics: Any, load: Any, schema: str, advice: str) -> None:
+def test_a_schema_that_is_no_subset_is_refused(
+    topics: Any, load: Any, schema: str, advice: str
+) -> None:
     with pytest.raises(Exception, match=f"InvalidSparkSchema.*{advice}"):
         load(schema=schema, subscribe=topics.create()).collect()
 
@@ -112,7 +120,9 @@ def test_times_bound_a_read(topics: Any, load: Any) -> None:
     found = load(subscribe=topic, startingTimestamp=T0 + 3, endingTimestamp=T0 + 8)
     assert places(found) == span(0, 3, 8) + span(1, 3, 6)
     each = json.dumps({topic: {"0": T0 + 9, "1": T0}})
-    assert places(load(subscribe=topic, startingOffsetsByTimestamp=each)) == span(0, 9, 10) + span(1, 0, 6)
+    assert places(load(subscribe=topic, startingOffsetsByTimestamp=each)) == span(0, 9, 10) + span(
+        1, 0, 6
+    )
     late = {"subscribe": topic, "startingTimestamp": T0 + 8}
     with pytest.raises(Exception, match="startingOffsetsByTimestampStrategy=latest"):
         load(**late).collect()
@@ -153,7 +163,10 @@ def test_large_ranges_come_back_whole(topics: Any, load: Any) -> None:
     [
         ({"subscrib": "x"}, "InvalidSparkOption.*did you mean subscribe"),
         ({"subscribe": "no-such-topic"}, "InvalidSparkOption.*no-such-topic.*does not exist"),
-        ({"subscribe": "x", "startingOffsets": "latest"}, "InvalidSparkOption.*a batch would be empty"),
+        (
+            {"subscribe": "x", "startingOffsets": "latest"},
+            "InvalidSparkOption.*a batch would be empty",
+        ),
         ({"subscribe": "x", "kafka.bootstrap.servers": "h:1"}, "InvalidSparkOption.*drop it"),
     ],
 )
@@ -170,7 +183,9 @@ def test_records_that_retention_took_fail_a_batch_that_names_them_unless_loss_is
     topics.let_retention_delete_all(topic)
     topics.append(topic, 0, 1)
     from_zero = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 0}})}
-    with pytest.raises(Exception, match=r"(?s)DataLoss: .*-0: offsets \[0, 10\) cannot all be read"):
+    with pytest.raises(
+        Exception, match=r"(?s)DataLoss: .*-0: offsets \[0, 10\) cannot all be read"
+    ):
         load(**from_zero).collect()
     assert places(load(**from_zero, failOnDataLoss=False)) == span(0, 10, 11)
     assert places(load(subscribe=topic)) == span(0, 10, 11)

@@ -43,11 +43,14 @@ def test_a_pushed_filter_leaves_partitions_unread(topics: Any, load: Any) -> Non
     for partition in range(3):
         topics.append(topic, partition, 10)
     assert load(subscribe=topic).filter("partition = 1").rdd.getNumPartitions() == 3
-    assert load(subscribe=topic, pushFilters=True).filter("partition = 1").rdd.getNumPartitions() == 1
+    assert (
+        load(subscribe=topic, pushFilters=True).filter("partition = 1").rdd.getNumPartitions() == 1
+    )
 
 
 def test_one_loaded_frame_serves_many_filters(topics: Any, load: Any) -> None:
-    """What Spark 4.2 gets wrong for a source that pushes filters: the last one would hold for all."""
+    """What Spark 4.2 gets wrong for a source that pushes filters: the last one would hold for
+    all."""
     topic = topics.create(partitions=2)
     topics.append(topic, 0, 3)
     topics.append(topic, 1, 4)
@@ -57,7 +60,9 @@ def test_one_loaded_frame_serves_many_filters(topics: Any, load: Any) -> None:
     assert loaded.filter("partition = 0").union(loaded.filter("partition = 1")).count() == 7
 
 
-def test_a_spark_without_the_setting_reads_and_says_what_to_set(spark: Any, topics: Any, load: Any) -> None:
+def test_a_spark_without_the_setting_reads_and_says_what_to_set(
+    spark: Any, topics: Any, load: Any
+) -> None:
     topic = topics.create()
     topics.append(topic, 0, 2)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")

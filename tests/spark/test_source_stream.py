@@ -1,4 +1,5 @@
-"""Streams through Spark: ``spark.readStream.format("raylog")``, their limits, restarts and losses."""
+"""Streams through Spark: ``spark.readStream.format("raylog")``, their limits, restarts and
+losses."""
 
 import json
 import os
@@ -41,7 +42,8 @@ def span(topic: str, partition: int, start: int, end: int) -> list[Place]:
 
 @pytest.fixture
 def start(spark: Any, tmp_path: Path) -> Any:
-    """Start a query from the test's checkpoint into a sink; queries that a test leaves behind are stopped."""
+    """Start a query from the test's checkpoint into a sink; queries that a test leaves behind are
+    stopped."""
     started = []
 
     def query(sink: Callable[..., None], available_now: bool = True, **options: Any) -> Any:
@@ -70,7 +72,9 @@ def drain(start: Any) -> Any:
     return run
 
 
-def test_available_now_reads_what_there_is_and_a_restart_reads_the_rest(topics: Any, drain: Any) -> None:
+def test_available_now_reads_what_there_is_and_a_restart_reads_the_rest(
+    topics: Any, drain: Any
+) -> None:
     topic = topics.create(partitions=2)
     topics.append(topic, 0, 5)
     topics.append(topic, 1, 3)
@@ -96,7 +100,9 @@ def test_a_micro_batch_takes_exactly_max_offsets_per_trigger(topics: Any, drain:
     assert sink.places == span(topic, 0, 0, 40) + span(topic, 1, 0, 9) + span(topic, 2, 0, 1)
 
 
-def test_a_batch_that_failed_reads_the_same_offsets_again(topics: Any, start: Any, drain: Any) -> None:
+def test_a_batch_that_failed_reads_the_same_offsets_again(
+    topics: Any, start: Any, drain: Any
+) -> None:
     topic = topics.create()
     topics.append(topic, 0, 10)
     failed, again = Sink(), Sink()
@@ -123,7 +129,9 @@ def test_a_stream_follows_a_producer_and_sees_each_record_once(
     query = start(sink, available_now=False, subscribe=topic, startingOffsets="earliest")
     topics.append(topic, 0, 25)
     wait_for(lambda: query.exception() or sink.places)
-    producer = threading.Thread(target=lambda: [topics.append(topic, i % 2, 25) for i in range(1, 40)])
+    producer = threading.Thread(
+        target=lambda: [topics.append(topic, i % 2, 25) for i in range(1, 40)]
+    )
     producer.start()
     wait_for(lambda: query.exception() or len(sink.places) >= 1000)
     producer.join()
@@ -174,7 +182,9 @@ def test_the_checkpoint_holds_offsets_as_sparks_kafka_source_writes_them(
     assert json.loads(written) == {topic: {"0": 0, "1": 3}}
 
 
-def test_records_lost_to_retention_stop_a_stream_unless_loss_is_allowed(topics: Any, drain: Any) -> None:
+def test_records_lost_to_retention_stop_a_stream_unless_loss_is_allowed(
+    topics: Any, drain: Any
+) -> None:
     topic = topics.create(config={"retention.ms": "1000"})
     topics.append(topic, 0, 5)
     sink = Sink()
@@ -182,7 +192,9 @@ def test_records_lost_to_retention_stop_a_stream_unless_loss_is_allowed(topics: 
     topics.append(topic, 0, 5)
     topics.let_retention_delete_all(topic)
     topics.append(topic, 0, 1)
-    with pytest.raises(Exception, match=r"(?s)DataLoss: .*-0: offsets \[5, 10\) cannot all be read"):
+    with pytest.raises(
+        Exception, match=r"(?s)DataLoss: .*-0: offsets \[5, 10\) cannot all be read"
+    ):
         drain(sink, subscribe=topic)
     drain(sink, subscribe=topic, failOnDataLoss=False)
     assert sink.places == span(topic, 0, 0, 5) + span(topic, 0, 10, 11)

@@ -22,7 +22,12 @@ def test_the_examples_run(spark: Any, broker: Any, topics: Any, tmp_path: Path) 
     broker.create_topic("flights", 2)
     for partition in (0, 1):
         topics.append("flights", partition, 10)
-    names = {"raylog": raylog, "spark": spark, "broker": broker, "checkpoint": str(tmp_path / "checkpoint")}
+    names = {
+        "raylog": raylog,
+        "spark": spark,
+        "broker": broker,
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
     for block in blocks[1:-1]:
         exec(compile(block, str(SPARK_PAGE), "exec"), names)
     assert spark.table("counts").count() > 0

@@ -1,7 +1,7 @@
 """What a record's key and value say: as text, as numbers, or as the records of Kafka's own topics.
 
-A *parser* makes of a record the text of its key and of its value, None where nothing is to be printed.
-Source: ``DumpLogSegments`` and ``TransactionLog`` of Kafka 3.9.
+A *parser* makes of a record the text of its key and of its value, None where nothing is to be
+printed. Source: ``DumpLogSegments`` and ``TransactionLog`` of Kafka 3.9.
 """
 
 import base64
@@ -38,7 +38,9 @@ _FRAME_VERSION: Final = 1
 def _number(form: Struct) -> Decoder:
     def decode(content: bytes) -> str:
         if len(content) != form.size:
-            raise InvalidRecord(f"{len(content)} bytes are no number of {form.size}: choose another decoder")
+            raise InvalidRecord(
+                f"{len(content)} bytes are no number of {form.size}: choose another decoder"
+            )
         return str(form.unpack(content)[0])
 
     return decode
@@ -50,7 +52,8 @@ DECODERS: Final[dict[str, Decoder]] = {
     "integer": _number(Struct(">i")),
     "long": _number(Struct(">q")),
 }
-# The classes that kafka-dump-log takes; its DefaultDecoder prints where Java keeps the bytes, which helps nobody.
+# The classes that kafka-dump-log takes; its DefaultDecoder prints where Java keeps the bytes, which
+# helps nobody.
 _CLASSES: Final = {
     "StringDecoder": "string",
     "DefaultDecoder": "bytes",
@@ -60,7 +63,8 @@ _CLASSES: Final = {
 
 
 def decoder(name: str) -> Decoder | None:
-    """A decoder by its name, or by that of Kafka's class, with or without the package; None if there is none."""
+    """A decoder by its name, or by that of Kafka's class, with or without the package; None if
+    there is none."""
     return DECODERS.get(_CLASSES.get(name.rpartition(".")[2], name))
 
 
@@ -80,7 +84,8 @@ def offsets(offset: int, key: bytes | None, value: bytes | None) -> Parsed:
     """The parser of ``__consumer_offsets``."""
     if key is None:
         raise InvalidRecord(
-            f"the record at offset {offset} has no key: this is no __consumer_offsets, try --print-data-log"
+            f"the record at offset {offset} has no key: this is no __consumer_offsets, try "
+            "--print-data-log"
         )
     try:
         reader = Reader(key)
@@ -143,7 +148,8 @@ def _transaction(value: bytes | None) -> str:
 
 
 def cluster_metadata(offset: int, _: bytes | None, value: bytes | None) -> Parsed:
-    """The parser of ``__cluster_metadata``: of Kafka's records, and of raylog's own, which are msgpack maps."""
+    """The parser of ``__cluster_metadata``: of Kafka's records, and of raylog's own, which are
+    msgpack maps."""
     try:
         return None, json_text(_metadata_record(value or b""))
     except InvalidRecord as error:
@@ -164,7 +170,9 @@ def _metadata_record(value: bytes) -> dict[str, Any]:
     kind, version = reader.unsigned(), reader.unsigned()
     schema = METADATA_RECORDS.get(kind)
     if schema is None or version > schema.last_version:
-        raise InvalidRecord(f"a metadata record of type {kind}, version {version}, which is not known")
+        raise InvalidRecord(
+            f"a metadata record of type {kind}, version {version}, which is not known"
+        )
     return {"type": type_name(schema), "version": version, "data": reader.message(schema, version)}
 
 

@@ -1,7 +1,8 @@
 """What does not agree, found on the way through the files and told at the end, on standard error.
 
-Kafka tells them kind by kind, and within a kind file by file: there in the order of a hash table, here in the order
-of the files. Of an index and of a log the last finding comes first. Source: ``DumpLogSegments`` of Kafka.
+Kafka tells them kind by kind, and within a kind file by file: there in the order of a hash table,
+here in the order of the files. Of an index and of a log the last finding comes first. Source:
+``DumpLogSegments`` of Kafka.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,8 @@ class Findings:
         self._order.setdefault(path, []).append((timestamp, previous))
 
     def offset_missing(self, path: str, index_offset: int, log_offset: int) -> None:
-        """No batch ends with an entry's offset; ``log_offset`` is where the next one ends, -1 if none does."""
+        """No batch ends with an entry's offset; ``log_offset`` is where the next one ends, -1 if
+        none does."""
         self._missing.setdefault(path, []).append((index_offset, log_offset))
 
     def gap(self, path: str, offset: int, following: int) -> None:

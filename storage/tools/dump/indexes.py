@@ -1,8 +1,9 @@
-"""The lines of the files beside a ``.log``: offset, time and transaction index, snapshot of the producers.
+"""The lines of the files beside a ``.log``: offset, time and transaction index, snapshot of the
+producers.
 
-Offset and time index are held against the log as they are read. Both may end in zeros, after a crash of a broker
-that makes them at their full size: the first entry but one that says the base offset is where they end.
-Source: ``DumpLogSegments`` of Kafka 3.9.
+Offset and time index are held against the log as they are read. Both may end in zeros, after a
+crash of a broker that makes them at their full size: the first entry but one that says the base
+offset is where they end. Source: ``DumpLogSegments`` of Kafka 3.9.
 """
 
 from bisect import bisect_right
@@ -24,13 +25,19 @@ Pairs = Sequence[tuple[int, int]]
 def offset_entries(content: bytes, base_offset: int) -> Pairs:
     """(offset, position) of all whole entries."""
     whole = content[: len(content) // OffsetIndex.entry.size * OffsetIndex.entry.size]
-    return [(base_offset + relative, position) for relative, position in OffsetIndex.entry.iter_unpack(whole)]
+    return [
+        (base_offset + relative, position)
+        for relative, position in OffsetIndex.entry.iter_unpack(whole)
+    ]
 
 
 def time_entries(content: bytes, base_offset: int) -> Pairs:
     """(timestamp, offset) of all whole entries."""
     whole = content[: len(content) // TimeIndex.entry.size * TimeIndex.entry.size]
-    return [(timestamp, base_offset + relative) for timestamp, relative in TimeIndex.entry.iter_unpack(whole)]
+    return [
+        (timestamp, base_offset + relative)
+        for timestamp, relative in TimeIndex.entry.iter_unpack(whole)
+    ]
 
 
 def check_offset_index(content: bytes, base_offset: int) -> None:
@@ -75,7 +82,10 @@ def dump_offset_index(
             raise CorruptIndex(
                 base_offset,
                 number,
-                f"no batch of up to {max_message_bytes} bytes at position {position} of a log of {len(log)}",
+                (
+                    f"no batch of up to {max_message_bytes} bytes at position {position} of a log "
+                    f"of {len(log)}"
+                ),
             )
         last_offset = first[1].last_offset
         if last_offset != offset:
@@ -84,7 +94,12 @@ def dump_offset_index(
 
 
 def dump_time_index(
-    entries: Pairs, offset_index: Pairs, log: memoryview, base_offset: int, findings: Findings, told_path: str
+    entries: Pairs,
+    offset_index: Pairs,
+    log: memoryview,
+    base_offset: int,
+    findings: Findings,
+    told_path: str,
 ) -> Iterator[str]:
     """The lines of a time index; each entry is held against the batch that ends with its offset."""
     previous = NO_TIMESTAMP
@@ -107,7 +122,11 @@ def _check_moment(
 ) -> None:
     count = bisect_right(offset_index, offset, key=lambda entry: entry[0])
     tail = log[offset_index[count - 1][1] if count else 0 :]
-    batches = ((position, header) for position, header in file_batches(tail) if header.last_offset >= offset)
+    batches = (
+        (position, header)
+        for position, header in file_batches(tail)
+        if header.last_offset >= offset
+    )
     found = next(batches, None)
     if found is None or found[1].last_offset != offset:
         findings.offset_missing(told_path, offset, found[1].last_offset if found else -1)
@@ -148,6 +167,7 @@ def dump_snapshot(path: str, content: bytes) -> Iterator[str]:
         for batch in known.batches:
             line += (
                 f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
-                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} timestamp: {batch.timestamp}"
+                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} timestamp: "
+                f"{batch.timestamp}"
             )
         yield line

@@ -1,4 +1,5 @@
-"""JSON as Kafka's tools print it: no spaces, no letter escaped that need not be, numbers as Java writes them."""
+"""JSON as Kafka's tools print it: no spaces, no letter escaped that need not be, numbers as Java
+writes them."""
 
 import json
 import re
@@ -12,7 +13,11 @@ _CONTROL = re.compile(r"\\u00([01][0-9a-f])")
 def json_text(value: Any) -> str:
     """``value`` on one line."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json_text(name)}:{json_text(inner)}" for name, inner in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{json_text(name)}:{json_text(inner)}" for name, inner in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ",".join(map(json_text, value)) + "]"
     if isinstance(value, float):

@@ -1,7 +1,9 @@
-"""The lines of a file of batches: a segment's ``.log``, or a snapshot of the metadata log (``.checkpoint``).
+"""The lines of a file of batches: a segment's ``.log``, or a snapshot of the metadata log
+(``.checkpoint``).
 
-A batch is a line; with a deep look so is each of its records, behind a bar. Records of versions 0 and 1 have their
-CRC there, and a closing brace that nothing opened: it is Kafka's. Source: ``DumpLogSegments`` of Kafka 3.9.
+A batch is a line; with a deep look so is each of its records, behind a bar. Records of versions 0
+and 1 have their CRC there, and a closing brace that nothing opened: it is Kafka's. Source:
+``DumpLogSegments`` of Kafka 3.9.
 """
 
 import os
@@ -24,7 +26,13 @@ from raylog.storage.records.batch import (
     read_header,
 )
 from raylog.storage.records.compression import CODECS
-from raylog.storage.records.control import ABORT, COMMIT, CONTROL_TYPES, control_type, read_marker_record
+from raylog.storage.records.control import (
+    ABORT,
+    COMMIT,
+    CONTROL_TYPES,
+    control_type,
+    read_marker_record,
+)
 from raylog.storage.records.legacy import read_messages
 from raylog.storage.records.record import Record
 from raylog.storage.schemas.groups import CONTROL_VALUES
@@ -63,7 +71,8 @@ class _Line(NamedTuple):
 def dump_log(
     path: str, content: memoryview, options: LogOptions, findings: Findings, told_path: str
 ) -> Iterator[str]:
-    """The lines of the file at ``path``. ``told_path``: how findings name it. Raises CorruptRecord."""
+    """The lines of the file at ``path``. ``told_path``: how findings name it. Raises
+    CorruptRecord."""
     yield _head(os.path.basename(path))
     end, last_offset = 0, -1
     for position, header in file_batches(content[: options.max_bytes]):
@@ -96,7 +105,8 @@ def _head(name: str) -> str:
 
 
 def file_batches(content: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch, up to a tail that holds none, as Kafka's reader of files has it.
+    """(position, header) of every whole batch, up to a tail that holds none, as Kafka's reader of
+    files has it.
 
     Raises CorruptRecord for what is no batch.
     """
@@ -118,10 +128,12 @@ def batch_line(content: memoryview, position: int, header: BatchHeader) -> str:
     if header.magic >= MAGIC:
         horizon = header.delete_horizon_ms
         head = (
-            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.count} "
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: "
+            f"{header.count} "
             f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
             f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
-            f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_bool(header.is_transactional)} "
+            f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: "
+            f"{_bool(header.is_transactional)} "
             f"isControl: {_bool(header.is_control)} deleteHorizonMs: {optional(horizon)}"
         )
     else:
@@ -163,7 +175,9 @@ def _records(content: memoryview, position: int, header: BatchHeader) -> Iterato
     if header.magic < MAGIC:
         for message in read_messages(content, position, header):
             about = f" isValid: {_bool(message.is_valid)} crc: {message.crc}}}"
-            key, value = (None if field is None else bytes(field) for field in (message.key, message.value))
+            key, value = (
+                None if field is None else bytes(field) for field in (message.key, message.value)
+            )
             yield _Line(message.offset, message.timestamp, key, value, about)
         return
     for record in decoded(content, position, header):

@@ -7,8 +7,9 @@
                           the .log of that name
     .txnindex  .snapshot  entries                   indexes.py
 
-A file that cannot be read, or is damaged so that nothing behind can be told, is named on standard error, and the
-files after it are dumped all the same (Kafka's tool ends with a stack trace). Source: ``DumpLogSegments`` of Kafka.
+A file that cannot be read, or is damaged so that nothing behind can be told, is named on standard
+error, and the files after it are dumped all the same (Kafka's tool ends with a stack trace).
+Source: ``DumpLogSegments`` of Kafka.
 """
 
 import os
@@ -39,7 +40,8 @@ from raylog.storage.tools.dump.indexes import (
 )
 from raylog.storage.tools.dump.logs import LogOptions, dump_log, is_snapshot
 
-MAX_MESSAGE_BYTES = 5 * 1024 * 1024  # Kafka's default: how far from an index's entry its batch may reach
+# Kafka's default: how far from an index's entry its batch may reach
+MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 
 
 class DumpOptions(NamedTuple):
@@ -59,7 +61,8 @@ def dump_files(
     err: Callable[[str], object],
     folder: str = "",
 ) -> bool:
-    """Give every line to ``out`` or ``err``, without its end. Returns whether every file could be told.
+    """Give every line to ``out`` or ``err``, without its end. Returns whether every file could be
+    told.
 
     ``folder``: where relative paths begin; findings name files by absolute path.
     """
@@ -152,7 +155,11 @@ def _time_index(file: _File, options: DumpOptions, findings: Findings) -> Iterat
         yield f"{file.path} passed sanity check."
         return
     index = file.neighbour(INDEX_SUFFIX)
-    offsets = offset_entries(bytes(_view(file.fs, index)), file.base_offset) if file.fs.exists(index) else []
+    offsets = (
+        offset_entries(bytes(_view(file.fs, index)), file.base_offset)
+        if file.fs.exists(index)
+        else []
+    )
     entries = time_entries(content, file.base_offset)
     lines = dump_time_index(entries, offsets, log, file.base_offset, findings, file.told_path)
     yield from _unless(options.verify_only, lines)

@@ -29,7 +29,11 @@ logger = logging.getLogger("raylog.test-events")
 
 def test_an_event_is_a_line_with_time_level_actor_pid_and_its_fields(lines: io.StringIO) -> None:
     events.event(
-        logger, "log-opened", partition=TopicPartition("orders", 0), log_end_offset=7, seconds=0.12345
+        logger,
+        "log-opened",
+        partition=TopicPartition("orders", 0),
+        log_end_offset=7,
+        seconds=0.12345,
     )
     assert re.fullmatch(
         r"at=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=INFO actor=Log:orders-0 pid=\d+ "

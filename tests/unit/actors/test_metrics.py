@@ -144,7 +144,9 @@ def test_the_time_that_a_fetch_is_parked_is_not_its_own(disk: Disk, sink: Sink) 
     assert 0 <= fetch[0] < 0.3
 
 
-def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(disk: Disk, sink: Sink) -> None:
+def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(
+    disk: Disk, sink: Sink
+) -> None:
     partition = Partition(disk.open(segment_bytes=100, retention_ms=10_000), disk.clock)
     for _ in range(2):
         partition.append(batch_of_size(100, timestamp=disk.clock.now_ms()))
@@ -163,5 +165,8 @@ def test_a_node_tells_of_its_log_dirs(sink: Sink) -> None:
     values = sink.values
     assert (values["raylog_partitions"], values["raylog_partitions_to_load"]) == (3, 3)
     assert (values["raylog_log_dirs_offline"], values["raylog_partitions_offline"]) == (1, 2)
-    assert (values["raylog_log_dir_usable_bytes"], values["raylog_log_dir_size_bytes"]) == (4000, 1000)
+    assert (values["raylog_log_dir_usable_bytes"], values["raylog_log_dir_size_bytes"]) == (
+        4000,
+        1000,
+    )
     assert sink.tags["raylog_log_dir_size_bytes"] == {"node": "n1", "log_dir": "/a"}

@@ -12,7 +12,9 @@ from raylog.storage.config import BrokerConfig
 from tests.harness.paths import ROOT
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name
+)
 def test_the_files_that_we_ship_are_valid(path: Path) -> None:
     assert BrokerConfig.parse(read_config_file(path)).log_dirs
 
@@ -32,9 +34,15 @@ def test_the_page_in_docs_is_the_one_that_the_tables_give() -> None:
         ("a: b: c\n", "line 1, column 5: mapping values are not allowed"),
         ("? [1]\n: 2\n", "line 1.*unhashable"),
         ("log.dirs: /a\n---\nlog.dirs: /b\n", "line 2.*another document"),
-        ("# our broker\nlog.dirs: /a\nlog.segment.byte: 1\n", "line 3: .*no such key.*log.segment.bytes"),
+        (
+            "# our broker\nlog.dirs: /a\nlog.segment.byte: 1\n",
+            "line 3: .*no such key.*log.segment.bytes",
+        ),
         ("log.dirs: /a\nsegment.bytes: 1\n", "line 2: .*a topic's key"),
-        ("log.dirs: /a\nnum.partitions: many\n", "line 2: config num.partitions='many': must be an integer"),
+        (
+            "log.dirs: /a\nnum.partitions: many\n",
+            "line 2: config num.partitions='many': must be an integer",
+        ),
         ("log.dirs: {a: b}\n", "line 1: .*a list of folders"),
         ("<<: {num.partitions: 0}\nlog.dirs: /a\n", "line 1.*merge"),
         ("log.retention.hours: x\n", "line 1: config log.retention.hours='x'"),
@@ -56,7 +64,9 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         read_config_file(path)
 
 
-def test_start_takes_a_path_and_says_what_is_wrong_before_it_starts_anything(tmp_path: Path) -> None:
+def test_start_takes_a_path_and_says_what_is_wrong_before_it_starts_anything(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "broker.yaml"
     path.write_text("num.partitions: 0\n")
     for given in (path, str(path)):

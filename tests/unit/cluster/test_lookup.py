@@ -1,4 +1,5 @@
-"""How a Broker finds partitions: without waiting where it must not, and with patience where it may."""
+"""How a Broker finds partitions: without waiting where it must not, and with patience where it
+may."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -49,9 +50,13 @@ class Cluster:
             return None
         return self.actors.get(name)
 
-    def wait(self, references: list[Reference], timeout: float) -> tuple[list[Reference], list[Reference]]:
+    def wait(
+        self, references: list[Reference], timeout: float
+    ) -> tuple[list[Reference], list[Reference]]:
         self.waited_s.append(timeout)
-        return [one for one in references if one.is_there], [one for one in references if not one.is_there]
+        return [one for one in references if one.is_there], [
+            one for one in references if not one.is_there
+        ]
 
     @staticmethod
     def wait_for(reference: Reference, *_: Any) -> Any:
@@ -101,14 +106,19 @@ def test_a_user_gets_the_actor_of_now_and_a_client_the_one_that_it_knows_until_i
 
 @pytest.mark.parametrize("partition", ["0", -1])
 def test_a_number_that_is_none_finds_no_other_partition(cluster: Cluster, partition: Any) -> None:
-    """Their actors would have the names of partition 0 of t, and of partition 1 of the topic ``t-``."""
+    """Their actors would have the names of partition 0 of t, and of partition 1 of the topic
+    ``t-``."""
     cluster.actors["Log:t-0"] = cluster.actors["Log:t--1"] = "another's actor"
-    cluster.actors[CONTROLLER] = Controller(Reference(UnknownTopicOrPartition("t", partition, "no")))
+    cluster.actors[CONTROLLER] = Controller(
+        Reference(UnknownTopicOrPartition("t", partition, "no"))
+    )
     with pytest.raises(UnknownTopicOrPartition):
         Broker().partition("t", partition)
 
 
-def test_without_time_a_lookup_waits_for_nobody_and_hears_the_reason_later(cluster: Cluster) -> None:
+def test_without_time_a_lookup_waits_for_nobody_and_hears_the_reason_later(
+    cluster: Cluster,
+) -> None:
     reason = Reference(LogMissing("/disk/t-0", "gone"), is_there=False)
     cluster.actors[CONTROLLER] = controller = Controller(reason)
     broker = Broker()
@@ -128,7 +138,8 @@ def test_with_time_a_lookup_waits_for_an_actor_that_is_being_started(cluster: Cl
 
 
 def test_with_time_a_lookup_waits_for_a_node_that_is_away(cluster: Cluster) -> None:
-    """As the Controller, started afresh, says of every partition until it has heard of its actor."""
+    """As the Controller, started afresh, says of every partition until it has heard of its
+    actor."""
     away = NotLeader("t-0", "the node with log dir d is away")
     cluster.actors[CONTROLLER] = Controller(Reference(away))
     cluster.actors["Log:t-0"], cluster.early_looks = "actor", 3
@@ -140,7 +151,9 @@ def test_with_time_a_lookup_waits_for_a_node_that_is_away(cluster: Cluster) -> N
         Broker().partition("t", 0, timeout_s=0.01)
 
 
-def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(cluster: Cluster) -> None:
+def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(
+    cluster: Cluster,
+) -> None:
     restarting = Failed(NotLeader("the broker", "it is being started"))
     cluster.actors[CONTROLLER] = controller = Controller(restarting, Reference(is_there=False))
     cluster.actors["Log:t-0"], cluster.early_looks = "actor", 5
@@ -152,7 +165,9 @@ def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(c
 @pytest.mark.parametrize(
     "error", [UnknownTopicOrPartition("t", 0, "no such topic"), LogMissing("/disk/t-0", "gone")]
 )
-def test_what_does_not_pass_by_itself_is_raised_at_once(cluster: Cluster, error: RaylogError) -> None:
+def test_what_does_not_pass_by_itself_is_raised_at_once(
+    cluster: Cluster, error: RaylogError
+) -> None:
     cluster.actors[CONTROLLER] = Controller(Reference(error))
     with pytest.raises(type(error)):
         ask(Broker())
@@ -172,7 +187,8 @@ def test_asking_ends_when_the_time_is_up(
 
 
 class LogActor:
-    """Its first deletion is written down, but the answer is lost; meanwhile records are appended."""
+    """Its first deletion is written down, but the answer is lost; meanwhile records are
+    appended."""
 
     def __init__(self) -> None:
         self.end, self.deleted_before = 5, list[int]()

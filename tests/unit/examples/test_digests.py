@@ -13,7 +13,11 @@ ROWS = [(b"UA", b'{"n":1}', 10), (b"AA", b'{"n":22}', 20), (b"UA", b"", 30)]
 def table(rows: Any) -> pa.Table:
     keys, values, times = zip(*rows, strict=True)
     return pa.table(
-        {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary()), "timestamp": list(times)}
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "timestamp": list(times),
+        }
     )
 
 
@@ -41,7 +45,13 @@ def test_timestamps_count_as_milliseconds_whatever_their_type() -> None:
         [(b"UA", b'{"n":1}', 11), *ROWS[1:]],
         [(b"U", b'{"n":1}', 10), (b"AAA", b'{"n":22}', 20), ROWS[2]],
     ],
-    ids=["another order", "one lost", "one twice", "another time", "bytes moved from one key to the next"],
+    ids=[
+        "another order",
+        "one lost",
+        "one twice",
+        "another time",
+        "bytes moved from one key to the next",
+    ],
 )
 def test_any_other_records_have_another_digest(other: Any) -> None:
     assert digest_of([table(other)]).hexdigest() != digest_of([table(ROWS)]).hexdigest()

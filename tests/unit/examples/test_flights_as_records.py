@@ -1,4 +1,5 @@
-"""Flights become records: JSON that says what the row says, keyed by carrier, in the order of departure."""
+"""Flights become records: JSON that says what the row says, keyed by carrier, in the order of
+departure."""
 
 import json
 
@@ -25,7 +26,14 @@ ROW = {
 
 @pytest.fixture
 def flights() -> Flights:
-    cancelled = {**ROW, "dep_time": None, "dep_delay": None, "carrier": "AA", "tailnum": None, "minute": 14}
+    cancelled = {
+        **ROW,
+        "dep_time": None,
+        "dep_delay": None,
+        "carrier": "AA",
+        "tailnum": None,
+        "minute": 14,
+    }
     return to_flights(pd.DataFrame([ROW, cancelled]))
 
 
@@ -53,4 +61,6 @@ def test_size_counts_keys_and_values(flights: Flights) -> None:
 
 def test_partitions_are_those_of_the_producer() -> None:
     keys = pa.chunked_array([[b"UA", b"AA"], [b"UA"]])
-    assert partitions_of(keys, 4).to_pylist() == [partition_for_key(key, 4) for key in (b"UA", b"AA", b"UA")]
+    assert partitions_of(keys, 4).to_pylist() == [
+        partition_for_key(key, 4) for key in (b"UA", b"AA", b"UA")
+    ]

@@ -1,4 +1,5 @@
-"""The report is Markdown that a person reads: lists, tables, code; the picture's query agrees with itself."""
+"""The report is Markdown that a person reads: lists, tables, code; the picture's query agrees with
+itself."""
 
 from pathlib import Path
 
@@ -25,7 +26,11 @@ def test_a_report_is_blocks_in_order() -> None:
 
 def test_means_leave_out_flights_that_never_left() -> None:
     flights = pd.DataFrame(
-        {"carrier": ["UA", "UA", "AA"], "hour": [5, 6, 6], "dep_delay": pd.array([4, None, -2], "Int64")}
+        {
+            "carrier": ["UA", "UA", "AA"],
+            "hour": [5, 6, 6],
+            "dep_delay": pd.array([4, None, -2], "Int64"),
+        }
     )
     delays = delays_by_pandas(flights)
     assert delays == Delays([("UA", "", 1, 4.0), ("AA", "", 1, -2.0)], [(5, 1, 4.0), (6, 1, -2.0)])

@@ -28,5 +28,7 @@ def test_kernels_that_disagree_are_a_find() -> None:
 
 
 def test_an_input_can_be_repeated() -> None:
-    done = subprocess.run([sys.executable, "-m", "tests.fuzz", "markers", "--replay", "00ff"], check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", "markers", "--replay", "00ff"], check=False
+    )
     assert done.returncode == 0

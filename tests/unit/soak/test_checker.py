@@ -1,4 +1,5 @@
-"""Each finding of the soak's checker fires on a fault that was planted, and none on the history of a log."""
+"""Each finding of the soak's checker fires on a fault that was planted, and none on the history of
+a log."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -69,7 +70,14 @@ def poll(
     is_final: bool = False,
 ) -> Poll:
     return Poll(
-        consumer, at, 0, 1, ints(offsets), ints(values), ints(keys or [NO_KEY] * len(values)), is_final
+        consumer,
+        at,
+        0,
+        1,
+        ints(offsets),
+        ints(values),
+        ints(keys or [NO_KEY] * len(values)),
+        is_final,
     )
 
 
@@ -77,7 +85,9 @@ def final(offsets: list[int], values: list[int], **more: object) -> Poll:
     return poll(offsets, values, "final", is_final=True, **more)  # type: ignore[arg-type]
 
 
-def created(policy: str = KEEP, topic_id: str = "id-1", invoked: int = 0, outcome: str = OK) -> TopicChange:
+def created(
+    policy: str = KEEP, topic_id: str = "id-1", invoked: int = 0, outcome: str = OK
+) -> TopicChange:
     return TopicChange("create", "t", topic_id, invoked, invoked + 1, outcome, policy)
 
 
@@ -111,8 +121,13 @@ PLANTED: dict[str, list[list[Op]]] = {
         [send([10], None, INFO), send([11], [0]), final([0, 1], [11, 10]), Bounds(HERE, 0, 2)],
     ],
     "backwards": [[ALL, poll([0, 1], [10, 11]), poll([1], [11]), SEEN, END]],
-    "skipped": [[ALL, poll([0], [10]), poll([2], [12]), SEEN, END], [ALL, poll([0, 2], [10, 12]), SEEN, END]],
-    "aborted": [[ALL, send([13], None, FAIL), final([0, 1, 2, 3], [10, 11, 12, 13]), Bounds(HERE, 0, 4)]],
+    "skipped": [
+        [ALL, poll([0], [10]), poll([2], [12]), SEEN, END],
+        [ALL, poll([0, 2], [10, 12]), SEEN, END],
+    ],
+    "aborted": [
+        [ALL, send([13], None, FAIL), final([0, 1, 2, 3], [10, 11, 12, 13]), Bounds(HERE, 0, 4)]
+    ],
     "phantom": [[ALL, final([0, 1, 2, 3], [10, 11, 12, 99]), Bounds(HERE, 0, 4)], [poll([0], [1])]],
     "foreign": [
         [ALL, SEEN, END, send([20], [0], at=THERE), poll([3], [20])],
@@ -211,7 +226,7 @@ def test_a_file_that_ends_in_the_middle_of_an_operation_is_read_up_to_there(tmp_
     np.testing.assert_array_equal(found.offsets, [0, 1, 2])
 
 
-# -- histories made by a log, with one fault in each -----------------------------------------------------------
+# -- histories made by a log, with one fault in each -----------------------------------------------
 
 
 class Run(NamedTuple):
@@ -224,7 +239,8 @@ class Run(NamedTuple):
 
 @st.composite
 def runs(draw: st.DrawFn, policy: str = KEEP) -> Run:
-    """Producers that send in turn, some records of unknown fate, consumers that read from anywhere."""
+    """Producers that send in turn, some records of unknown fate, consumers that read from
+    anywhere."""
     ops: list[Op] = [created(policy), Alive("t", "id-1")]
     values: list[int] = []
     keys: list[int] = []
@@ -238,7 +254,11 @@ def runs(draw: st.DrawFn, policy: str = KEEP) -> Run:
         )
     ):
         sent = [1000 * (number + 1) + n for n in range(count)]
-        sent_keys = [draw(st.integers(0, 3)) for _ in sent] if policy in (COMPACT, BOTH) else [NO_KEY] * count
+        sent_keys = (
+            [draw(st.integers(0, 3)) for _ in sent]
+            if policy in (COMPACT, BOTH)
+            else [NO_KEY] * count
+        )
         offsets = list(range(len(values), len(values) + count)) if outcome == OK else None
         producer = f"p{draw(st.integers(0, 1))}"
         ops += [
@@ -249,14 +269,22 @@ def runs(draw: st.DrawFn, policy: str = KEEP) -> Run:
             values += sent
             keys += sent_keys
     start = draw(st.integers(0, len(values))) if policy in (DELETE, BOTH) else 0
-    alive = [n for n in range(start, len(values)) if policy in (KEEP, DELETE) or keys[n] not in keys[n + 1 :]]
+    alive = [
+        n
+        for n in range(start, len(values))
+        if policy in (KEEP, DELETE) or keys[n] not in keys[n + 1 :]
+    ]
     for consumer in range(draw(st.integers(1, 3))):
         begin = draw(st.integers(0, len(values)))
-        met = [n for n in range(begin, len(values)) if n < start or n in alive or draw(st.booleans())]
+        met = [
+            n for n in range(begin, len(values)) if n < start or n in alive or draw(st.booleans())
+        ]
         while met:
             taken = draw(st.integers(1, len(met)))
             part, met = met[:taken], met[taken:]
-            ops.append(poll(part, [values[n] for n in part], f"c{consumer}", keys=[keys[n] for n in part]))
+            ops.append(
+                poll(part, [values[n] for n in part], f"c{consumer}", keys=[keys[n] for n in part])
+            )
         ops.append(Ended(f"c{consumer}", HERE, len(values)))
     ops.append(final(alive, [values[n] for n in alive], keys=[keys[n] for n in alive]))
     return Run([*ops, Bounds(HERE, start, len(values))], values, start)
@@ -272,7 +300,10 @@ def lose(run: Run, draw: Callable[[int], int]) -> list[Op]:
     """The end of the log is cut off, when somebody has read it."""
     cut = draw(len(run.values))
     witness = poll(list(range(len(run.values))), run.values, "witness")
-    return [witness, *(_cut(op, cut) if isinstance(op, Poll) and op.is_final else op for op in run.ops)]
+    return [
+        witness,
+        *(_cut(op, cut) if isinstance(op, Poll) and op.is_final else op for op in run.ops),
+    ]
 
 
 def _cut(op: Poll, end: int) -> Poll:
@@ -341,7 +372,9 @@ def test_one_fault_in_the_history_of_a_log_is_found(
 @settings(deadline=None, max_examples=60)
 def test_two_acknowledgements_that_were_exchanged_are_found(run: Run, data: st.DataObject) -> None:
     acked = [
-        n for n, op in enumerate(run.ops) if isinstance(op, Send) and op.outcome == OK and len(op.values) > 1
+        n
+        for n, op in enumerate(run.ops)
+        if isinstance(op, Send) and op.outcome == OK and len(op.values) > 1
     ]
     if not acked:
         return

@@ -35,7 +35,9 @@ def test_every_kind_of_fault_comes_within_a_minute(seed: int) -> None:
 
 
 def test_every_kind_of_fault_comes_in_the_short_run() -> None:
-    assert {fault.kind for fault in schedule(SHORT_SEED, SHORT_MINUTES * 60)} - {CALM} == set(WEIGHTS)
+    assert {fault.kind for fault in schedule(SHORT_SEED, SHORT_MINUTES * 60)} - {CALM} == set(
+        WEIGHTS
+    )
 
 
 @given(SEEDS)
@@ -43,7 +45,9 @@ def test_every_kind_of_fault_comes_in_the_short_run() -> None:
 def test_there_is_a_calm_twice_a_minute(seed: int) -> None:
     planned = schedule(seed, 300)
     assert [fault.at_s for fault in planned] == sorted(fault.at_s for fault in planned)
-    assert [fault.at_s for fault in planned if fault.kind == CALM][:8] == [30.0 * n for n in range(1, 9)]
+    assert [fault.at_s for fault in planned if fault.kind == CALM][:8] == [
+        30.0 * n for n in range(1, 9)
+    ]
 
 
 @given(SEEDS)

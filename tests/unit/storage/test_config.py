@@ -51,9 +51,9 @@ def attribute(key: str) -> str:
 
 def test_every_topic_key_has_kafkas_default() -> None:
     assert {key.name: key.default for key in TOPIC_KEYS.values()} == DEFAULTS
-    assert {field.name: getattr(LogConfig(), field.name) for field in fields(LogConfig) if field.init} == {
-        attribute(key): value for key, value in DEFAULTS.items()
-    }
+    assert {
+        field.name: getattr(LogConfig(), field.name) for field in fields(LogConfig) if field.init
+    } == {attribute(key): value for key, value in DEFAULTS.items()}
     assert LogConfig.parse({}) == LogConfig()
 
 
@@ -121,7 +121,9 @@ def test_a_cleanup_policy_is_one_or_both(value: Any, expected: str) -> None:
     assert (config.is_compacted, config.is_deleted) == ("compact" in expected, "delete" in expected)
 
 
-@pytest.mark.parametrize("value", [None, "", "Compact", "compact,", "none", [], 7, [None], {"compact": 1}])
+@pytest.mark.parametrize(
+    "value", [None, "", "Compact", "compact,", "none", [], 7, [None], {"compact": 1}]
+)
 def test_what_is_no_cleanup_policy_is_refused(value: Any) -> None:
     with pytest.raises(InvalidConfig, match=r"config cleanup\.policy=.*delete, compact, or both"):
         LogConfig.parse({"cleanup.policy": value})
@@ -145,7 +147,9 @@ def test_shares_flags_and_rates_are_taken_as_yaml_and_command_lines_give_them() 
 
 
 def test_the_lags_of_compaction_must_leave_room_between_them() -> None:
-    with pytest.raises(InvalidConfig, match=r"min\.compaction\.lag\.ms=5: must not be over max.*=4"):
+    with pytest.raises(
+        InvalidConfig, match=r"min\.compaction\.lag\.ms=5: must not be over max.*=4"
+    ):
         LogConfig.parse({"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4})
 
 
@@ -163,7 +167,9 @@ def test_an_unknown_key_is_refused_and_the_known_are_named(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "only", "other"), [(key, only, "2") for key, (only, _) in FIXED_TOPIC_KEYS.items()]
 )
-def test_a_key_for_what_there_is_not_takes_its_default_alone(key: str, only: str, other: str) -> None:
+def test_a_key_for_what_there_is_not_takes_its_default_alone(
+    key: str, only: str, other: str
+) -> None:
     assert LogConfig.parse({key: only}) == LogConfig()
     with pytest.raises(InvalidConfig, match="leave it out"):
         LogConfig.parse({key: other})
@@ -185,9 +191,15 @@ def test_a_topics_key_given_to_a_broker_is_told_apart_from_one_that_does_not_exi
 
 @pytest.mark.parametrize(
     ("codec", "levels", "refused"),
-    [("gzip", (-1, 1, 9), (0, 10, -2)), ("lz4", (1, 17), (0, 18)), ("zstd", (-131_072, 22), (-131_073, 23))],
+    [
+        ("gzip", (-1, 1, 9), (0, 10, -2)),
+        ("lz4", (1, 17), (0, 18)),
+        ("zstd", (-131_072, 22), (-131_073, 23)),
+    ],
 )
-def test_each_codec_has_its_levels(codec: str, levels: tuple[int, ...], refused: tuple[int, ...]) -> None:
+def test_each_codec_has_its_levels(
+    codec: str, levels: tuple[int, ...], refused: tuple[int, ...]
+) -> None:
     key = f"compression.{codec}.level"
     for level in levels:
         assert LogConfig.parse({key: level, "compression.type": codec}).compression_level == level
@@ -205,7 +217,7 @@ def test_the_internal_segment_size_goes_below_a_mebibyte() -> None:
     assert LogConfig.parse({"internal.segment.bytes": 100}).segment_bytes == 100
 
 
-# -- the broker's --------------------------------------------------------------------------------------------
+# -- the broker's ----------------------------------------------------------------------------------
 
 
 def test_every_broker_key_has_its_default() -> None:
@@ -244,7 +256,9 @@ VALUES: dict[str, tuple[Any, Any]] = {
     ("topic_key", "broker_key", "factor"),
     [(topic_key, *pair) for topic_key, pairs in BROKER_SYNONYMS.items() for pair in pairs],
 )
-def test_a_broker_synonym_sets_the_topics_default(topic_key: str, broker_key: str, factor: int) -> None:
+def test_a_broker_synonym_sets_the_topics_default(
+    topic_key: str, broker_key: str, factor: int
+) -> None:
     value, expected = VALUES.get(topic_key, (2**21, 2**21 * factor))
     config = BrokerConfig.parse({broker_key: value}).topic_defaults
     assert getattr(config, attribute(topic_key)) == expected

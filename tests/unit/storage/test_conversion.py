@@ -1,4 +1,5 @@
-"""What an old client sends, in message version 0 or 1, is written as a batch of version 2, or refused whole."""
+"""What an old client sends, in message version 0 or 1, is written as a batch of version 2, or
+refused whole."""
 
 import struct
 import zlib
@@ -7,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from raylog.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RaylogError, RecordTooLarge
+from raylog.storage.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    InvalidTimestamp,
+    RaylogError,
+    RecordTooLarge,
+)
 from raylog.storage.records.compression import CODECS, compress
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
@@ -40,7 +47,12 @@ def test_messages_become_one_batch(disk: Disk, magic: int, codec: str, target: s
     assert [record[:4] for record in records_of(log, 2)] == expected
     _, header = list(log.segments[0].batches())[-1]
     name = {"producer": codec, "uncompressed": "none"}.get(target, target)
-    assert (header.magic, header.codec, header.count, header.leader_epoch) == (2, CODECS[name], 3, 5)
+    assert (header.magic, header.codec, header.count, header.leader_epoch) == (
+        2,
+        CODECS[name],
+        3,
+        5,
+    )
     assert (header.max_timestamp, header.producer_id) == (max(times), -1)
 
 

@@ -1,5 +1,5 @@
-"""The facts of Kafka's storage that are easiest to get wrong, one test each, numbered as in section 15 of the fact
-sheet that docs/CONFORMANCE.md stands on."""
+"""The facts of Kafka's storage that are easiest to get wrong, one test each, numbered as in section
+15 of the fact sheet that docs/CONFORMANCE.md stands on."""
 
 from zlib import crc32 as crc32_of_zip
 
@@ -54,10 +54,14 @@ def test_fact_1_an_index_entry_pairs_the_last_offset_of_a_batch_with_the_positio
         log.append(batch_of_size(300, count=10))
     log.close()
     assert entries(disk, "00000000000000000000.index", OffsetIndex) == [(19, 300), (29, 600)]
-    assert log.segments[0].offset_index.lookup(18).position == 0, "19 leads no offset of its own batch there"
+    assert log.segments[0].offset_index.lookup(18).position == 0, (
+        "19 leads no offset of its own batch there"
+    )
 
 
-def test_fact_2_the_interval_is_compared_before_the_batch_counts_and_anew_after_reopening(disk: Disk) -> None:
+def test_fact_2_the_interval_is_compared_before_the_batch_counts_and_anew_after_reopening(
+    disk: Disk,
+) -> None:
     log = disk.open(index_interval_bytes=200)
     for _ in range(4):
         log.append(batch_of_size(100))
@@ -73,9 +77,7 @@ def test_fact_2_the_interval_is_compared_before_the_batch_counts_and_anew_after_
     assert len(log.segments[0].offset_index) == 2
 
 
-def test_fact_3_a_time_entry_has_a_batchs_last_offset_and_a_larger_timestamp_and_the_last_slot_is_kept() -> (
-    None
-):
+def test_fact_3_a_time_entry_has_a_batchs_last_offset_and_the_last_slot_is_kept() -> None:
     fs = MemoryFileSystem()
     index = TimeIndex(fs, "/0.timeindex", 0, 3 * 12)
     index.create()
@@ -88,7 +90,9 @@ def test_fact_3_a_time_entry_has_a_batchs_last_offset_and_a_larger_timestamp_and
     assert [tuple(index[n]) for n in range(3)] == [(T0, 9), (T0 + 1, 29), (T0 + 2, 39)]
 
 
-def test_fact_4_a_roll_by_time_compares_the_records_times_and_no_idle_segment_rolls(disk: Disk) -> None:
+def test_fact_4_a_roll_by_time_compares_the_records_times_and_no_idle_segment_rolls(
+    disk: Disk,
+) -> None:
     log = disk.open(segment_ms=1000, message_timestamp_after_max_ms=2**63 - 1)
     log.append(batch(timestamp=T0))
     disk.clock.advance(10**9)
@@ -100,7 +104,9 @@ def test_fact_4_a_roll_by_time_compares_the_records_times_and_no_idle_segment_ro
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_fact_5_a_v2_crc_is_castagnolis_from_byte_21_and_offset_length_and_epoch_are_outside() -> None:
+def test_fact_5_a_v2_crc_is_castagnolis_from_byte_21_and_offset_length_and_epoch_are_outside() -> (
+    None
+):
     made = batch(3)
     crc = read_header(made).crc
     assert crc == crc32c(bytes(made[21:])) != crc32_of_zip(bytes(made[21:]))
@@ -108,9 +114,7 @@ def test_fact_5_a_v2_crc_is_castagnolis_from_byte_21_and_offset_length_and_epoch
     assert read_header(made).crc == crc == crc32c(bytes(made[21:]))
 
 
-def test_fact_6_inner_offsets_of_version_1_count_back_from_the_wrappers_last_and_its_append_time_is_everyones() -> (
-    None
-):
+def test_fact_6_inner_offsets_of_version_1_count_back_from_the_wrappers_last() -> None:
     rows = [(T0 + n, None, b"%d" % n) for n in range(3)]
     wrapper = encode_legacy(rows, magic=1, base_offset=40, compression_type="gzip")
     assert read_header(wrapper).last_offset == 42
@@ -132,13 +136,16 @@ def test_fact_7_the_delete_horizon_stands_in_the_base_timestamp_and_tombstones_n
     compact(disk, log)
     (_, header), *_ = iter_batches(disk.read("00000000000000000000.log"))
     assert (header.delete_horizon_ms, header.base_timestamp) == (T0 + 1000, T0 + 1000)
-    assert [(record.key, record.timestamp) for record in records_of(log)] == [(b"a", T0 + 5), (b"b", T0 + 9)]
+    assert [(record.key, record.timestamp) for record in records_of(log)] == [
+        (b"a", T0 + 5),
+        (b"b", T0 + 9),
+    ]
     disk.clock.advance(1000)
     compact(disk, log)
     assert [(record.key, record.timestamp) for record in records_of(log)] == [(b"b", T0 + 9)]
 
 
-def test_fact_8_compaction_keeps_offsets_and_sequences_leaves_empty_batches_and_stops_before_the_undecided(
+def test_fact_8_compaction_keeps_offsets_and_sequences_and_stops_before_the_undecided(
     disk: Disk,
 ) -> None:
     log = disk.open()
@@ -168,12 +175,16 @@ def test_fact_9_size_retention_never_goes_below_its_limit_and_the_order_is_start
     for _ in range(5):
         log.append(batch_of_size(100))
     log.delete_records(1)
-    assert log.delete_old_segments() == 2, "one below the start; of 400 bytes one more, since 300 - 100 < 250"
+    assert log.delete_old_segments() == 2, (
+        "one below the start; of 400 bytes one more, since 300 - 100 < 250"
+    )
     assert (log.size_bytes, log.log_start_offset) == (300, 2)
     assert log.delete_old_segments() == 0
 
 
-def test_fact_10_opening_looks_at_no_flushed_batch_and_only_a_missing_index_is_made_again(disk: Disk) -> None:
+def test_fact_10_opening_looks_at_no_flushed_batch_and_only_a_missing_index_is_made_again(
+    disk: Disk,
+) -> None:
     log = disk.open(segment_bytes=300, index_interval_bytes=0)
     for _ in range(9):
         log.append(batch_of_size(100))
@@ -185,7 +196,7 @@ def test_fact_10_opening_looks_at_no_flushed_batch_and_only_a_missing_index_is_m
     assert entries(disk, "00000000000000000003.index", OffsetIndex) == [(1, 100), (2, 200)]
 
 
-def test_fact_11_recovery_begins_with_the_segment_of_the_recovery_point_and_a_bad_batch_ends_the_log(
+def test_fact_11_recovery_begins_at_the_recovery_points_segment_and_a_bad_batch_ends_the_log(
     disk: Disk,
 ) -> None:
     log = disk.open(segment_bytes=300)
@@ -201,8 +212,8 @@ def test_fact_11_recovery_begins_with_the_segment_of_the_recovery_point_and_a_ba
 
 
 def test_fact_12_the_clean_marker_is_gone_before_a_log_is_opened_and_is_each_log_dirs_own() -> None:
-    """Kafka lists a log start only inside of its first segment. We list each above 0: by it a log that lost its
-    data is told from one that never had any."""
+    """Kafka lists a log start only inside of its first segment. We list each above 0: by it a log
+    that lost its data is told from one that never had any."""
     fs = MemoryFileSystem()
     dirs = {name: LogDir(fs, f"/{name}", "cluster", 1) for name in ("one", "two")}
     assert not any(each.was_clean for each in dirs.values())
@@ -236,10 +247,11 @@ def test_fact_13_a_snapshot_keeps_one_batch_a_producer_and_sequences_start_and_w
         again.append(of_producer(2**31 - 1, producer=8))  # known before the stop, forgotten by it
 
 
-def test_fact_14_a_cleaned_segment_becomes_a_swap_and_then_itself_and_what_an_unfinished_one_left_is_dropped(
+def test_fact_14_a_cleaned_segment_becomes_a_swap_and_what_an_unfinished_one_left_is_dropped(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group of segments becomes one here, so that the order among several is the loader's business alone."""
+    """A group of segments becomes one here, so that the order among several is the loader's
+    business alone."""
     log = disk.open(segment_bytes=200, internal_segment_bytes=200)
     for n in range(6):
         log.append(encode_records([(T0, b"%d" % n, b"x" * 100, ())]))
@@ -265,7 +277,9 @@ def test_fact_14_a_cleaned_segment_becomes_a_swap_and_then_itself_and_what_an_un
     assert disk.names(".swap") == disk.names(".cleaned") == []
 
 
-def test_fact_15_an_epoch_removes_what_it_contradicts_on_disk_and_one_below_the_first_echoes_itself() -> None:
+def test_fact_15_an_epoch_removes_what_it_contradicts_and_one_below_the_first_echoes_itself() -> (
+    None
+):
     fs = MemoryFileSystem()
     epochs = LeaderEpochs(fs, "/")
     for entry in ((1, 4), (2, 6), (3, 9), (2, 8)):

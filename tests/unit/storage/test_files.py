@@ -27,7 +27,9 @@ def at(tmp_path: Path) -> Callable[[str], str]:
     return lambda name: str(tmp_path / name)
 
 
-def test_an_append_puts_all_buffers_behind_each_other(fs: FileSystem, at: Callable[[str], str]) -> None:
+def test_an_append_puts_all_buffers_behind_each_other(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
     file = fs.open(at("f"), create=True)
     file.append([b"ab", bytearray(b"cd"), memoryview(b"xefx")[1:3]])
     file.append([b"g"])
@@ -43,7 +45,8 @@ def test_allocated_room_is_no_size_and_is_given_back(tmp_path: Path) -> None:
     assert (file.size, os.path.getsize(file.path)) == (3, 3)
     assert RealFileSystem().open(file.path).read(9, 0) == b"abc"
     file.truncate(file.size)
-    assert os.stat(file.path).st_blocks < blocks or blocks == 0  # 0: a file system that cannot allocate
+    # 0: a file system that cannot allocate
+    assert os.stat(file.path).st_blocks < blocks or blocks == 0
 
 
 def test_an_empty_file_has_an_empty_view(fs: FileSystem, at: Callable[[str], str]) -> None:
@@ -110,14 +113,18 @@ def test_removing_what_is_gone_is_fine(fs: FileSystem, at: Callable[[str], str])
 
 
 @pytest.mark.parametrize("work", ["open", "read_file", "list_dir", "sync_dir", "mtime_ms"])
-def test_what_is_not_there_is_a_named_error(fs: FileSystem, at: Callable[[str], str], work: str) -> None:
+def test_what_is_not_there_is_a_named_error(
+    fs: FileSystem, at: Callable[[str], str], work: str
+) -> None:
     with pytest.raises(StorageError, match="nothing: No such file"):
         getattr(fs, work)(at("nothing"))
     with pytest.raises(StorageError):
         fs.rename(at("nothing"), at("x"))
 
 
-def test_a_file_in_the_place_of_a_folder_is_a_named_error(fs: FileSystem, at: Callable[[str], str]) -> None:
+def test_a_file_in_the_place_of_a_folder_is_a_named_error(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
     fs.write_file(at("f"), b"")
     for work in (fs.make_dir, fs.list_dir):
         with pytest.raises(StorageError):
@@ -139,7 +146,9 @@ def test_a_lock_is_held_against_every_other_owner(fs: FileSystem, at: Callable[[
     fs.lock(at(".lock")).release()
 
 
-def test_a_folder_is_locked_without_a_file_of_ours(fs: FileSystem, at: Callable[[str], str]) -> None:
+def test_a_folder_is_locked_without_a_file_of_ours(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
     fs.make_dir(at("d"))
     lock = fs.lock(at("d"))
     assert fs.list_dir(at("d")) == []
@@ -154,7 +163,7 @@ def test_whether_a_folder_can_be_written_is_tried(fs: FileSystem, at: Callable[[
     assert fs.list_dir(at("")) == []
 
 
-# -- the real one --------------------------------------------------------------------------------------------
+# -- the real one ----------------------------------------------------------------------------------
 
 
 def test_a_lock_on_a_file_that_its_owner_has_just_removed_is_no_lock(
@@ -195,7 +204,9 @@ def test_a_write_without_space_leaves_the_file_as_it_was(
     assert (file.size, (tmp_path / "f").read_bytes()) == (4, b"good")
 
 
-def test_a_write_that_cannot_be_undone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_cannot_be_undone_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -225,7 +236,7 @@ def test_a_read_only_folder_is_told_from_a_full_one(
         RealFileSystem().can_write(str(tmp_path))
 
 
-# -- the one in memory ---------------------------------------------------------------------------------------
+# -- the one in memory -----------------------------------------------------------------------------
 
 
 def test_power_takes_what_was_never_flushed() -> None:

@@ -35,7 +35,8 @@ CONFIG: dict[str, Any] = {"segment_bytes": 400, "index_interval_bytes": 0}
 
 
 def test_every_operation_of_an_append_may_find_the_disk_full() -> None:
-    """Fault by fault, with rolls and without: the log, its files and its producers stay as they were."""
+    """Fault by fault, with rolls and without: the log, its files and its producers stay as they
+    were."""
     failures = 0
     for batches in range(1, 9):
         for fault in range(20):
@@ -95,13 +96,17 @@ def test_a_crashed_log_on_a_full_disk_can_be_opened_and_read(disk: Disk) -> None
     after.open().segments[0].check_indexes()
 
 
-# -- a partition ---------------------------------------------------------------------------------------------
+# -- a partition -----------------------------------------------------------------------------------
 
 
 def epochs_of(log: Log) -> list[int]:
     """The leader epoch of each batch."""
     found = log.read(0, 1 << 20)
-    return [] if found is None else [header.leader_epoch for _, header in iter_batches(log.read_bytes(found))]
+    return (
+        []
+        if found is None
+        else [header.leader_epoch for _, header in iter_batches(log.read_bytes(found))]
+    )
 
 
 def test_a_partition_opens_on_a_full_disk_is_read_and_has_its_retention(disk: Disk) -> None:
@@ -110,7 +115,9 @@ def test_a_partition_opens_on_a_full_disk_is_read_and_has_its_retention(disk: Di
         partition.append(batch_of_size(100))
     after = Disk(disk.fs.crash())
     with after.fs.failing(DiskFull, "append"):
-        log = after.open(is_clean=False, segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
+        log = after.open(
+            is_clean=False, segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0
+        )
         again = Partition(log, after.clock)
         assert again.fetch(0).records is not None
         for _ in range(2):
@@ -178,7 +185,9 @@ def test_a_full_disk_keeps_no_partition_from_its_orderly_end(disk: Disk) -> None
         segment.check_indexes()
 
 
-def test_a_compaction_that_no_room_is_left_for_in_its_swap_is_no_failure_of_the_disk(disk: Disk) -> None:
+def test_a_compaction_that_no_room_is_left_for_in_its_swap_is_no_failure_of_the_disk(
+    disk: Disk,
+) -> None:
     log = disk.open(segment_bytes=100, cleanup_policy="compact")
     partition = Partition(log, disk.clock)
     for _ in range(3):
@@ -196,7 +205,7 @@ def test_a_compaction_that_no_room_is_left_for_in_its_swap_is_no_failure_of_the_
     assert offsets_of(Disk(disk.fs.crash()).open(is_clean=False)) == [0, 1, 2]
 
 
-# -- a real one ----------------------------------------------------------------------------------------------
+# -- a real one ------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""A log dir that Apache Kafka wrote, opened as it is and held against what Kafka's own tool says of it.
+"""A log dir that Apache Kafka wrote, opened as it is and held against what Kafka's own tool says of
+it.
 
-``tests/golden/PROVENANCE.md`` tells what it holds. Every partition is opened (a copy), every batch, record,
-index entry and producer is compared with the dumps of DumpLogSegments.
+``tests/golden/PROVENANCE.md`` tells what it holds. Every partition is opened (a copy), every batch,
+record, index entry and producer is compared with the dumps of DumpLogSegments.
 """
 
 import re
@@ -35,7 +36,8 @@ from tests.harness.paths import GOLDEN
 LOG_DIR = GOLDEN / "kafka-3.9-kraft-clean"
 CLUSTER = "uHx_mWK3Sji2MLBMLyjjfg"
 FOLDERS = sorted(path.name for path in LOG_DIR.iterdir() if path.is_dir())
-# Their payloads are dumped decoded, which is not our business here: keys and values are compared by size.
+# Their payloads are dumped decoded, which is not our business here: keys and values are compared by
+# size.
 DECODED = [name for name in FOLDERS if name.startswith("__")]
 
 RECORD = re.compile(
@@ -61,7 +63,8 @@ def dumps() -> Dump:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log dir, to be opened clean; nothing in these tests writes to it but the opening itself."""
+    """The log dir, to be opened clean; nothing in these tests writes to it but the opening
+    itself."""
     return shutil.copytree(LOG_DIR, tmp_path_factory.mktemp("golden") / "logs")
 
 
@@ -102,7 +105,9 @@ def batches_of(lines: list[str]) -> list[dict[str, str]]:
     for line in lines:
         if line.startswith("baseOffset:"):
             words = line.split()
-            found.append({key.rstrip(":"): value for key, value in zip(words[::2], words[1::2], strict=True)})
+            found.append(
+                {key.rstrip(":"): value for key, value in zip(words[::2], words[1::2], strict=True)}
+            )
     return found
 
 
@@ -142,7 +147,9 @@ def dumped_records(dumps: Dump, name: str) -> list[tuple[Any, ...]]:
                 offset, timestamp, key_size, value_size, _, headers, text = match.groups()
                 is_decoded = name in DECODED or "endTxnMarker" in text
                 key, value = (sizes if is_decoded else split)(text, int(key_size), int(value_size))
-                found.append((int(offset), int(timestamp), key, value, headers.split(",") if headers else []))
+                found.append(
+                    (int(offset), int(timestamp), key, value, headers.split(",") if headers else [])
+                )
     return found
 
 
@@ -163,7 +170,7 @@ def split(text: str, key_size: int, value_size: int) -> tuple[bytes | None, byte
     return key, value
 
 
-# -- every partition -----------------------------------------------------------------------------------------
+# -- every partition -------------------------------------------------------------------------------
 
 
 def test_every_topic_of_kafkas_can_be_opened() -> None:
@@ -182,7 +189,9 @@ def test_every_batch_is_what_kafka_says(dumps: Dump, copy: Path, name: str) -> N
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("name", FOLDERS)
-def test_every_record_is_what_kafka_says(dumps: Dump, tmp_path: Path, name: str, is_clean: bool) -> None:
+def test_every_record_is_what_kafka_says(
+    dumps: Dump, tmp_path: Path, name: str, is_clean: bool
+) -> None:
     shutil.copytree(LOG_DIR / name, tmp_path / name)
     log = opened(tmp_path, name, is_clean=is_clean)
     said = [record for record in dumped_records(dumps, name) if record[0] >= log.log_start_offset]
@@ -192,7 +201,13 @@ def test_every_record_is_what_kafka_says(dumps: Dump, tmp_path: Path, name: str,
             sized = name in DECODED or header.is_control
             key, value = (None if x is None else len(x) if sized else x for x in record[2:4])
             got.append(
-                (record.offset, record.timestamp, key, value, [header.key for header in record.headers])
+                (
+                    record.offset,
+                    record.timestamp,
+                    key,
+                    value,
+                    [header.key for header in record.headers],
+                )
             )
     assert got == said
     assert len(said) > 0 or log.log_end_offset == log.log_start_offset
@@ -209,7 +224,8 @@ def test_uncompressed_batches_encode_to_the_same_bytes(name: str) -> None:
 
 
 def is_compacted(header: BatchHeader) -> bool:
-    """Whether records are missing: Kafka's cleaner keeps the base timestamp of one that it drops."""
+    """Whether records are missing: Kafka's cleaner keeps the base timestamp of one that it
+    drops."""
     return header.count != header.last_offset_delta + 1
 
 
@@ -255,7 +271,9 @@ def test_times_are_found_in_kafkas_logs(dumps: Dump, copy: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("name", [name for name in FOLDERS if name.startswith("g-")])
-def test_kafkas_producer_snapshots_are_read_and_written_back_to_the_byte(dumps: Dump, name: str) -> None:
+def test_kafkas_producer_snapshots_are_read_and_written_back_to_the_byte(
+    dumps: Dump, name: str
+) -> None:
     for path in sorted((LOG_DIR / name).glob("*.snapshot")):
         states = ProducerStates(name)
         states.decode(str(path), path.read_bytes(), int(path.stem), 0)
@@ -268,7 +286,8 @@ def test_kafkas_producer_snapshots_are_read_and_written_back_to_the_byte(dumps: 
             assert line == (
                 f"producerId: {producer_id} producerEpoch: {known.epoch} "
                 f"coordinatorEpoch: {known.coordinator_epoch} "
-                f"currentTxnFirstOffset: {f'OptionalLong[{start}]' if start >= 0 else 'OptionalLong.empty'} "
+                "currentTxnFirstOffset: "
+                f"{f'OptionalLong[{start}]' if start >= 0 else 'OptionalLong.empty'} "
                 f"lastTimestamp: {known.timestamp} firstSequence: {last.first_sequence} "
                 f"lastSequence: {last.last_sequence} lastOffset: {last.last_offset} "
                 f"offsetDelta: {last.offset_delta} timestamp: {last.timestamp}"
@@ -277,7 +296,9 @@ def test_kafkas_producer_snapshots_are_read_and_written_back_to_the_byte(dumps: 
 
 def test_a_producer_of_kafkas_goes_on_where_it_was(tmp_path: Path) -> None:
     """Its batches tell: Kafka's own last snapshot has forgotten it, since its records are old."""
-    shutil.copytree(LOG_DIR / "g-idem-0", tmp_path / "g-idem-0", ignore=shutil.ignore_patterns("*.snapshot"))
+    shutil.copytree(
+        LOG_DIR / "g-idem-0", tmp_path / "g-idem-0", ignore=shutil.ignore_patterns("*.snapshot")
+    )
     log = opened(tmp_path, "g-idem-0")
     *_, (last, content) = (item for item in fetched(log) if item[0].producer_id >= 0)
     answer = log.append(content)
@@ -288,14 +309,18 @@ def test_a_producer_of_kafkas_goes_on_where_it_was(tmp_path: Path) -> None:
     )
 
 
-# -- the log dir ---------------------------------------------------------------------------------------------
+# -- the log dir -----------------------------------------------------------------------------------
 
 
 def test_kafkas_log_dir_is_taken_over(tmp_path: Path) -> None:
-    log_dir = LogDir(RealFileSystem(), shutil.copytree(LOG_DIR, tmp_path / "logs").as_posix(), CLUSTER, 1)
+    log_dir = LogDir(
+        RealFileSystem(), shutil.copytree(LOG_DIR, tmp_path / "logs").as_posix(), CLUSTER, 1
+    )
     assert log_dir.was_clean
     assert log_dir.meta == MetaProperties(CLUSTER, 1, "7AYb80xjaRsOgecNp41_gw")
-    assert {str(partition) for partition in log_dir.partitions()} == set(FOLDERS) - {"__cluster_metadata-0"}
+    assert {str(partition) for partition in log_dir.partitions()} == set(FOLDERS) - {
+        "__cluster_metadata-0"
+    }
     offsets = log_dir.offsets()
     assert len(offsets) == 23
     assert offsets[TopicPartition("g-deleted", 0)] == (800, 333, 800)
@@ -308,7 +333,10 @@ def test_kafkas_small_files_are_read() -> None:
     fs = RealFileSystem()
     assert read_meta(fs, str(LOG_DIR)) == MetaProperties(CLUSTER, 1, "7AYb80xjaRsOgecNp41_gw")
     cleaner = read_offsets(fs, str(LOG_DIR / "cleaner-offset-checkpoint"))
-    assert cleaner == {TopicPartition("g-compact-none", 0): 1550, TopicPartition("g-compact", 0): 2050}
+    assert cleaner == {
+        TopicPartition("g-compact-none", 0): 1550,
+        TopicPartition("g-compact", 0): 2050,
+    }
     for name in FOLDERS:
         topic_id = read_topic_id(fs, str(LOG_DIR / name))
         assert topic_id is not None

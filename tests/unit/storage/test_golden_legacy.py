@@ -25,15 +25,20 @@ from raylog.storage.testing.clock import ManualClock
 from tests.harness.paths import GOLDEN
 
 LOG_DIRS = ("kafka-3.9-zk-v0-ibp0.9", "kafka-3.9-zk-v1-ibp0.10.2")
-FOLDERS = [(d, path.name) for d in LOG_DIRS for path in sorted((GOLDEN / d).iterdir()) if path.is_dir()]
+FOLDERS = [
+    (d, path.name) for d in LOG_DIRS for path in sorted((GOLDEN / d).iterdir()) if path.is_dir()
+]
 CODEC_NAMES = {number: name for name, number in CODECS.items()}
 RECORD = re.compile(
-    r"\| offset: (\d+) (\w+): (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) isValid: true crc: \d+\} ?(.*)"
+    r"\| offset: (\d+) (\w+): (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) "
+    r"isValid: true crc: \d+\} ?(.*)"
 )
 T0 = 1_700_000_000_000
 LATER = 1_800_000_000_000  # than every message
 
-parametrized = pytest.mark.parametrize(("log_dir", "name"), FOLDERS, ids=[name for _, name in FOLDERS])
+parametrized = pytest.mark.parametrize(
+    ("log_dir", "name"), FOLDERS, ids=[name for _, name in FOLDERS]
+)
 
 
 def opened(folder: Path, *, is_clean: bool = True) -> Log:
@@ -46,7 +51,8 @@ def opened(folder: Path, *, is_clean: bool = True) -> Log:
 
 @pytest.fixture
 def folder(tmp_path: Path, log_dir: str, name: str) -> Path:
-    shutil.copy(GOLDEN / log_dir / CLEANER_OFFSETS, tmp_path)  # it tells compaction's gaps from lost tails
+    # it tells compaction's gaps from lost tails
+    shutil.copy(GOLDEN / log_dir / CLEANER_OFFSETS, tmp_path)
     return shutil.copytree(GOLDEN / log_dir / name, tmp_path / name)
 
 
@@ -107,14 +113,17 @@ def test_every_message_is_what_kafka_says(folder: Path, log_dir: str, name: str)
             lines.append(
                 f"offset: {header.last_offset} position: {position} "
                 f"{header.timestamp_type}: {header.max_timestamp} size: {header.size_bytes} "
-                f"magic: {header.magic} compresscodec: {CODEC_NAMES[header.codec]} crc: {header.crc} isvalid: true"
+                f"magic: {header.magic} compresscodec: {CODEC_NAMES[header.codec]} crc: "
+                f"{header.crc} isvalid: true"
             )
     assert lines == [line for line in dumped(log_dir, name) if not line.startswith("|") and line]
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @parametrized
-def test_every_record_is_what_kafka_says(folder: Path, log_dir: str, name: str, is_clean: bool) -> None:
+def test_every_record_is_what_kafka_says(
+    folder: Path, log_dir: str, name: str, is_clean: bool
+) -> None:
     log = opened(folder, is_clean=is_clean)
     said = dumped_records(log_dir, name)
     assert fetched(log) == said
@@ -172,7 +181,8 @@ def test_a_time_index_for_messages_without_times_is_made_again(tmp_path: Path) -
     assert (before / "00000000000000000000.timeindex").stat().st_size == 36
     log = opened(shutil.copytree(before, tmp_path / before.name))
     assert (tmp_path / before.name / "00000000000000000000.timeindex").stat().st_size == 0
-    assert log.segments[0].largest_timestamp > T0  # the file's own time, as for any segment without times
+    # the file's own time, as for any segment without times
+    assert log.segments[0].largest_timestamp > T0
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -198,7 +208,9 @@ def test_what_is_appended_after_an_upgrade_is_version_2(
 
 
 @pytest.mark.parametrize("cut", [1, 20, 30, 40])
-@pytest.mark.parametrize(("log_dir", "name"), [(LOG_DIRS[0], "v0-none-0"), (LOG_DIRS[1], "v1-lz4-0")])
+@pytest.mark.parametrize(
+    ("log_dir", "name"), [(LOG_DIRS[0], "v0-none-0"), (LOG_DIRS[1], "v1-lz4-0")]
+)
 def test_a_torn_message_is_cut(folder: Path, log_dir: str, name: str, cut: int) -> None:
     last = max(folder.glob("*.log"))
     content = last.read_bytes()
@@ -210,7 +222,9 @@ def test_a_torn_message_is_cut(folder: Path, log_dir: str, name: str, cut: int) 
     assert log.log_end_offset == whole[-1][0] + 1
 
 
-@pytest.mark.parametrize(("log_dir", "name"), [(LOG_DIRS[0], "v0-gzip-0"), (LOG_DIRS[1], "v1-none-0")])
+@pytest.mark.parametrize(
+    ("log_dir", "name"), [(LOG_DIRS[0], "v0-gzip-0"), (LOG_DIRS[1], "v1-none-0")]
+)
 def test_a_flipped_bit_ends_the_log_at_a_recovery(folder: Path, log_dir: str, name: str) -> None:
     last = max(folder.glob("*.log"))
     content = bytearray(last.read_bytes())

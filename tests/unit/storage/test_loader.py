@@ -48,7 +48,7 @@ def holds_everything(log: Log, batches: int = 20) -> None:
     assert log.offset_for_timestamp(T0 + 1000 * batches) is None
 
 
-# -- whole folders -------------------------------------------------------------------------------------------
+# -- whole folders ---------------------------------------------------------------------------------
 
 
 def test_a_new_log_has_kafkas_files_and_is_empty(disk: Disk) -> None:
@@ -69,7 +69,8 @@ def test_after_an_orderly_stop_all_is_there_and_flushed(disk: Disk) -> None:
 
 
 def test_after_a_kill_all_is_there_and_the_recovery_point_stays(disk: Disk) -> None:
-    """Kafka's: recovery point 10 and 100 good records: the end is 100, the recovery point 10 (13.6)."""
+    """Kafka's: recovery point 10 and 100 good records: the end is 100, the recovery point 10
+    (13.6)."""
     fill(disk)
     log = disk.open(is_clean=False, recovery_point=10, **SMALL)
     holds_everything(log)
@@ -94,7 +95,7 @@ def test_the_start_offset_of_the_checkpoint_counts(disk: Disk) -> None:
     assert offsets_of(log) == list(range(7, 40))
 
 
-# -- missing data is never an empty log ----------------------------------------------------------------------
+# -- missing data is never an empty log ------------------------------------------------------------
 
 
 def test_a_missing_folder_is_an_error(disk: Disk) -> None:
@@ -127,7 +128,8 @@ def test_a_log_that_ends_before_its_start_is_an_error(disk: Disk) -> None:
 
 
 def test_kafkas_scenario_of_a_log_that_a_recovery_cut_before_its_start(disk: Disk) -> None:
-    """13.6: five segments of a record each, log start offset 4, garbage in the second: one empty segment at 4."""
+    """13.6: five segments of a record each, log start offset 4, garbage in the second: one empty
+    segment at 4."""
     log = disk.open()
     for _ in range(5):
         log.append(batch())
@@ -172,7 +174,7 @@ def test_creating_a_log_again_is_fine_while_it_is_empty(disk: Disk) -> None:
     assert disk.open().log_end_offset == 0
 
 
-# -- leftovers -----------------------------------------------------------------------------------------------
+# -- leftovers -------------------------------------------------------------------------------------
 
 
 def test_leftovers_are_removed(disk: Disk) -> None:
@@ -189,7 +191,10 @@ def test_leftovers_are_removed(disk: Disk) -> None:
     disk.write("00000000000000000000.log.cleaned", b"x")
     disk.write("leader-epoch-checkpoint.tmp", b"x")
     holds_everything(disk.open(**SMALL))
-    assert [name for name in disk.names() if name not in before] in ([], ["leader-epoch-checkpoint"])
+    assert [name for name in disk.names() if name not in before] in (
+        [],
+        ["leader-epoch-checkpoint"],
+    )
 
 
 def test_files_of_others_are_left_alone(disk: Disk) -> None:
@@ -198,8 +203,12 @@ def test_files_of_others_are_left_alone(disk: Disk) -> None:
     assert disk.read("notes.txt") == b"x"
 
 
-@pytest.mark.parametrize("content", [b"x", b"x" * 100, bytes(batch(3))[:-1], flip(70)(bytes(batch(3)))])
-def test_an_unfinished_compaction_of_a_damaged_segment_is_not_guessed_at(disk: Disk, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"x", b"x" * 100, bytes(batch(3))[:-1], flip(70)(bytes(batch(3)))]
+)
+def test_an_unfinished_compaction_of_a_damaged_segment_is_not_guessed_at(
+    disk: Disk, content: bytes
+) -> None:
     fill(disk).close()
     disk.write("00000000000000000000.log.swap", content)
     before = {name: disk.read(name) for name in disk.names()}
@@ -208,7 +217,7 @@ def test_an_unfinished_compaction_of_a_damaged_segment_is_not_guessed_at(disk: D
     assert {name: disk.read(name) for name in disk.names()} == before
 
 
-# -- torn and damaged tails ----------------------------------------------------------------------------------
+# -- torn and damaged tails ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost_bytes", [1, 10, 39, 60, 99, 100, 101, 250, 999, 1000])
@@ -225,7 +234,8 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch(disk: Disk, lost_bytes: int)
 
 @pytest.mark.parametrize("position", [*range(8), *range(8, 100, 3)])
 def test_a_flipped_bit_in_the_tail_ends_the_log_before_its_batch(disk: Disk, position: int) -> None:
-    """Save in the fields that no CRC covers: the low bits of the offset (a gap) and the leader epoch."""
+    """Save in the fields that no CRC covers: the low bits of the offset (a gap) and the leader
+    epoch."""
     fill(disk)
     disk.damage("00000000000000000020.log", flip(700 + position, 7))
     log = disk.open(is_clean=False, **SMALL)
@@ -320,7 +330,7 @@ def test_a_batch_whose_offset_goes_back_ends_the_log(disk: Disk) -> None:
     assert offsets_of(disk.open(is_clean=False)) == [0, 1]
 
 
-# -- damaged indexes -----------------------------------------------------------------------------------------
+# -- damaged indexes -------------------------------------------------------------------------------
 
 DAMAGES: dict[str, Callable[[bytes], bytes] | None] = {
     "missing": None,
@@ -382,7 +392,7 @@ def test_both_indexes_missing_everywhere(disk: Disk) -> None:
     holds_everything(disk.open(**SMALL), 40)
 
 
-# -- epochs, snapshots ---------------------------------------------------------------------------------------
+# -- epochs, snapshots -----------------------------------------------------------------------------
 
 
 def test_epochs_beyond_the_end_are_dropped(disk: Disk) -> None:
@@ -424,8 +434,11 @@ def test_snapshots_beyond_the_end_are_removed(disk: Disk, is_clean: bool) -> Non
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_damaged_batch_in_a_sealed_segment_keeps_no_log_from_opening(disk: Disk, is_clean: bool) -> None:
-    """Below the recovery point nothing is checked; what is whole is served, with and without its indexes."""
+def test_a_damaged_batch_in_a_sealed_segment_keeps_no_log_from_opening(
+    disk: Disk, is_clean: bool
+) -> None:
+    """Below the recovery point nothing is checked; what is whole is served, with and without its
+    indexes."""
     fill(disk).close()
     disk.damage("00000000000000000000.log", flip(16 + 500))
     for suffix in (*INDEXES, ""):
@@ -441,7 +454,8 @@ def test_a_damaged_batch_in_a_sealed_segment_keeps_no_log_from_opening(disk: Dis
 
 
 def test_what_a_recovery_cut_never_comes_back(disk: Disk) -> None:
-    """A torn tail is cut, a new segment begins behind it, and the power goes before anything else is flushed."""
+    """A torn tail is cut, a new segment begins behind it, and the power goes before anything else
+    is flushed."""
     fill(disk, 3).flush()
     disk.damage("00000000000000000000.log", lambda content: content + content[:33])
     disk.fs = disk.fs.crash("all")

@@ -40,13 +40,17 @@ def resealed(records: bytearray, **fields: int) -> bytearray:
     return seal(bytearray(records), read_header(records)._replace(**fields))
 
 
-# -- append and read -----------------------------------------------------------------------------------------
+# -- append and read -------------------------------------------------------------------------------
 
 
 def test_records_get_offsets_in_order_and_come_back(disk: Disk) -> None:
     log = disk.open()
     answers = [log.append(batch(count, value=b"%d" % count)) for count in (1, 3, 2)]
-    assert [(answer.base_offset, answer.last_offset) for answer in answers] == [(0, 0), (1, 3), (4, 5)]
+    assert [(answer.base_offset, answer.last_offset) for answer in answers] == [
+        (0, 0),
+        (1, 3),
+        (4, 5),
+    ]
     assert log.log_end_offset == log.high_watermark == 6
     assert [(record.offset, record.value) for record in records_of(log)] == [
         (0, b"1"), (1, b"3"), (2, b"3"), (3, b"3"), (4, b"2"), (5, b"2")
@@ -54,7 +58,9 @@ def test_records_get_offsets_in_order_and_come_back(disk: Disk) -> None:
     assert not answers[0].is_duplicate
 
 
-def test_a_batch_is_stamped_with_offset_and_leader_epoch_and_else_written_as_it_came(disk: Disk) -> None:
+def test_a_batch_is_stamped_with_offset_and_leader_epoch_and_else_written_as_it_came(
+    disk: Disk,
+) -> None:
     log = disk.open()
     log.append(batch())
     sent = batch(2, compression_type="zstd")
@@ -77,7 +83,9 @@ def test_an_empty_log_reads_as_its_end(disk: Disk) -> None:
 def test_an_offset_out_of_range_is_told_with_both_bounds(disk: Disk, offset: int) -> None:
     disk.open().append(batch(10))
     log = disk.open(is_clean=False, log_start_offset=6)
-    with pytest.raises(OffsetOutOfRange, match=rf"orders-0: offset {offset} is out of range.*\[6, 10\)"):
+    with pytest.raises(
+        OffsetOutOfRange, match=rf"orders-0: offset {offset} is out of range.*\[6, 10\)"
+    ):
         log.read(offset, 100)
 
 
@@ -91,7 +99,11 @@ def test_reads_give_whole_batches_and_one_at_least(disk: Disk, max_bytes: int) -
         found = log.read(offset, max_bytes)
         assert found is not None
         assert found.position % 100 == found.size_bytes % 100 == 0
-        assert found.size_bytes in (100, max_bytes // 100 * 100, found.size_bytes if max_bytes > 300 else 0)
+        assert found.size_bytes in (
+            100,
+            max_bytes // 100 * 100,
+            found.size_bytes if max_bytes > 300 else 0,
+        )
     assert offsets_of(log, max_bytes=max_bytes) == list(range(30))
 
 
@@ -121,7 +133,7 @@ def test_reads_in_gaps_go_on_behind_them(disk: Disk) -> None:
     assert offsets_of(log, 13) == [20]
 
 
-# -- roll ----------------------------------------------------------------------------------------------------
+# -- roll ------------------------------------------------------------------------------------------
 
 
 def test_a_full_segment_rolls_and_is_named_by_its_first_offset(disk: Disk) -> None:
@@ -130,7 +142,10 @@ def test_a_full_segment_rolls_and_is_named_by_its_first_offset(disk: Disk) -> No
         log.append(batch_of_size(100, 2))
     assert [segment.base_offset for segment in log.segments] == [0, 4, 8]
     assert disk.names(".log") == [f"{base:020d}.log" for base in (0, 4, 8)]
-    assert disk.names(".snapshot") == ["00000000000000000004.snapshot", "00000000000000000008.snapshot"]
+    assert disk.names(".snapshot") == [
+        "00000000000000000004.snapshot",
+        "00000000000000000008.snapshot",
+    ]
 
 
 def test_a_roll_of_an_empty_segment_is_none(disk: Disk) -> None:
@@ -153,7 +168,7 @@ def test_an_index_of_one_entry_rolls_at_every_batch_and_nothing_else_breaks(disk
     assert offsets_of(disk.open()) == [0, 1, 2, 3, 4]
 
 
-# -- refusals ------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,7 +227,7 @@ def test_timestamps_may_be_as_old_as_they_like_and_as_new_as_the_topic_says(disk
         log.append(batch(timestamp=T0 + 1001))
 
 
-# -- LogAppendTime -------------------------------------------------------------------------------------------
+# -- LogAppendTime ---------------------------------------------------------------------------------
 
 
 def test_a_topic_of_append_time_stamps_the_batch(disk: Disk) -> None:
@@ -242,10 +257,13 @@ def test_a_duplicate_is_answered_with_its_first_append_time(disk: Disk) -> None:
     again = log.append(of_producer(0))
     assert (again.log_append_time, again.is_duplicate) == (first.log_append_time, True)
     log.close()
-    assert disk.open(message_timestamp_type="LogAppendTime").append(of_producer(0)).log_append_time == T0
+    assert (
+        disk.open(message_timestamp_type="LogAppendTime").append(of_producer(0)).log_append_time
+        == T0
+    )
 
 
-# -- times ---------------------------------------------------------------------------------------------------
+# -- times -----------------------------------------------------------------------------------------
 
 
 def test_a_time_leads_to_the_first_record_at_or_after_it(disk: Disk) -> None:
@@ -261,7 +279,11 @@ def test_a_time_leads_to_the_first_record_at_or_after_it(disk: Disk) -> None:
 
 def test_special_times(disk: Disk) -> None:
     log = disk.open(segment_bytes=250)
-    assert log.offset_for_timestamp(LATEST) == log.offset_for_timestamp(EARLIEST) == TimestampOffset(-1, 0)
+    assert (
+        log.offset_for_timestamp(LATEST)
+        == log.offset_for_timestamp(EARLIEST)
+        == TimestampOffset(-1, 0)
+    )
     assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
     assert log.offset_for_timestamp(0) is None
     for timestamp in (5, 9, 9, 3):
@@ -272,7 +294,9 @@ def test_special_times(disk: Disk) -> None:
     log.delete_records(3)
     assert log.offset_for_timestamp(EARLIEST_LOCAL) == TimestampOffset(-1, 3)
     assert (
-        log.offset_for_timestamp(LATEST_TIERED) is log.offset_for_timestamp(EARLIEST_PENDING_UPLOAD) is None
+        log.offset_for_timestamp(LATEST_TIERED)
+        is log.offset_for_timestamp(EARLIEST_PENDING_UPLOAD)
+        is None
     )
 
 
@@ -296,7 +320,7 @@ def test_records_without_timestamps_are_found_by_none(disk: Disk) -> None:
     assert log.offset_for_timestamp(0) is None
 
 
-# -- flush ---------------------------------------------------------------------------------------------------
+# -- flush -----------------------------------------------------------------------------------------
 
 
 def test_a_flush_moves_the_recovery_point_and_survives_power(disk: Disk) -> None:
@@ -313,7 +337,9 @@ def test_a_flush_moves_the_recovery_point_and_survives_power(disk: Disk) -> None
     assert (log.recovery_point, disk.fs.operations) == (5, operations)
 
 
-def test_upkeep_flushes_sealed_segments_and_the_active_one_when_its_time_has_come(disk: Disk) -> None:
+def test_upkeep_flushes_sealed_segments_and_the_active_one_when_its_time_has_come(
+    disk: Disk,
+) -> None:
     log = disk.open(segment_bytes=250, flush_ms=1000)
     for _ in range(5):
         log.append(batch_of_size(100))
@@ -324,7 +350,7 @@ def test_upkeep_flushes_sealed_segments_and_the_active_one_when_its_time_has_com
     assert log.recovery_point == 5
 
 
-# -- retention -----------------------------------------------------------------------------------------------
+# -- retention -------------------------------------------------------------------------------------
 
 
 def test_old_segments_go_in_two_steps_and_readers_of_them_can_finish(disk: Disk) -> None:
@@ -349,11 +375,15 @@ def test_old_segments_go_in_two_steps_and_readers_of_them_can_finish(disk: Disk)
     disk.clock.advance(1)
     log.purge_deleted()
     assert disk.names(".deleted") == []
-    assert disk.names(".snapshot") == ["00000000000000000002.snapshot", "00000000000000000004.snapshot"]
+    assert disk.names(".snapshot") == [
+        "00000000000000000002.snapshot",
+        "00000000000000000004.snapshot",
+    ]
 
 
 def test_kafkas_scenario_of_three_segments(disk: Disk) -> None:
-    """Timestamps now+100, now, now+100; retention 900 ms; 901 ms later; log start offset 1 (13.6)."""
+    """Timestamps now+100, now, now+100; retention 900 ms; 901 ms later; log start offset 1
+    (13.6)."""
     log = disk.open(retention_ms=900)
     for timestamp in (T0 + 100, T0, T0 + 100):
         log.append(batch(timestamp=timestamp))
@@ -377,7 +407,8 @@ def test_when_all_is_old_a_new_empty_segment_stays(disk: Disk) -> None:
 
 
 def test_what_retention_left_is_there_after_a_loss_of_power(disk: Disk) -> None:
-    """The new start is written down by others: the segment that begins there must be on disk before."""
+    """The new start is written down by others: the segment that begins there must be on disk
+    before."""
     log = disk.open(retention_ms=10)
     log.append(batch(3))
     disk.clock.advance(11)
@@ -415,4 +446,8 @@ def test_a_start_that_was_asked_for_lies_in_a_log_that_survives_power(disk: Disk
         log.append(batch(5))
     log.delete_records(12)
     after = Disk(disk.fs.crash("flushed", names="flushed"))
-    assert offsets_of(after.open(is_clean=False, log_start_offset=log.log_start_offset)) == [12, 13, 14]
+    assert offsets_of(after.open(is_clean=False, log_start_offset=log.log_start_offset)) == [
+        12,
+        13,
+        14,
+    ]

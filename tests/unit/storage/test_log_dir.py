@@ -1,4 +1,5 @@
-"""A log dir: whose it is, who has it, what it says of its partitions, and how partitions leave it."""
+"""A log dir: whose it is, who has it, what it says of its partitions, and how partitions leave
+it."""
 
 import subprocess
 from collections.abc import Iterator
@@ -92,7 +93,9 @@ def test_an_unclean_stop_leaves_no_marker(fs: MemoryFileSystem) -> None:
 
 
 def test_a_dir_whose_parent_is_missing_is_refused(fs: MemoryFileSystem) -> None:
-    with pytest.raises(InvalidLogDir, match="/nowhere/logs: neither it nor its parent folder exists"):
+    with pytest.raises(
+        InvalidLogDir, match="/nowhere/logs: neither it nor its parent folder exists"
+    ):
         LogDir(fs, "/nowhere/logs", CLUSTER, 1)
     assert not fs.exists("/nowhere")
 
@@ -128,7 +131,7 @@ def test_a_read_only_disk_is_refused_for_root_too(read_only_mount: Path) -> None
         LogDir(RealFileSystem(), str(read_only_mount / "new"), CLUSTER, 1)
 
 
-# -- partitions ----------------------------------------------------------------------------------------------
+# -- partitions ------------------------------------------------------------------------------------
 
 
 def test_partitions_are_the_folders_that_are_named_so(fs: MemoryFileSystem) -> None:
@@ -144,12 +147,21 @@ def test_partitions_are_the_folders_that_are_named_so(fs: MemoryFileSystem) -> N
 
 def test_checkpoints_come_back_as_written(fs: MemoryFileSystem) -> None:
     log_dir = opened(fs)
-    offsets = {ORDERS: PartitionOffsets(10, 4, 12), TopicPartition("other", 3): PartitionOffsets(7, 0, 7)}
+    offsets = {
+        ORDERS: PartitionOffsets(10, 4, 12),
+        TopicPartition("other", 3): PartitionOffsets(7, 0, 7),
+    }
     log_dir.write_offsets(offsets)
     assert log_dir.offsets() == offsets
-    assert fs.read_file("/disk/logs/recovery-point-offset-checkpoint") == b"0\n2\norders 0 10\nother 3 7\n"
+    assert (
+        fs.read_file("/disk/logs/recovery-point-offset-checkpoint")
+        == b"0\n2\norders 0 10\nother 3 7\n"
+    )
     assert fs.read_file("/disk/logs/log-start-offset-checkpoint") == b"0\n1\norders 0 4\n"
-    assert fs.read_file("/disk/logs/replication-offset-checkpoint") == b"0\n2\norders 0 12\nother 3 7\n"
+    assert (
+        fs.read_file("/disk/logs/replication-offset-checkpoint")
+        == b"0\n2\norders 0 12\nother 3 7\n"
+    )
 
 
 def test_a_corrupt_checkpoint_is_set_aside_and_its_logs_are_recovered_from_their_data(
@@ -163,7 +175,9 @@ def test_a_corrupt_checkpoint_is_set_aside_and_its_logs_are_recovered_from_their
     assert log_dir.offsets() == {ORDERS: PartitionOffsets(0, 4, 12)}
 
 
-def test_the_cleaners_offsets_are_kept_for_the_partitions_that_are_here(fs: MemoryFileSystem) -> None:
+def test_the_cleaners_offsets_are_kept_for_the_partitions_that_are_here(
+    fs: MemoryFileSystem,
+) -> None:
     log_dir, other = opened(fs), TopicPartition("orders", 1)
     assert log_dir.cleaner_offsets() == {}
     for partition in (ORDERS, other):

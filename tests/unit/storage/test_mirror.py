@@ -1,4 +1,5 @@
-"""A copy of a partition's folder that follows the original round by round, and is equal at the end."""
+"""A copy of a partition's folder that follows the original round by round, and is equal at the
+end."""
 
 import os
 from pathlib import Path
@@ -68,7 +69,8 @@ def test_what_changed_a_moment_ago_is_copied_again(copying: Copying) -> None:
     copying.write("07.log", b"!")
     copying.later(SETTLED_MS - 1)
     assert copying.mirror.round() == 14
-    # An append that was taken back, and another of its size in the same tick of the file system's clock.
+    # An append that was taken back, and another of its size in the same tick of the file system's
+    # clock.
     file = copying.fs.open(f"{SOURCE}/07.log")
     file.truncate(6)
     copying.fs.now_ms = copying.fs.mtime_ms(f"{SOURCE}/07.log")
@@ -77,7 +79,9 @@ def test_what_changed_a_moment_ago_is_copied_again(copying: Copying) -> None:
     assert copying.copied()["07.log"] == b"active?"
 
 
-def test_a_file_that_another_replaced_is_copied_though_size_and_time_are_the_same(copying: Copying) -> None:
+def test_a_file_that_another_replaced_is_copied_though_size_and_time_are_the_same(
+    copying: Copying,
+) -> None:
     copying.mirror.round()
     mtime_ms = copying.fs.mtime_ms(f"{SOURCE}/00.log")
     copying.fs.write_file(f"{SOURCE}/00.log.swap", b"SEALED")
@@ -103,7 +107,9 @@ def test_what_is_on_its_way_in_or_out_is_not_copied(copying: Copying, suffix: st
     assert sorted(copying.copied()) == ["00.index", "00.log", "07.log"]
 
 
-def test_a_file_that_vanishes_under_the_copy_is_no_error_while_the_log_is_served(copying: Copying) -> None:
+def test_a_file_that_vanishes_under_the_copy_is_no_error_while_the_log_is_served(
+    copying: Copying,
+) -> None:
     copy = copying.fs.copy_file
 
     def vanishing(source: str, *arguments: object, **options: bool) -> None:

@@ -18,13 +18,16 @@ from raylog.storage.names import (
 )
 
 
-@pytest.mark.parametrize("topic", ["a", "orders", "A.b_c-9", "-", "...", "x" * 249, "__consumer_offsets"])
+@pytest.mark.parametrize(
+    "topic", ["a", "orders", "A.b_c-9", "-", "...", "x" * 249, "__consumer_offsets"]
+)
 def test_a_legal_topic_name_is_taken(topic: str) -> None:
     check_topic_name(topic)
 
 
 @pytest.mark.parametrize(
-    "topic", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a\0", "tab\t", None, 7, "a:b", "a*"]
+    "topic",
+    ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a\0", "tab\t", None, 7, "a:b", "a*"],
 )
 def test_an_illegal_topic_name_is_refused_by_name(topic: str) -> None:
     with pytest.raises(InvalidTopic, match="topic name"):
@@ -50,7 +53,10 @@ def test_what_is_no_folder_of_a_partition_is_none(name: str) -> None:
 
 def test_a_doomed_folder_keeps_its_topic_and_fits_into_255_bytes() -> None:
     unique = UUID(int=1)
-    assert doomed_folder(TopicPartition("t", 3), unique, DELETE_DIR_SUFFIX) == f"t-3.{unique.hex}-delete"
+    assert (
+        doomed_folder(TopicPartition("t", 3), unique, DELETE_DIR_SUFFIX)
+        == f"t-3.{unique.hex}-delete"
+    )
     long = doomed_folder(TopicPartition("x" * 249, 12), unique, DELETE_DIR_SUFFIX)
     assert len(long) == 255
     assert long.endswith(f"-12.{unique.hex}-delete")

@@ -1,4 +1,5 @@
-"""A log that gets another config while it serves: what counts from the next append, round or flush on."""
+"""A log that gets another config while it serves: what counts from the next append, round or flush
+on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -86,7 +87,10 @@ def refuse_late(log: Log) -> None:
 def stamp(log: Log) -> None:
     to(log, message_timestamp_type="LogAppendTime")
     log.append(of_producer(0, timestamp=5))
-    assert (last_header(log).timestamp_type, last_header(log).max_timestamp) == ("LogAppendTime", T0)
+    assert (last_header(log).timestamp_type, last_header(log).max_timestamp) == (
+        "LogAppendTime",
+        T0,
+    )
     assert log.append(of_producer(0, timestamp=5)).log_append_time == T0
     to(log)
     log.append(batch(timestamp=5))
@@ -100,7 +104,9 @@ def compress(log: Log) -> None:
 
 
 @pytest.mark.parametrize("change", [refuse_large, refuse_late, stamp, compress])
-def test_what_an_append_must_be_counts_from_the_next_one(disk: Disk, change: Callable[[Log], None]) -> None:
+def test_what_an_append_must_be_counts_from_the_next_one(
+    disk: Disk, change: Callable[[Log], None]
+) -> None:
     log = disk.open()
     log.append(batch())
     change(log)

@@ -16,7 +16,11 @@ def facts(*segments: tuple[int, int]) -> list[SegmentFacts]:
 
 
 def doomed(
-    segments: list[SegmentFacts], *, start: int = 0, high_watermark: int | None = None, **config: Any
+    segments: list[SegmentFacts],
+    *,
+    start: int = 0,
+    high_watermark: int | None = None,
+    **config: Any,
 ) -> int:
     keys: dict[str, Any] = {"retention_ms": -1, **config}
     mark = segments[-1].end_offset if high_watermark is None else high_watermark
@@ -47,14 +51,17 @@ def test_one_segment_from_the_future_blocks_those_behind_it() -> None:
     assert doomed(facts((1, 500), (1, -500), (1, 500)), retention_ms=100) == 1
 
 
-@pytest.mark.parametrize(("start", "expected"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2)])
+@pytest.mark.parametrize(
+    ("start", "expected"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2)]
+)
 def test_what_is_below_the_start_goes_but_never_the_last(start: int, expected: int) -> None:
     assert doomed(THREE, start=start) == expected
 
 
 def test_the_order_is_start_then_size_then_time() -> None:
     four = facts((100, 50), (100, 40), (100, 30), (100, 20))
-    assert doomed(four, start=10, retention_bytes=200) == 2  # counted without the one that the start takes
+    # counted without the one that the start takes
+    assert doomed(four, start=10, retention_bytes=200) == 2
     assert doomed(four, start=10, retention_bytes=200, retention_ms=25) == 3
 
 

@@ -40,7 +40,7 @@ class Box:
         return [(*index[number],) for number in range(len(index))]
 
 
-# -- cadence -------------------------------------------------------------------------------------------------
+# -- cadence ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_first_batch_never_has_an_entry_and_reopening_starts_the_count_again
     assert box.entries() == [(2, 200), (6, 600)]
 
 
-# -- roll ----------------------------------------------------------------------------------------------------
+# -- roll ------------------------------------------------------------------------------------------
 
 
 def test_a_segment_may_become_exactly_full() -> None:
@@ -144,7 +144,7 @@ def test_an_offset_that_is_too_far_from_the_base_rolls() -> None:
     assert box.segment.should_roll(1, T0, 11 + MAX_INT32, T0)
 
 
-# -- finding -------------------------------------------------------------------------------------------------
+# -- finding ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_the_largest_timestamp_is_right_when_entries_are_missing_at_the_end(lost
     assert box.reopen().max_timestamp == TimestampOffset(70, 2)
 
 
-# -- damaged indexes -----------------------------------------------------------------------------------------
+# -- damaged indexes -------------------------------------------------------------------------------
 
 
 def closed(box: Box) -> Box:
@@ -285,7 +285,7 @@ def test_a_check_finds_every_flipped_bit(dense: Box, suffix: str) -> None:
     assert dense.fs.read_file(path) == content
 
 
-# -- recovery ------------------------------------------------------------------------------------------------
+# -- recovery --------------------------------------------------------------------------------------
 
 
 def test_a_whole_segment_is_kept_and_its_indexes_are_made_again(dense: Box) -> None:
@@ -334,7 +334,8 @@ def test_recovery_cuts_behind_the_last_good_batch(
 
 
 def is_readable(content: bytes) -> bool:
-    """Whether the headers alone lead through: a wrong CRC is not seen by looking at lengths and offsets."""
+    """Whether the headers alone lead through: a wrong CRC is not seen by looking at lengths and
+    offsets."""
     position = offset = 0
     while position < len(content):
         try:
@@ -356,7 +357,11 @@ def test_recovery_reads_in_pieces_of_any_size(
     path = "/00000000000000000040.log"
     content = closed(dense).fs.read_file(path)
     assert dense.reopen().recover()[0] == (0, 140, True)
-    for damaged, kept in ((flip(6500)(content), 6), (content[:2500], 2), (content + b"\0" * 40, 10)):
+    for damaged, kept in (
+        (flip(6500)(content), 6),
+        (content[:2500], 2),
+        (content + b"\0" * 40, 10),
+    ):
         dense.fs.write_file(path, damaged)
         segment = dense.reopen()
         assert segment.recover()[0] == (len(damaged) - 1000 * kept, 40 + 10 * kept, True)
@@ -371,7 +376,7 @@ def test_a_gap_between_batches_is_kept_and_told() -> None:
     assert box.segment.recover()[0] == (0, 13, False)
 
 
-# -- failing disks -------------------------------------------------------------------------------------------
+# -- failing disks ---------------------------------------------------------------------------------
 
 
 def test_a_failed_append_leaves_the_segment_as_it_was() -> None:

@@ -1,4 +1,5 @@
-"""Transactions in one log: markers, fencing, the last stable offset, and what readers of committed records see."""
+"""Transactions in one log: markers, fencing, the last stable offset, and what readers of committed
+records see."""
 
 import shutil
 from pathlib import Path
@@ -33,7 +34,9 @@ CLEAN = GOLDEN / "kafka-3.9-kraft-clean"
 
 
 def send(log: Log, producer: int, sequence: int, count: int = 1, epoch: int = 0) -> AppendInfo:
-    return log.append(of_producer(sequence, count, producer=producer, epoch=epoch, transactional=True))
+    return log.append(
+        of_producer(sequence, count, producer=producer, epoch=epoch, transactional=True)
+    )
 
 
 def end(
@@ -64,7 +67,7 @@ def committed(log: Log, start: int = 0) -> list[int]:
     return seen
 
 
-# -- markers -------------------------------------------------------------------------------------------------
+# -- markers ---------------------------------------------------------------------------------------
 
 
 def test_a_marker_is_kafkas_to_the_byte() -> None:
@@ -72,7 +75,11 @@ def test_a_marker_is_kafkas_to_the_byte() -> None:
     content = golden.read_bytes()
     assert read_marker(content) == Marker(True, 5, 1700000000000)
     made = encode_marker(
-        Marker(True, 5, 1700000000000), producer_id=1000, producer_epoch=3, base_offset=201, leader_epoch=7
+        Marker(True, 5, 1700000000000),
+        producer_id=1000,
+        producer_epoch=3,
+        base_offset=201,
+        leader_epoch=7,
     )
     assert bytes(made) == content
     assert len(made) == 78
@@ -136,7 +143,7 @@ def test_a_coordinators_batch_has_no_sequence_to_check(disk: Disk) -> None:
     assert log.log_end_offset == 2
 
 
-# -- the last stable offset ----------------------------------------------------------------------------------
+# -- the last stable offset ------------------------------------------------------------------------
 
 
 def test_the_last_stable_offset_is_the_first_of_the_oldest_open_transaction(disk: Disk) -> None:
@@ -198,7 +205,9 @@ def test_the_last_stable_offset_is_never_below_the_start(disk: Disk) -> None:
     assert log.last_stable_offset == log.log_start_offset == 2
 
 
-def test_times_behind_the_last_stable_offset_are_not_told_to_readers_of_committed_records(disk: Disk) -> None:
+def test_times_behind_the_last_stable_offset_are_not_told_to_readers_of_committed_records(
+    disk: Disk,
+) -> None:
     log = disk.open()
     log.append(batch(timestamp=T0))
     log.append(of_producer(0, timestamp=T0 + 5, transactional=True))
@@ -210,7 +219,7 @@ def test_times_behind_the_last_stable_offset_are_not_told_to_readers_of_committe
     assert log.offset_for_timestamp(MAX_TIMESTAMP, COMMITTED) is None
 
 
-# -- reading -------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def test_readers_of_committed_records_stop_at_the_open_and_skip_the_aborted(disk: Disk) -> None:
@@ -231,7 +240,9 @@ def test_readers_of_committed_records_stop_at_the_open_and_skip_the_aborted(disk
 
 
 @pytest.mark.parametrize("max_bytes", [1, 200, 1 << 20])
-def test_aborted_data_before_a_segment_is_known_from_the_marker_behind_it(disk: Disk, max_bytes: int) -> None:
+def test_aborted_data_before_a_segment_is_known_from_the_marker_behind_it(
+    disk: Disk, max_bytes: int
+) -> None:
     log = disk.open()
     send(log, 1, 0)
     log.roll()
@@ -301,7 +312,7 @@ def test_a_truncation_takes_the_aborted_with_their_markers(disk: Disk) -> None:
     assert committed(log) == [0, 1]
 
 
-# -- the index -----------------------------------------------------------------------------------------------
+# -- the index -------------------------------------------------------------------------------------
 
 
 def test_an_index_collects_what_touches_a_range_and_knows_when_it_is_complete() -> None:
@@ -346,6 +357,8 @@ def test_recovery_makes_kafkas_transaction_indexes_again_to_the_byte(tmp_path: P
     assert len(expected) == 2
     for path in (*folder.glob("*.txnindex"), *folder.glob("*.snapshot")):
         path.unlink()
-    log = open_log(RealFileSystem(), SystemClock(), str(folder), TopicPartition("g-txn", 0), LogConfig())
+    log = open_log(
+        RealFileSystem(), SystemClock(), str(folder), TopicPartition("g-txn", 0), LogConfig()
+    )
     log.close()
     assert {path.name: path.read_bytes() for path in folder.glob("*.txnindex")} == expected

@@ -19,7 +19,17 @@ def filled(disk: Disk) -> Log:
 
 @pytest.mark.parametrize(
     ("offset", "left", "segments"),
-    [(12, 12, 3), (11, 10, 3), (10, 10, 3), (8, 8, 3), (7, 6, 2), (5, 4, 2), (4, 4, 2), (1, 0, 1), (0, 0, 1)],
+    [
+        (12, 12, 3),
+        (11, 10, 3),
+        (10, 10, 3),
+        (8, 8, 3),
+        (7, 6, 2),
+        (5, 4, 2),
+        (4, 4, 2),
+        (1, 0, 1),
+        (0, 0, 1),
+    ],
 )
 def test_whole_batches_go_from_the_one_that_holds_the_offset(
     disk: Disk, offset: int, left: int, segments: int
@@ -105,7 +115,7 @@ def test_a_recovery_point_behind_the_cut_comes_back(disk: Disk) -> None:
     assert log.recovery_point == 6
 
 
-# -- delete records ------------------------------------------------------------------------------------------
+# -- delete records --------------------------------------------------------------------------------
 
 
 def test_deleted_records_are_out_of_range_at_once_and_their_segments_go_later(disk: Disk) -> None:
@@ -145,7 +155,10 @@ def test_a_snapshot_of_a_history_that_was_cut_is_gone(disk: Disk) -> None:
     filled(disk).close()
     log = disk.open()
     log.truncate_to(10)
-    assert disk.names(".snapshot") == ["00000000000000000004.snapshot", "00000000000000000008.snapshot"]
+    assert disk.names(".snapshot") == [
+        "00000000000000000004.snapshot",
+        "00000000000000000008.snapshot",
+    ]
 
 
 def test_an_emptied_segment_is_as_old_as_its_emptying(disk: Disk) -> None:

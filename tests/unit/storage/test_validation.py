@@ -1,4 +1,5 @@
-"""The kernel's glance at a batch lets nothing pass that the closer look refuses, and changes no error."""
+"""The kernel's glance at a batch lets nothing pass that the closer look refuses, and changes no
+error."""
 
 from collections.abc import Iterator
 
@@ -6,7 +7,13 @@ import numpy as np
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RaylogError, RecordTooLarge
+from raylog.storage.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    InvalidTimestamp,
+    RaylogError,
+    RecordTooLarge,
+)
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import BatchHeader, check_crc, seal
 from raylog.storage.records.compression import CODECS
@@ -62,7 +69,9 @@ def test_both_kernels_judge_every_damage_alike(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(kernel.KERNEL != "compiled", reason="there is no compiled kernel here")
 def test_a_plain_batch_needs_no_closer_look() -> None:
     for records in (batch(), bytearray(batch()), np.frombuffer(batch(), np.uint8)):
-        assert kernel.ops.plain_header(records, 1 << 20, NOW_MS, MAX_INT64) == outcome_header(batch())
+        assert kernel.ops.plain_header(records, 1 << 20, NOW_MS, MAX_INT64) == outcome_header(
+            batch()
+        )
 
 
 def outcome_header(records: bytes) -> BatchHeader:
@@ -77,7 +86,7 @@ def test_the_content_is_bytes_whatever_the_array_is_made_of() -> None:
     assert len(checked.content) == len(encoded)
 
 
-# -- what only the records tell ------------------------------------------------------------------------------
+# -- what only the records tell --------------------------------------------------------------------
 
 
 def test_a_compacted_topic_needs_keys_and_says_where_they_miss() -> None:
@@ -102,7 +111,8 @@ def test_each_records_timestamp_is_held_against_both_bounds(behind: int) -> None
         encode_records([(NOW_MS + 6, None, b"v", ())]),
         BatchHeader(0, 0, -1, 2, 0, 0, 0, NOW_MS + 6, NOW_MS, -1, -1, -1, 1),
     )
-    with pytest.raises(InvalidTimestamp, match=r"after\.max\.ms=5"):  # the header's own maximum lies
+    # the header's own maximum lies
+    with pytest.raises(InvalidTimestamp, match=r"after\.max\.ms=5"):
         check_append(late, config, NOW_MS)
 
 
@@ -111,7 +121,9 @@ def test_each_records_timestamp_is_held_against_both_bounds(behind: int) -> None
 def test_the_topics_codec_against_the_producers(theirs: str, ours: str) -> None:
     rows = [(NOW_MS + n, b"key", b"value" * 50, [("h", b"x")]) for n in range(20)]
     content = bytes(
-        encode_records(rows, compression_type=theirs, producer_id=5, producer_epoch=1, base_sequence=9)
+        encode_records(
+            rows, compression_type=theirs, producer_id=5, producer_epoch=1, base_sequence=9
+        )
     )
     config = LogConfig.parse({"compression.type": "uncompressed" if ours == "none" else ours})
     checked = check_append(content, config, NOW_MS)
@@ -119,7 +131,9 @@ def test_the_topics_codec_against_the_producers(theirs: str, ours: str) -> None:
         assert bytes(checked.content) == content, "written as it came"
     else:
         assert bytes(checked.content) == bytes(
-            encode_records(rows, compression_type=ours, producer_id=5, producer_epoch=1, base_sequence=9)
+            encode_records(
+                rows, compression_type=ours, producer_id=5, producer_epoch=1, base_sequence=9
+            )
         )
     check_crc(checked.content, 0, checked.header)
     assert decode_records(checked.content) == decode_records(content)

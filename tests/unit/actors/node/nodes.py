@@ -35,7 +35,9 @@ class Node:
         return Node(self.fs.crash()).start(*paths)
 
     def id_of(self, path: str) -> str:
-        return next(directory_id for directory_id, known in self.dirs.paths.items() if known == path)
+        return next(
+            directory_id for directory_id, known in self.dirs.paths.items() if known == path
+        )
 
     def make(self, partition: TopicPartition = ORDERS, topic_id: str = TOPIC) -> str:
         """A new partition that is served; returns the path of its dir."""

@@ -23,7 +23,9 @@ class Hang:
         self.has_begun, self.may_end = threading.Event(), threading.Event()
         self._under = under
         for name in ("exists", "read_file", "list_dir", "is_dir", "change"):
-            monkeypatch.setattr(MemoryFileSystem, name, self._hanging(getattr(MemoryFileSystem, name)))
+            monkeypatch.setattr(
+                MemoryFileSystem, name, self._hanging(getattr(MemoryFileSystem, name))
+            )
 
     def _hanging(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(fs: MemoryFileSystem, *arguments: Any) -> Any:

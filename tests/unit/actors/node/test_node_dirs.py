@@ -1,4 +1,5 @@
-"""What a LogManager knows of its dirs: which can be used, what lies in them, what is written down, what is due."""
+"""What a LogManager knows of its dirs: which can be used, what lies in them, what is written down,
+what is due."""
 
 import pytest
 
@@ -21,7 +22,17 @@ from raylog.storage.log_dir import LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
-from tests.unit.actors.node.nodes import CLUSTER, DELAY_MS, ORDERS, OTHER_TOPIC, OTHERS, TOPIC, A, B, Node
+from tests.unit.actors.node.nodes import (
+    CLUSTER,
+    DELAY_MS,
+    ORDERS,
+    OTHER_TOPIC,
+    OTHERS,
+    TOPIC,
+    A,
+    B,
+    Node,
+)
 
 
 @pytest.fixture
@@ -33,7 +44,7 @@ def io_error(path: str) -> RaylogError:
     return StorageError(path, "Input/output error")
 
 
-# -- start ---------------------------------------------------------------------------------------------------
+# -- start -----------------------------------------------------------------------------------------
 
 
 def test_a_dir_that_cannot_be_used_is_offline_with_its_reason_as_long_as_another_can() -> None:
@@ -87,7 +98,9 @@ def test_a_copy_of_a_log_dir_beside_it_is_refused(node: Node) -> None:
         node.again()
 
 
-def test_folders_that_are_no_partitions_are_left_alone(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_folders_that_are_no_partitions_are_left_alone(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
     node.fs.make_dir(f"{A}/lost+found")
     again = node.again()
     assert "lost+found" in caplog.text
@@ -95,10 +108,12 @@ def test_folders_that_are_no_partitions_are_left_alone(node: Node, caplog: pytes
     assert again.fs.is_dir(f"{A}/lost+found")
 
 
-# -- new partitions ------------------------------------------------------------------------------------------
+# -- new partitions --------------------------------------------------------------------------------
 
 
-def test_a_new_partition_goes_to_the_dir_with_the_fewest_copies_on_their_way_counted(node: Node) -> None:
+def test_a_new_partition_goes_to_the_dir_with_the_fewest_copies_on_their_way_counted(
+    node: Node,
+) -> None:
     made = [node.make(TopicPartition("orders", number)) for number in range(3)]
     assert made == [A, B, A]
     node.fs.make_dir(node.dirs.online(node.id_of(B)).log_dir.future_folder(OTHERS))
@@ -126,7 +141,7 @@ def test_a_full_disk_takes_no_partition_and_stays_online(node: Node) -> None:
     assert node.make() == A
 
 
-# -- failure -------------------------------------------------------------------------------------------------
+# -- failure ---------------------------------------------------------------------------------------
 
 
 def test_a_dir_that_fails_takes_its_partitions_along_and_no_others(node: Node) -> None:
@@ -144,7 +159,9 @@ def test_a_dir_that_fails_takes_its_partitions_along_and_no_others(node: Node) -
     assert len(node.dirs.offline) == 1
 
 
-def test_partitions_are_counted_as_offline_until_they_are_deleted_or_served_again(node: Node) -> None:
+def test_partitions_are_counted_as_offline_until_they_are_deleted_or_served_again(
+    node: Node,
+) -> None:
     for number in range(4):
         node.make(TopicPartition("orders", number))
     assert node.dirs.offline_count == 0
@@ -218,7 +235,7 @@ def test_a_repaired_dir_is_back_at_the_next_start(node: Node) -> None:
     assert [(entry.partition, entry.topic_id) for entry in again.dirs.found()] == [(ORDERS, TOPIC)]
 
 
-# -- loading -------------------------------------------------------------------------------------------------
+# -- loading ---------------------------------------------------------------------------------------
 
 
 def test_the_progress_of_the_start_counts_what_was_found(node: Node) -> None:
@@ -268,14 +285,16 @@ def test_a_partition_is_looked_for_in_the_dir_that_it_is_said_to_be_in(node: Nod
         node.dirs.dir_of(ORDERS, node.id_of(A))
 
 
-# -- deletion ------------------------------------------------------------------------------------------------
+# -- deletion --------------------------------------------------------------------------------------
 
 
 def doomed(node: Node, path: str = A) -> list[str]:
     return node.dirs.online(node.id_of(path)).log_dir.listing().doomed
 
 
-def test_a_deleted_partition_is_renamed_at_once_and_removed_when_its_delay_is_over(node: Node) -> None:
+def test_a_deleted_partition_is_renamed_at_once_and_removed_when_its_delay_is_over(
+    node: Node,
+) -> None:
     node.make()
     node.dirs.delete(ORDERS, TOPIC)
     assert (node.dirs.found(), node.dirs.opened) == ([], {})
@@ -348,7 +367,7 @@ def test_a_full_disk_does_not_keep_a_partition_from_being_deleted_nor_its_name_f
     assert written(node) == [{OTHERS: 7}, {OTHERS: 3}, {OTHERS: 5}]
 
 
-# -- checkpoints ---------------------------------------------------------------------------------------------
+# -- checkpoints -----------------------------------------------------------------------------------
 
 
 def test_what_an_old_topics_actor_says_is_not_written_for_the_new_one(node: Node) -> None:
@@ -378,7 +397,9 @@ def test_a_restarted_manager_adopts_what_lies_there(node: Node) -> None:
     assert again.dirs.opened == {ORDERS: Opened(TOPIC, again.id_of(A), None)}
     assert again.dirs.hosted() == []
     again.open()
-    assert [(one.partition, one.folder) for one in again.dirs.hosted()] == [(ORDERS, f"{A}/{ORDERS}")]
+    assert [(one.partition, one.folder) for one in again.dirs.hosted()] == [
+        (ORDERS, f"{A}/{ORDERS}")
+    ]
 
 
 def test_the_newest_config_counts_however_late_an_older_one_comes(node: Node) -> None:
@@ -391,7 +412,7 @@ def test_the_newest_config_counts_however_late_an_older_one_comes(node: Node) ->
     assert node.dirs.configure(OTHERS, TOPIC, new) is None
 
 
-# -- a partition that moves in ---------------------------------------------------------------------------------
+# -- a partition that moves in ---------------------------------------------------------------------
 
 
 def copied(node: Node, path: str = B) -> str:

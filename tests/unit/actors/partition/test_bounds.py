@@ -30,10 +30,14 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def test_every_refusal_is_kafkas_throttling_and_may_be_retried() -> None:
     for kind in THROTTLED:
-        assert (kind.code, kind.error_name, kind.retriable) == (89, "THROTTLING_QUOTA_EXCEEDED", True)
+        assert (kind.code, kind.error_name, kind.retriable) == (
+            89,
+            "THROTTLING_QUOTA_EXCEEDED",
+            True,
+        )
 
 
-# -- appends -------------------------------------------------------------------------------------------------
+# -- appends ---------------------------------------------------------------------------------------
 
 
 def test_appends_beyond_the_bytes_in_flight_are_refused_and_nothing_is_written(
@@ -41,7 +45,9 @@ def test_appends_beyond_the_bytes_in_flight_are_refused_and_nothing_is_written(
 ) -> None:
     partition = Partition(disk.open(flush_messages=1), disk.clock, in_flight_bytes=300)
     with partition._flush_lock:  # a disk that syncs for ever
-        waiting: list[Future[Any]] = [pool.submit(partition.append, batch_of_size(100)) for _ in range(3)]
+        waiting: list[Future[Any]] = [
+            pool.submit(partition.append, batch_of_size(100)) for _ in range(3)
+        ]
         wait_for(lambda: partition.log.log_end_offset == 3)
         assert partition.in_flight_bytes == 300
         with pytest.raises(TooManyAppends) as refused:
@@ -81,7 +87,7 @@ def test_a_throttled_producer_waits_longer_each_time_and_a_second_at_most() -> N
     assert min(_throttled_ms(50, 30) for _ in range(200)) >= MAX_BACKOFF_MS / 2
 
 
-# -- polls ---------------------------------------------------------------------------------------------------
+# -- polls -----------------------------------------------------------------------------------------
 
 
 def test_a_poll_that_finds_no_place_is_refused_at_once_and_others_are_served(
@@ -94,7 +100,9 @@ def test_a_poll_that_finds_no_place_is_refused_at_once_and_others_are_served(
         partition.fetch(0, max_wait_ms=LONG_MS)
     assert partition.fetch(0).records is None, "who does not wait needs no place"
     partition.append(batch())
-    assert partition.fetch(0, max_wait_ms=LONG_MS).records is not None, "nor does one who finds records"
+    assert partition.fetch(0, max_wait_ms=LONG_MS).records is not None, (
+        "nor does one who finds records"
+    )
     assert all(poll.result(10).records is not None for poll in polls)
     late = pool.submit(partition.fetch, 1, max_wait_ms=LONG_MS)
     wait_for(lambda: partition.waiting == 1)
@@ -102,7 +110,7 @@ def test_a_poll_that_finds_no_place_is_refused_at_once_and_others_are_served(
     assert late.result(10).records is not None
 
 
-# -- idleness ------------------------------------------------------------------------------------------------
+# -- idleness --------------------------------------------------------------------------------------
 
 
 def test_an_idle_partition_rests_until_something_is_due(disk: Disk) -> None:
@@ -156,7 +164,9 @@ def test_whatever_is_asked_ends_the_rest(disk: Disk, pool: ThreadPoolExecutor, s
     resting.result(10)
 
 
-def test_a_retention_that_takes_nothing_stirs_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retention_that_takes_nothing_stirs_nothing(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partition = Partition(disk.open(), disk.clock)
     partition.append(batch())
     partition.maintain(10**12)

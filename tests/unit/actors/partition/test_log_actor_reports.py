@@ -1,4 +1,5 @@
-"""A LogActor's word to its LogManager of a disk that failed: whatever Ray answers, the actor's upkeep goes on."""
+"""A LogActor's word to its LogManager of a disk that failed: whatever Ray answers, the actor's
+upkeep goes on."""
 
 from collections.abc import Callable
 from typing import Any

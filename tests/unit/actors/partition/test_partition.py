@@ -11,7 +11,13 @@ import pytest
 from raylog.actors.errors import InvalidRequest
 from raylog.actors.messages import FetchResult
 from raylog.actors.partition.partition import Partition
-from raylog.storage.errors import DiskFull, OffsetOutOfRange, OutOfOrderSequence, StorageError, UndoFailed
+from raylog.storage.errors import (
+    DiskFull,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    StorageError,
+    UndoFailed,
+)
 from raylog.storage.records.decode import decode_records
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer
 from raylog.storage.testing.memory import MemoryFile
@@ -31,10 +37,12 @@ def partition_on(disk: Disk, **config: Any) -> Partition:
 
 
 def offsets(result: FetchResult) -> list[int]:
-    return [] if result.records is None else [record.offset for record in decode_records(result.records)]  # type: ignore[arg-type]
+    if result.records is None:
+        return []
+    return [record.offset for record in decode_records(result.records)]  # type: ignore[arg-type]
 
 
-# -- append and fetch ----------------------------------------------------------------------------------------
+# -- append and fetch ------------------------------------------------------------------------------
 
 
 def test_what_is_appended_is_fetched(disk: Disk) -> None:
@@ -81,7 +89,7 @@ def test_odd_sizes_still_give_one_batch(disk: Disk) -> None:
         assert offsets(partition.fetch(0, max_bytes, max_bytes)) == [0]
 
 
-# -- long polls ----------------------------------------------------------------------------------------------
+# -- long polls ------------------------------------------------------------------------------------
 
 
 def test_a_poll_wakes_when_records_come(disk: Disk, pool: ThreadPoolExecutor) -> None:
@@ -102,11 +110,14 @@ def test_a_poll_that_has_enough_does_not_wait(disk: Disk, pool: ThreadPoolExecut
         assert offsets(poll.result(10)) == [0]
 
 
-def test_a_poll_wakes_exactly_when_its_bytes_are_there(disk: Disk, pool: ThreadPoolExecutor) -> None:
+def test_a_poll_wakes_exactly_when_its_bytes_are_there(
+    disk: Disk, pool: ThreadPoolExecutor
+) -> None:
     partition = partition_on(disk)
     partition.append(batch_of_size(100))
     polls = {
-        size: pool.submit(partition.fetch, 0, min_bytes=size, max_wait_ms=LONG_MS) for size in (101, 300, 301)
+        size: pool.submit(partition.fetch, 0, min_bytes=size, max_wait_ms=LONG_MS)
+        for size in (101, 300, 301)
     }
     wait_for(lambda: partition.waiting == 3)
     partition.append(batch_of_size(100))
@@ -159,7 +170,7 @@ def test_a_poll_behind_the_active_segment_does_not_wait_for_what_is_there(
     assert offsets(poll.result(10)) == [0]
 
 
-# -- group commit --------------------------------------------------------------------------------------------
+# -- group commit ----------------------------------------------------------------------------------
 
 
 class Gate:
@@ -221,7 +232,7 @@ def test_a_duplicate_is_acknowledged_only_when_the_first_is_fsynced(disk: Disk) 
     assert partition.log.recovery_point == 1
 
 
-# -- offline -------------------------------------------------------------------------------------------------
+# -- offline ---------------------------------------------------------------------------------------
 
 
 def failing(path: str) -> StorageError:
@@ -271,7 +282,9 @@ def test_a_closed_partition_answers_that_it_is(disk: Disk, call: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "fail"])
-def test_parked_polls_are_told_when_a_partition_ends(disk: Disk, pool: ThreadPoolExecutor, end: str) -> None:
+def test_parked_polls_are_told_when_a_partition_ends(
+    disk: Disk, pool: ThreadPoolExecutor, end: str
+) -> None:
     partition = partition_on(disk)
     polls: list[Future[FetchResult]] = [
         pool.submit(partition.fetch, 0, max_wait_ms=LONG_MS) for _ in range(5)
@@ -294,7 +307,8 @@ def test_a_write_that_could_not_be_undone_takes_the_partition_offline() -> None:
         disk = Disk()
         partition = partition_on(disk, segment_bytes=100)
         partition.append(batch_of_size(100))
-        for operation in range(good_operations, 40):  # a roll fails half-way, and so does its undoing
+        # a roll fails half-way, and so does its undoing
+        for operation in range(good_operations, 40):
             disk.fs.fail_at(disk.fs.operations + operation, DiskFull)
         try:
             partition.append(batch_of_size(100))

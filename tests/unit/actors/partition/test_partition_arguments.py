@@ -1,4 +1,5 @@
-"""What a caller may hand to a partition: whatever it is, the answer is a result or an error with a name.
+"""What a caller may hand to a partition: whatever it is, the answer is a result or an error with a
+name.
 
 An error without one would end the LogActor's process.
 """
@@ -51,9 +52,22 @@ def test_a_batch_in_any_contiguous_buffer_is_a_batch(disk: Disk, records: Any) -
         7,
         None,
     ],
-    ids=["every second", "reversed", "stepped", "columns", "no rows", "times", "str", "list", "int", "None"],
+    ids=[
+        "every second",
+        "reversed",
+        "stepped",
+        "columns",
+        "no rows",
+        "times",
+        "str",
+        "list",
+        "int",
+        "None",
+    ],
 )
-def test_what_is_no_contiguous_buffer_is_refused_and_nothing_is_written(disk: Disk, records: Any) -> None:
+def test_what_is_no_contiguous_buffer_is_refused_and_nothing_is_written(
+    disk: Disk, records: Any
+) -> None:
     partition = Partition(disk.open(), disk.clock)
     with pytest.raises(InvalidRecord, match="give bytes or a buffer"):
         partition.append(records)

@@ -1,4 +1,5 @@
-"""Nobody waits for a disk that another's work has to wait for: each kind of slow work hangs, and the others go on."""
+"""Nobody waits for a disk that another's work has to wait for: each kind of slow work hangs, and
+the others go on."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -62,7 +63,8 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def partition_on(disk: Disk, **config: Any) -> Partition:
-    """Ten segments of one record, of which retention would keep two, and an eleventh that is empty."""
+    """Ten segments of one record, of which retention would keep two, and an eleventh that is
+    empty."""
     settings: dict[str, Any] = {
         "segment_bytes": 100,
         "retention_bytes": 200,
@@ -81,7 +83,9 @@ def swap(partition: Partition) -> None:
     log = partition.log
     view = partition.cleaning_view()
     old = log.segments[0]
-    fresh = Segment(log._fs, log.folder, old.base_offset, log.config, 0, create=True, suffix=".cleaned")
+    fresh = Segment(
+        log._fs, log.folder, old.base_offset, log.config, 0, create=True, suffix=".cleaned"
+    )
     fresh.append((old.log.read(100, 0),), 100, old.base_offset, old.max_timestamp.timestamp)
     fresh.flush()
     partition.replace_segments([segment.id for segment in log.segments[:2]], view.round_id)
@@ -91,12 +95,18 @@ def slow_work() -> dict[str, tuple[Hang, Callable[[Partition], object]]]:
     return {
         "retention syncs the folder": (Hang("sync_dir"), Partition.delete_old_segments),
         "retention renames": (Hang("rename"), Partition.delete_old_segments),
-        "retention removes a snapshot": (Hang("remove", ".snapshot"), Partition.delete_old_segments),
+        "retention removes a snapshot": (
+            Hang("remove", ".snapshot"),
+            Partition.delete_old_segments,
+        ),
         "a swap syncs the folder": (Hang("sync_dir"), swap),
         "a swap renames": (Hang("rename"), swap),
         "a flush syncs a segment": (Hang("flush", ".log"), Partition.flush),
         "upkeep flushes": (Hang("flush", ".log"), lambda partition: partition.maintain(1000)),
-        "delete_records flushes": (Hang("flush", ".log"), lambda partition: partition.delete_records(5)),
+        "delete_records flushes": (
+            Hang("flush", ".log"),
+            lambda partition: partition.delete_records(5),
+        ),
         "deleted files are removed": (Hang("remove", ".deleted"), purge),
     }
 
@@ -123,7 +133,9 @@ def test_appends_rolls_and_fetches_go_on_while(
     slow.result(10)
     kept = partition.log.segments
     assert [one.base_offset for one in kept] == sorted({one.base_offset for one in kept})
-    assert offsets_of(partition.log)[-3:] == [end, end + 1, end + 2], "nothing of it is lost by the slow one"
+    assert offsets_of(partition.log)[-3:] == [end, end + 1, end + 2], (
+        "nothing of it is lost by the slow one"
+    )
     partition.close()
     assert disk.open(segment_bytes=100).log_end_offset == end + 3
 
@@ -158,7 +170,8 @@ def test_fetches_go_on_while_an_append_hangs(
 def test_retention_of_a_log_that_is_old_as_a_whole_takes_no_append_that_comes_meanwhile(
     disk: Disk, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The active segment is found old; before it can be rolled, a fresh record is appended to it."""
+    """The active segment is found old; before it can be rolled, a fresh record is appended to
+    it."""
     partition = partition_on(disk, segment_bytes=1000, retention_ms=1000, retention_bytes=-1)
     partition.append(batch())
     disk.clock.advance(5000)

@@ -23,7 +23,10 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(calls, "list_named_actors", fail)
 
 
-ERRORS = [(GetTimeoutError("the GCS is slow"), RequestTimedOut), (RaySystemError("it is away"), NotLeader)]
+ERRORS = [
+    (GetTimeoutError("the GCS is slow"), RequestTimedOut),
+    (RaySystemError("it is away"), NotLeader),
+]
 
 
 @pytest.mark.parametrize(("error", "named"), ERRORS)
@@ -31,7 +34,11 @@ def test_a_head_that_does_not_answer_is_an_error_by_name(
     monkeypatch: pytest.MonkeyPatch, error: Exception, named: type[RaylogError]
 ) -> None:
     raising(monkeypatch, error)
-    for look in (lambda: find("Log:t-0", "test"), lambda: kill("Log:t-0", "test"), lambda: running("test")):
+    for look in (
+        lambda: find("Log:t-0", "test"),
+        lambda: kill("Log:t-0", "test"),
+        lambda: running("test"),
+    ):
         with pytest.raises(named):
             look()
 

@@ -1,4 +1,5 @@
-"""Which of a machine's Ray clusters a command turns to, with clusters that are no more than names."""
+"""Which of a machine's Ray clusters a command turns to, with clusters that are no more than
+names."""
 
 from collections.abc import Callable
 
@@ -72,7 +73,9 @@ def test_without_exactly_one_broker_none_is_joined(
     assert here.joined is None
 
 
-def test_a_cluster_that_does_not_tell_is_left_and_its_error_told(machine: Callable[..., Machine]) -> None:
+def test_a_cluster_that_does_not_tell_is_left_and_its_error_told(
+    machine: Callable[..., Machine],
+) -> None:
     here = machine({"a": True})
 
     def is_slow() -> bool:
@@ -111,7 +114,9 @@ def test_a_new_broker_goes_to_what_ray_start_left_last_else_to_any_that_answers(
     assert module.join_ray() == joined
 
 
-@pytest.mark.parametrize("address", ["nowhere", ":1", "127.0.0.1:", "127.0.0.1:1", "127.0.0.1:99999999"])
+@pytest.mark.parametrize(
+    "address", ["nowhere", ":1", "127.0.0.1:", "127.0.0.1:1", "127.0.0.1:99999999"]
+)
 def test_an_address_that_none_answers_at_is_refused_at_once(address: str) -> None:
     with pytest.raises(RayNotFound, match=address):
         module.join_ray(address)

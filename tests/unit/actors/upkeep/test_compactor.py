@@ -1,4 +1,5 @@
-"""A node's compaction without Ray: which log is next, what errors do, what is written down, and how fast it goes."""
+"""A node's compaction without Ray: which log is next, what errors do, what is written down, and how
+fast it goes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,7 +53,9 @@ class Node:
 
     def write(self, name: TopicPartition, batches: int) -> None:
         for number in range(batches):
-            self.partitions[name].append(encode_records([(T0, b"%d" % (number % 2), b"v%d" % number, ())]))
+            self.partitions[name].append(
+                encode_records([(T0, b"%d" % (number % 2), b"v%d" % number, ())])
+            )
         self.partitions[name].roll()
 
     def offsets(self, name: TopicPartition) -> list[int]:
@@ -60,7 +63,9 @@ class Node:
 
     def hosted(self) -> list[Hosted]:
         return [
-            Hosted(name, self.topic_ids.get(name, TOPIC_ID), partition.log.folder, self.configs[name])
+            Hosted(
+                name, self.topic_ids.get(name, TOPIC_ID), partition.log.folder, self.configs[name]
+            )
             for name, partition in self.partitions.items()
         ]
 
@@ -71,8 +76,13 @@ class Node:
         self.checkpoints[partition] = offset
         self.written.append((partition, topic_id, offset))
 
-    def facts(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogFacts | Exception]:
-        return {name: self.errors.get(name) or self.partitions[name].cleaning_facts() for name in partitions}
+    def facts(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, LogFacts | Exception]:
+        return {
+            name: self.errors.get(name) or self.partitions[name].cleaning_facts()
+            for name in partitions
+        }
 
     def view(self, partition: TopicPartition) -> LogView:
         self.before_view()
@@ -96,14 +106,16 @@ def node() -> Node:
 def compactor(node: Node, **options: Any) -> Compactor:
     config = BrokerConfig(log_cleaner_dedupe_buffer_size=1 << 12, **options.pop("config", {}))
     fs = node.disk.fs
-    return Compactor(node, "n1", config, node.disk.clock, fs, fs, options.pop("lock", fs.lock), **options)
+    return Compactor(
+        node, "n1", config, node.disk.clock, fs, fs, options.pop("lock", fs.lock), **options
+    )
 
 
 def told(one: Compactor, partition: TopicPartition) -> CompactionStatus:
     return next(status for status in one.status() if status.partition == str(partition))
 
 
-# -- which, and what is written down ---------------------------------------------------------------------------
+# -- which, and what is written down ---------------------------------------------------------------
 
 
 def test_a_turn_compacts_the_filthiest_log_and_writes_down_where_it_ended(node: Node) -> None:
@@ -150,11 +162,13 @@ def test_retention_of_compacted_logs_comes_after_the_round(node: Node) -> None:
     assert node.partitions[A].log.log_start_offset == 12
 
 
-# -- errors ----------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [NotLeader("a-0", "it moves"), DiskFull("/logs/a-0")])
-def test_an_error_that_passes_is_told_and_the_log_is_taken_later(node: Node, error: Exception) -> None:
+def test_an_error_that_passes_is_told_and_the_log_is_taken_later(
+    node: Node, error: Exception
+) -> None:
     node.add(A, 12)
     node.errors[A] = error
     one = compactor(node)
@@ -274,7 +288,7 @@ def test_a_clock_that_is_set_back_holds_up_no_round(node: Node) -> None:
     assert one.turn()
 
 
-# -- given up --------------------------------------------------------------------------------------------------
+# -- given up --------------------------------------------------------------------------------------
 
 
 def test_an_abandoned_round_ends_at_its_next_chunk_and_is_not_written_down(node: Node) -> None:
@@ -301,7 +315,7 @@ def test_a_policy_that_loses_compact_meanwhile_has_every_swap_refused(node: Node
         partition.replace_segments([], partition.cleaning_view().round_id)
 
 
-# -- two of them, and how fast ---------------------------------------------------------------------------------
+# -- two of them, and how fast ---------------------------------------------------------------------
 
 
 def test_two_compactions_never_write_to_one_log_dir_at_a_time(node: Node) -> None:
@@ -361,7 +375,9 @@ def test_a_rate_that_is_set_makes_rounds_sleep(node: Node) -> None:
 def test_a_checkpoint_that_a_full_disk_refuses_keeps_no_retention_from_making_room(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node.add(A, 12, LogConfig(segment_bytes=300, cleanup_policy="compact,delete", retention_ms=1000))
+    node.add(
+        A, 12, LogConfig(segment_bytes=300, cleanup_policy="compact,delete", retention_ms=1000)
+    )
     node.disk.clock.advance(10_000)
 
     def full(*_: object) -> None:
@@ -416,5 +432,8 @@ def test_what_rounds_did_is_told_as_metrics(node: Node) -> None:
         exporter.numbers(one.numbers())
     assert (made["raylog_compaction_rounds"], made["raylog_compaction_records_dropped"]) == (1, 10)
     assert made["raylog_compaction_bytes_read"] > made["raylog_compaction_bytes_written"] > 0
-    assert (made["raylog_compaction_max_dirty_ratio"], made["raylog_compaction_uncleanable"]) == (0, 0)
+    assert (made["raylog_compaction_max_dirty_ratio"], made["raylog_compaction_uncleanable"]) == (
+        0,
+        0,
+    )
     assert made["raylog_compaction_last_round_seconds"] == T0 / 1000

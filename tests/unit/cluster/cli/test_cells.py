@@ -11,7 +11,13 @@ from raylog.cluster.cli.common import Ago, Bytes, Seconds, plain, show, show_jso
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_250_000_000, "1.2 GB"), (10**19, "10000.0 PB")],
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1_250_000_000, "1.2 GB"),
+        (10**19, "10000.0 PB"),
+    ],
 )
 def test_bytes_for_people(size: int, shown: str) -> None:
     assert Bytes(size).for_people() == shown
@@ -39,11 +45,16 @@ def test_how_long_ago_a_time_was() -> None:
 
 
 def test_a_pipe_gets_tabs_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    show(("what", "size", "took", "none"), [("t-0", Bytes(1_250_000_000), Seconds(0.00012345678), None)])
+    show(
+        ("what", "size", "took", "none"),
+        [("t-0", Bytes(1_250_000_000), Seconds(0.00012345678), None)],
+    )
     assert capsys.readouterr().out == "what\tsize\ttook\tnone\nt-0\t1250000000\t0.000123\t-\n"
 
 
-def test_named_tuples_are_objects_and_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+def test_named_tuples_are_objects_and_what_is_no_number_is_null(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     show_json({"offsets": [PartitionOffsets(1, 2, 3, 4)], "size": Bytes(5), "ratio": float("nan")})
     assert json.loads(capsys.readouterr().out) == {
         "offsets": [

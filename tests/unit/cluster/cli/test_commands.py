@@ -14,9 +14,12 @@ def raylog(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_help_is_quick_because_it_imports_neither_ray_nor_arrow() -> None:
     check = (
-        "import sys, raylog.cluster.cli.main; print(*sorted({'ray', 'pyarrow', 'numpy'} & set(sys.modules)))"
+        "import sys, raylog.cluster.cli.main; print(*sorted({'ray', 'pyarrow', 'numpy'} & "
+        "set(sys.modules)))"
     )
-    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)
+    found = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, timeout=60
+    )
     assert found.stdout.strip() == "", found.stdout
     assert "consume" in raylog("--help").stdout
 

@@ -34,7 +34,11 @@ def raylog_log(*arguments: str) -> tuple[int, str, str]:
 
 def test_a_dump_by_either_name_of_the_command_is_kafkas() -> None:
     expected = (GOLDEN / "dumps" / "kafka-3.9-kraft-clean.txnlog.txt").read_text()
-    files = [line.removeprefix("Dumping ") for line in expected.splitlines() if line.startswith("Dumping ")]
+    files = [
+        line.removeprefix("Dumping ")
+        for line in expected.splitlines()
+        if line.startswith("Dumping ")
+    ]
     done = subprocess.run(
         [
             sys.executable,
@@ -60,7 +64,10 @@ def test_no_command_of_log_imports_ray_or_spark() -> None:
         "for words in sys.argv[1:]: app(words.split(), standalone_mode=False)\n"
         "print('imported', *sorted({'ray', 'pyspark'} & set(sys.modules)))"
     )
-    commands = [f"log dump --print-data-log --files {GOLDEN_SEGMENT}", f"log verify {LOG_DIR / 'g-none-0'}"]
+    commands = [
+        f"log dump --print-data-log --files {GOLDEN_SEGMENT}",
+        f"log verify {LOG_DIR / 'g-none-0'}",
+    ]
     found = subprocess.run(
         [sys.executable, "-c", check, *commands], capture_output=True, text=True, timeout=60
     )
@@ -74,7 +81,10 @@ def test_no_command_of_log_imports_ray_or_spark() -> None:
         (("--deep-iteration",), "headerKeys: []"),
         (("--print-data-log",), "headerKeys: [] key: "),
         (("--value-decoder", "bytes"), " payload: 76616c75652d"),
-        (("--value-decoder-class", "org.apache.kafka.tools.api.DefaultDecoder"), " payload: 76616c75652d"),
+        (
+            ("--value-decoder-class", "org.apache.kafka.tools.api.DefaultDecoder"),
+            " payload: 76616c75652d",
+        ),
         (("--key-decoder", "bytes"), "key: 6b65792d"),
         (("--offsets-decoder",), "Unknown record type "),
         (("--cluster-metadata-decoder",), "payload: Error at 0, skipping."),
@@ -99,12 +109,15 @@ def test_options_reach_the_tool(segment: str) -> None:
     assert raylog_log("dump", "--files", index, "--max-message-size", "80")[0] == 1
 
 
-def test_a_file_that_cannot_be_dumped_is_one_line_and_exit_status_1(segment: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_dumped_is_one_line_and_exit_status_1(
+    segment: str, tmp_path: Path
+) -> None:
     missing = str(tmp_path / "00000000000000000001.log")
     status, out, err = raylog_log("dump", "--files", f"{missing},{segment}")
     assert status == 1
     assert err.splitlines() == [
-        f"error: {missing}: No such file or directory; give a file that is there and that this user may read"
+        f"error: {missing}: No such file or directory; give a file that is there and that this "
+        "user may read"
     ]
     assert f"Dumping {segment}\nLog starting offset: 0\nbaseOffset: 0 " in out
 
@@ -116,7 +129,7 @@ def test_a_decoder_that_does_not_exist_is_wrong_use(segment: str) -> None:
     assert raylog_log("dump")[0] == 2
 
 
-# -- verify and repair ---------------------------------------------------------------------------------------
+# -- verify and repair -----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -143,7 +156,9 @@ def test_verify_takes_a_whole_log_dir_and_says_what_to_do(log_dir: Path) -> None
     assert status == 1
     assert len(out.splitlines()) == 8
     (bad,) = [line for line in out.splitlines() if not line.startswith("ok  ")]
-    assert bad.startswith(f"BAD {log_dir}/g-none-0/00000000000000000400: 00000000000000000400.index: ")
+    assert bad.startswith(
+        f"BAD {log_dir}/g-none-0/00000000000000000400: 00000000000000000400.index: "
+    )
     assert bad.endswith(f": raylog log repair {log_dir}/g-none-0")
 
 
@@ -179,5 +194,6 @@ def test_repair_under_a_running_broker_is_refused(log_dir: Path) -> None:
     lock.release()
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: {log_dir} is locked by another process: stop the broker that uses it, or give another folder\n"
+        f"error: {log_dir} is locked by another process: stop the broker that uses it, or give "
+        "another folder\n"
     )

@@ -1,4 +1,5 @@
-"""A consumer whose partitions are away, damaged, or shorter than they were: nothing is skipped, nobody is held up.
+"""A consumer whose partitions are away, damaged, or shorter than they were: nothing is skipped,
+nobody is held up.
 
 The partitions are real ones on disks in memory; Ray is a fake whose calls are answered at once.
 """
@@ -18,7 +19,13 @@ from raylog.cluster.client import fetch
 from raylog.cluster.client.consumer import Consumer
 from raylog.cluster.client.fetch import PartitionReader
 from raylog.cluster.client.topic_watch import partitions_added
-from raylog.storage.errors import CorruptRecord, LogMissing, OffsetOutOfRange, RaylogError, StorageError
+from raylog.storage.errors import (
+    CorruptRecord,
+    LogMissing,
+    OffsetOutOfRange,
+    RaylogError,
+    StorageError,
+)
 from raylog.storage.log import Log
 from raylog.storage.readable import Slice
 from raylog.storage.testing.logs import Disk, batch, flip
@@ -39,7 +46,8 @@ class Actor:
     def __init__(self) -> None:
         self.disk = Disk()
         self.partition = Partition(
-            self.disk.open(segment_bytes=200, retention_bytes=1, file_delete_delay_ms=0), self.disk.clock
+            self.disk.open(segment_bytes=200, retention_bytes=1, file_delete_delay_ms=0),
+            self.disk.clock,
         )
         self.poll_request = self
         self.is_away: RaylogError | None = None  # raised by the lookup
@@ -70,7 +78,9 @@ class FakeBroker:
         self.forgotten: list[tuple[str, int]] = []
 
     def topic(self, _: str) -> Any:
-        return SimpleNamespace(partitions=[SimpleNamespace(node_id=self.node_id)] * len(self.actors))
+        return SimpleNamespace(
+            partitions=[SimpleNamespace(node_id=self.node_id)] * len(self.actors)
+        )
 
     topic_if_known = topic
 
@@ -106,7 +116,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
     """Ray's and the consumer's: an answer is there at once, and only waiting takes time."""
     time = Time()
 
-    def answered(references: list[Any], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+    def answered(
+        references: list[Any], *, num_returns: int, timeout: float
+    ) -> tuple[list[Any], list[Any]]:
         return references[:num_returns], references[num_returns:]
 
     def take(reference: Reference, _: str) -> Any:
@@ -132,7 +144,9 @@ def values(consumer: Consumer) -> list[bytes]:
 
 
 @pytest.mark.parametrize("poll", ["poll", "poll_arrow"])
-def test_positions_move_only_when_everything_was_decoded(broker: Any, clock: Time, poll: str) -> None:
+def test_positions_move_only_when_everything_was_decoded(
+    broker: Any, clock: Time, poll: str
+) -> None:
     for actor in broker.actors:
         actor.partition.append(batch(3))
     consumer = Consumer(broker, "t", from_="earliest")
@@ -147,7 +161,11 @@ def test_positions_move_only_when_everything_was_decoded(broker: Any, clock: Tim
 
 @pytest.mark.parametrize(
     "error",
-    [NotLeader("t-1", "restarting"), RequestTimedOut("t-1", 1), StorageError("/disk/t-1", "failed fsync")],
+    [
+        NotLeader("t-1", "restarting"),
+        RequestTimedOut("t-1", 1),
+        StorageError("/disk/t-1", "failed fsync"),
+    ],
 )
 @pytest.mark.parametrize("where", ["is_away", "fault"])
 def test_a_partition_that_stays_away_is_named_in_the_end_and_the_others_go_on(
@@ -197,7 +215,8 @@ def test_what_cannot_pass_is_raised_at_once(broker: Any, clock: Time) -> None:
 def test_a_consumer_survives_retention_that_is_faster(
     broker: Any, clock: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The segment goes between finding the place and reading it; then its offsets are out of range."""
+    """The segment goes between finding the place and reading it; then its offsets are out of
+    range."""
     actor = broker.actors[0]
     for _ in range(3):
         actor.partition.append(batch(2, value=b"x" * 50))
@@ -225,7 +244,9 @@ def test_a_consumer_survives_retention_that_is_faster(
     assert [record.offset for record in consumer.poll(100)] == [4, 5]
 
 
-def test_where_a_partition_is_stays_open_until_the_controller_knows(broker: Any, clock: Time) -> None:
+def test_where_a_partition_is_stays_open_until_the_controller_knows(
+    broker: Any, clock: Time
+) -> None:
     reader = PartitionReader(broker, "t", 1)
     broker.node_id = None
     assert not reader.is_local
@@ -238,10 +259,12 @@ def test_where_a_partition_is_stays_open_until_the_controller_knows(broker: Any,
     assert added.is_local
 
 
-# -- partitions that are added -------------------------------------------------------------------------------
+# -- partitions that are added ---------------------------------------------------------------------
 
 
-def test_partitions_that_are_added_are_read_from_their_beginning(broker: FakeBroker, clock: Time) -> None:
+def test_partitions_that_are_added_are_read_from_their_beginning(
+    broker: FakeBroker, clock: Time
+) -> None:
     consumer = Consumer(broker, "t")  # type: ignore[arg-type]
     bounded = Consumer(broker, "t", to="latest")  # type: ignore[arg-type]
     chosen = Consumer(broker, "t", partitions=[0])  # type: ignore[arg-type]
@@ -273,7 +296,10 @@ def test_a_consumer_that_finds_no_place_fetches_without_waiting_and_polls_again(
             waits.append(self.name)
             return Reference(self.fault) if self.fault else actor.remote(request)
 
-    actor.poll_request, actor.fetch_request = Door("poll", TooManyPolls("t-0", 64)), Door("fetch", None)
+    actor.poll_request, actor.fetch_request = (
+        Door("poll", TooManyPolls("t-0", 64)),
+        Door("fetch", None),
+    )
     consumer = Consumer(broker, "t", from_="earliest", partitions=[0])
     for _ in range(3):
         actor.partition.append(batch(1))

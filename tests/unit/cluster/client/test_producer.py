@@ -1,4 +1,5 @@
-"""A producer whose partitions hang, refuse, lose answers: nothing silent, nothing twice, nobody held up.
+"""A producer whose partitions hang, refuse, lose answers: nothing silent, nothing twice, nobody
+held up.
 
 The partitions are real ones on disks in memory; only the way there is a fake.
 """
@@ -36,7 +37,8 @@ SOON_MS = 100
 
 
 class Link:
-    """A transport to two partitions that does to each append what it was told, and then only carries."""
+    """A transport to two partitions that does to each append what it was told, and then only
+    carries."""
 
     def __init__(self, *faults: str) -> None:
         self.faults = list(faults)
@@ -106,7 +108,9 @@ def produce() -> Iterator[Callable[..., Producer]]:
 
     def make(link: Any, **settings: Any) -> Producer:
         broker: Any = FakeBroker()
-        made.append(Producer(broker, transport=link, **{"linger_ms": 0, "retry_backoff_ms": 1, **settings}))
+        made.append(
+            Producer(broker, transport=link, **{"linger_ms": 0, "retry_backoff_ms": 1, **settings})
+        )
         return made[-1]
 
     yield make
@@ -126,7 +130,7 @@ def cause_of(sent: Any) -> Any:
     return failed.value.cause  # type: ignore[attr-defined]
 
 
-# -- delivery.timeout.ms -------------------------------------------------------------------------------------
+# -- delivery.timeout.ms ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("resumes", ["before the next", "after the next"])
@@ -144,12 +148,15 @@ def test_a_call_that_hangs_fails_in_time_and_what_follows_is_written_once(
     assert producer.send("t", b"next", partition=0).result().offset == len(link.values()) - 1
     link.resume()
     assert producer.send("t", b"last", partition=0).result().offset == len(link.values()) - 1
-    hung = [b"hung"] if resumes == "before the next" else []  # its epoch is over once another has begun
+    # its epoch is over once another has begun
+    hung = [b"hung"] if resumes == "before the next" else []
     assert link.values() == [b"first", *hung, b"next", b"last"]
 
 
 @pytest.mark.parametrize("late", [AppendResult(99, 99, -1, 0, 0, False), RecordTooLarge(2, 1)])
-def test_an_answer_that_comes_too_late_is_nobody_elses(produce: Callable[..., Producer], late: Any) -> None:
+def test_an_answer_that_comes_too_late_is_nobody_elses(
+    produce: Callable[..., Producer], late: Any
+) -> None:
     link = Link("hangs", "hangs")
     producer = produce(link, delivery_timeout_ms=1000)
     cause_of(producer.send("t", b"hung", partition=0))
@@ -162,7 +169,9 @@ def test_an_answer_that_comes_too_late_is_nobody_elses(produce: Callable[..., Pr
     assert after.result().offset == 0
 
 
-def test_rows_behind_a_call_that_hangs_are_not_lost_with_it(produce: Callable[..., Producer]) -> None:
+def test_rows_behind_a_call_that_hangs_are_not_lost_with_it(
+    produce: Callable[..., Producer],
+) -> None:
     link = Link("hangs")
     producer = produce(link, delivery_timeout_ms=500)
     hung = producer.send("t", b"hung", partition=0)
@@ -178,7 +187,9 @@ def test_rows_behind_a_call_that_hangs_are_not_lost_with_it(produce: Callable[..
     assert link.values()[-1] == b"behind"
 
 
-def test_batches_encoded_behind_a_call_that_hangs_fail_with_it(produce: Callable[..., Producer]) -> None:
+def test_batches_encoded_behind_a_call_that_hangs_fail_with_it(
+    produce: Callable[..., Producer],
+) -> None:
     link = Link("hangs")
     producer = produce(link, delivery_timeout_ms=SOON_MS)
     producer.send_arrow("t", pa.table({"value": [b"x" * 600_000, b"y" * 600_000]}), partition=0)
@@ -214,11 +225,14 @@ def test_what_kept_it_from_being_written_is_the_last_thing_that_happened(
     assert isinstance(cause_of(producer.send("t", b"x", partition=0)), RequestTimedOut)
 
 
-# -- fates ---------------------------------------------------------------------------------------------------
+# -- fates -----------------------------------------------------------------------------------------
 
 
-def test_a_refusal_after_a_lost_answer_leaves_the_fate_unknown(produce: Callable[..., Producer]) -> None:
-    """The first attempt was written: were its sequence given again, the next batch would pass for a repeat."""
+def test_a_refusal_after_a_lost_answer_leaves_the_fate_unknown(
+    produce: Callable[..., Producer],
+) -> None:
+    """The first attempt was written: were its sequence given again, the next batch would pass for a
+    repeat."""
     link = Link("answer lost", "refused")
     producer = produce(link)
     assert isinstance(cause_of(producer.send("t", b"written", partition=0)), RecordTooLarge)
@@ -226,7 +240,9 @@ def test_a_refusal_after_a_lost_answer_leaves_the_fate_unknown(produce: Callable
     assert link.values() == [b"written", b"next"]
 
 
-def test_a_row_that_cannot_be_encoded_fails_its_batch_and_no_other(produce: Callable[..., Producer]) -> None:
+def test_a_row_that_cannot_be_encoded_fails_its_batch_and_no_other(
+    produce: Callable[..., Producer],
+) -> None:
     link = Link()
     producer = produce(link, linger_ms=10_000)
     headers: list[Any] = []
@@ -263,7 +279,7 @@ def test_a_partition_without_an_actor_holds_up_no_other(produce: Callable[..., P
         ends.set()
 
 
-# -- flush, close --------------------------------------------------------------------------------------------
+# -- flush, close ----------------------------------------------------------------------------------
 
 
 def test_flush_waits_for_what_was_sent_before_it_and_not_for_more(
@@ -284,7 +300,9 @@ def test_flush_waits_for_what_was_sent_before_it_and_not_for_more(
     assert not after.is_done
 
 
-def test_leaving_by_an_exception_fails_what_is_not_acknowledged(produce: Callable[..., Producer]) -> None:
+def test_leaving_by_an_exception_fails_what_is_not_acknowledged(
+    produce: Callable[..., Producer],
+) -> None:
     link, sent = Link("hangs"), []
 
     def work() -> None:
@@ -325,7 +343,8 @@ def test_a_send_that_waits_for_room_hears_that_the_producer_closes(
         pool.submit(producer.send, "t", b"y", partition=1),
         pool.submit(producer.send_arrow, "t", pa.table({"value": [b"y"]})),
     ]
-    wait_for(lambda: len(producer._sender.changed._waiters) == 3, what="both wait for room, and the thread")  # type: ignore[attr-defined]
+    condition: Any = producer._sender.changed
+    wait_for(lambda: len(condition._waiters) == 3, what="both wait for room, and the thread")
     closed = pool.submit(producer.close)
     for one in blocked:
         with pytest.raises(InvalidRequest, match="closed"):
@@ -334,10 +353,12 @@ def test_a_send_that_waits_for_room_hears_that_the_producer_closes(
     closed.result(timeout=10)
 
 
-# -- partitions that are added -------------------------------------------------------------------------------
+# -- partitions that are added ---------------------------------------------------------------------
 
 
-def test_partitions_that_are_added_are_used_from_the_next_record_on(produce: Callable[..., Producer]) -> None:
+def test_partitions_that_are_added_are_used_from_the_next_record_on(
+    produce: Callable[..., Producer],
+) -> None:
     link = Link()
     producer = produce(link)
     producer.send("t", b"1", partition=1).result()

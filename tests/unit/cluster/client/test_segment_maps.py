@@ -8,7 +8,8 @@ from raylog.storage.readable import Slice
 
 
 def test_files_of_two_disks_may_have_one_inode_number(tmp_path: Path) -> None:
-    """Stand-in for two disks: the map is asked with one inode for two paths, and must not mix them."""
+    """Stand-in for two disks: the map is asked with one inode for two paths, and must not mix
+    them."""
     maps = SegmentMaps()
     for name in "ab":
         (tmp_path / name).write_bytes(name.encode() * 100)
@@ -16,7 +17,9 @@ def test_files_of_two_disks_may_have_one_inode_number(tmp_path: Path) -> None:
     view = maps.view(first)
     assert view is not None
     assert bytes(view) == b"a" * 100
-    assert maps.view(Slice(str(tmp_path / "b"), first.inode, 0, 100)) is None, "another file: ask for bytes"
+    assert maps.view(Slice(str(tmp_path / "b"), first.inode, 0, 100)) is None, (
+        "another file: ask for bytes"
+    )
 
 
 def test_a_file_that_is_gone_or_foreign_or_short_is_no_map(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Clients notice that partitions were added: in time, without waiting, at once where it was done."""
+"""Clients notice that partitions were added: in time, without waiting, at once where it was
+done."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -64,7 +65,9 @@ def test_it_asks_when_the_metadata_is_too_old_and_not_before(followed: Followed)
     assert followed.broker.asked == 2
 
 
-def test_an_answer_that_takes_its_time_is_taken_later_and_asked_for_once(followed: Followed) -> None:
+def test_an_answer_that_takes_its_time_is_taken_later_and_asked_for_once(
+    followed: Followed,
+) -> None:
     followed.broker.answers = False
     for _ in range(3):
         assert followed.after(5) == {}

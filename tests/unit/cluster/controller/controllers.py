@@ -1,4 +1,5 @@
-"""A Controller without Ray: calls are futures, and LogManagers answer what they are told to, when they are told to."""
+"""A Controller without Ray: calls are futures, and LogManagers answer what they are told to, when
+they are told to."""
 
 from concurrent.futures import FIRST_COMPLETED, Future
 from concurrent.futures import wait as wait_for_futures
@@ -65,7 +66,9 @@ class Manager:
             call.set_result(Placed("node", self.directory_id, f"/{self.directory_id}/{partition}"))
 
 
-def wait(calls: list[Any], num_returns: int = 1, timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+def wait(
+    calls: list[Any], num_returns: int = 1, timeout: float | None = None
+) -> tuple[list[Any], list[Any]]:
     """As ``ray.wait``."""
     if num_returns < len(calls):
         done, _ = wait_for_futures(calls, timeout, FIRST_COMPLETED)
@@ -87,7 +90,8 @@ class Cluster:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.nodes: list[Node] = []
-        self.managers: dict[str, list[Manager]] = {}  # node -> those that are made there, one after another
+        # node -> those that are made there, one after another
+        self.managers: dict[str, list[Manager]] = {}
         self.actors: set[str] = set()
         self.topics: dict[str, Topic] = {}
         for module in (controller_module, controller_state, moves):

@@ -36,7 +36,9 @@ def failing(why: str) -> None:
     raise StorageError("/disk", why)
 
 
-def test_what_fails_in_the_same_way_again_is_told_once(stopped: threading.Event, said: list[str]) -> None:
+def test_what_fails_in_the_same_way_again_is_told_once(
+    stopped: threading.Event, said: list[str]
+) -> None:
     jobs = Jobs(stopped)
     for why in ("full", "full", "gone", "gone"):
         jobs.attempt("watch", lambda why=why: failing(why))  # type: ignore[misc]
@@ -54,7 +56,9 @@ def test_nothing_is_told_of_what_fails_because_the_broker_stops(
     assert said == []
 
 
-def test_work_does_not_hold_up_who_begins_it_and_can_be_waited_for(stopped: threading.Event) -> None:
+def test_work_does_not_hold_up_who_begins_it_and_can_be_waited_for(
+    stopped: threading.Event,
+) -> None:
     jobs, go_on, done = Jobs(stopped), threading.Event(), []
 
     def work() -> None:

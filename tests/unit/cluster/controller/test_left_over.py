@@ -75,7 +75,9 @@ def test_a_deletion_that_does_not_reach_the_disk_tells_it_and_is_seen_through_by
     controller._placement.node_of["its-dir"] = "n1"
     topic = TOPIC._replace(directories=("its-dir",))
     state = SimpleNamespace(topics={topic.name: topic})
-    controller._metadata = cast(Any, SimpleNamespace(state=state, append=lambda _: state.topics.clear()))
+    controller._metadata = cast(
+        Any, SimpleNamespace(state=state, append=lambda _: state.topics.clear())
+    )
     with pytest.raises(NotLeader):
         controller.delete_topic(topic.name)
     assert controller.list_topics() == []
@@ -83,10 +85,14 @@ def test_a_deletion_that_does_not_reach_the_disk_tells_it_and_is_seen_through_by
     assert manager.asked == [(PARTITION, "its-id")] * 2
 
 
-def test_a_folder_that_turns_up_on_another_node_is_removed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_turns_up_on_another_node_is_removed_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A node without a label comes back under a new id."""
     cluster = Cluster(monkeypatch)
-    again = Watched("its-dir", Found(PARTITION, "its-id", "its-dir"), Found(OTHER, "no-ones", "its-dir"))
+    again = Watched(
+        "its-dir", Found(PARTITION, "its-id", "its-dir"), Found(OTHER, "no-ones", "its-dir")
+    )
     watching = cluster.controller
     watching._open_metadata()
     watching._unmake_partitions(TOPIC, [Home(PARTITION, "old-id", None)])
@@ -106,12 +112,16 @@ def test_what_is_waited_for_in_vain_does_not_grow_for_ever(
     controller: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller_state, "MAX_LEFT_OVER", 3)
-    homes = [Home(TopicPartition("half-made", number), "gone-for-good", None) for number in range(5)]
+    homes = [
+        Home(TopicPartition("half-made", number), "gone-for-good", None) for number in range(5)
+    ]
     controller._unmake_partitions(TOPIC, homes)
     assert [one.partition.partition for one in controller._left_over.values()] == [2, 3, 4]
 
 
-def test_an_answer_of_a_node_where_the_folder_is_no_more_leaves_it_to_be_removed(controller: Topics) -> None:
+def test_an_answer_of_a_node_where_the_folder_is_no_more_leaves_it_to_be_removed(
+    controller: Topics,
+) -> None:
     one = LeftOver(PARTITION, "its-id", "old-id")
     controller._note_left_over(one._replace(node="new-id"))
     controller._removed(one, None)
@@ -119,11 +129,14 @@ def test_an_answer_of_a_node_where_the_folder_is_no_more_leaves_it_to_be_removed
 
 
 def test_what_is_left_over_is_removed_before_the_name_is_used_again(controller: Topics) -> None:
-    """Its folder would be in the way; and its removal would take a partition that is added: the id is the same."""
+    """Its folder would be in the way; and its removal would take a partition that is added: the id
+    is the same."""
     manager = Manager()
     manager.answers = [NotLeader("n1", "it is being started")] * 3 + [None]
     controller._managers["n1"] = manager
-    controller._metadata = cast(Any, SimpleNamespace(state=SimpleNamespace(topics={TOPIC.name: TOPIC})))
+    controller._metadata = cast(
+        Any, SimpleNamespace(state=SimpleNamespace(topics={TOPIC.name: TOPIC}))
+    )
     controller._unmake_partitions(TOPIC, [Home(PARTITION, "n1", manager)])
     with pytest.raises(TopicBusy, match="it is being started"):
         controller.add_partitions(TOPIC.name, 1)
@@ -135,7 +148,9 @@ def test_what_is_left_over_is_removed_before_the_name_is_used_again(controller: 
     assert len(manager.asked) == 4
 
 
-def test_what_a_running_change_makes_or_removes_is_not_removed_by_the_watch(controller: Topics) -> None:
+def test_what_a_running_change_makes_or_removes_is_not_removed_by_the_watch(
+    controller: Topics,
+) -> None:
     manager = Manager()
     controller._managers["n1"] = manager
     controller._note_left_over(LeftOver(PARTITION, "its-id", "n1"))

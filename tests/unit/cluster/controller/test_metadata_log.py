@@ -4,7 +4,12 @@ from functools import partial
 
 import pytest
 
-from raylog.cluster.controller.metadata import Topic, producer_ids_record, topic_record, topic_removed_record
+from raylog.cluster.controller.metadata import (
+    Topic,
+    producer_ids_record,
+    topic_record,
+    topic_removed_record,
+)
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.storage.errors import DiskFull, LogMissing, StorageError, UndoFailed
 from raylog.storage.log import Log
@@ -34,7 +39,11 @@ def test_the_state_is_what_was_appended_after_any_reopening(fs: MemoryFileSystem
     log.append(topic_removed_record("gone"), producer_ids_record(1000))
     log.close()
     state = opened(fs).state
-    assert (state.cluster_id, state.topics, state.next_producer_id) == (cluster_id, {"t": TOPIC}, 1000)
+    assert (state.cluster_id, state.topics, state.next_producer_id) == (
+        cluster_id,
+        {"t": TOPIC},
+        1000,
+    )
 
 
 def test_a_topic_of_a_log_without_versions_has_the_first(fs: MemoryFileSystem) -> None:
@@ -96,7 +105,9 @@ def test_it_opens_on_a_full_disk_and_is_written_when_there_is_room(fs: MemoryFil
     assert opened(fs).state.next_producer_id == 2000
 
 
-def test_after_a_write_that_could_not_be_undone_nothing_is_written_behind_it(fs: MemoryFileSystem) -> None:
+def test_after_a_write_that_could_not_be_undone_nothing_is_written_behind_it(
+    fs: MemoryFileSystem,
+) -> None:
     log = opened(fs)
     torn = partial(UndoFailed, "/disk/log")
 

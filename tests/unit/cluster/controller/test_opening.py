@@ -1,4 +1,5 @@
-"""What the Controller has opened: what the metadata wants at that moment, by one at a time; no Ray."""
+"""What the Controller has opened: what the metadata wants at that moment, by one at a time; no
+Ray."""
 
 from collections import Counter
 from typing import Any
@@ -37,7 +38,9 @@ def wanted(cluster: Cluster) -> list[Wanted]:
 def move(cluster: Cluster, directory_id: str) -> None:
     """A move of t-0 is committed."""
     topic = cluster.topics["t"]
-    cluster.topics["t"] = topic._replace(directories=(directory_id, *topic.directories[1:]), version=3)
+    cluster.topics["t"] = topic._replace(
+        directories=(directory_id, *topic.directories[1:]), version=3
+    )
 
 
 def asked(manager: Manager) -> list[tuple[int, str]]:
@@ -49,7 +52,9 @@ def explained(controller: ControllerImpl) -> list[str]:
     return [str(controller.explain("t", number)) for number in (0, 1)]
 
 
-def test_what_was_wanted_before_a_move_was_committed_is_not_opened_where_it_was(cluster: Cluster) -> None:
+def test_what_was_wanted_before_a_move_was_committed_is_not_opened_where_it_was(
+    cluster: Cluster,
+) -> None:
     manager, before = bring(cluster, Manager("dir-a"), "dir-a", "dir-b"), wanted(cluster)
     move(cluster, "dir-b")
     controller = cluster.controller
@@ -58,7 +63,9 @@ def test_what_was_wanted_before_a_move_was_committed_is_not_opened_where_it_was(
     assert asked(manager) == []
 
 
-def test_what_waits_for_its_turn_while_it_is_moved_or_deleted_is_not_opened_at_all(cluster: Cluster) -> None:
+def test_what_waits_for_its_turn_while_it_is_moved_or_deleted_is_not_opened_at_all(
+    cluster: Cluster,
+) -> None:
     manager = bring(cluster, Manager("dir-a"), "dir-a", "dir-b")
     cluster.topic("gone", "dir-a")
     controller = cluster.controller

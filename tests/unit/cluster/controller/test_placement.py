@@ -87,7 +87,9 @@ def test_lost_is_what_has_no_actor_or_could_not_be_opened() -> None:
     assert placement.lost(WANTED, ACTORS) == []
 
 
-def test_what_failed_is_tried_at_once_where_it_was_opened_since_or_its_node_has_joined_again() -> None:
+def test_what_failed_is_tried_at_once_where_it_was_opened_since_or_its_node_has_joined_again() -> (
+    None
+):
     placement = both_open()  # where no time passes
     for _ in range(2):
         placement.failed(ON_A.partition, StorageError("/disk", "I/O error"))
@@ -123,7 +125,7 @@ def test_a_deleted_topic_leaves_no_trace() -> None:
     assert "being opened" in str(placement.explain(TOPIC, 0))
 
 
-# -- where new partitions go ---------------------------------------------------------------------------------
+# -- where new partitions go -----------------------------------------------------------------------
 
 
 def topic_on(*directories: str) -> list[Wanted]:
@@ -173,7 +175,7 @@ def test_a_log_dir_that_another_node_has_brought_is_foreign() -> None:
     assert placement.foreign("a", {"one": "/disk", "two": "/disk"}) == []
 
 
-# -- nodes ---------------------------------------------------------------------------------------------------
+# -- nodes -----------------------------------------------------------------------------------------
 
 PLAIN, OTHER = Node("id-1"), Node("id-2")
 FIRST, SECOND = Node("id-3", "disk", is_alone=False), Node("id-4", "disk", is_alone=False)
@@ -181,7 +183,10 @@ FIRST, SECOND = Node("id-3", "disk", is_alone=False), Node("id-4", "disk", is_al
 
 def test_nodes_are_known_by_their_label_or_their_id() -> None:
     labelled = Node("id-3", "disk")
-    assert members([PLAIN, OTHER, labelled], {}) == ({"id-1": PLAIN, "id-2": OTHER, "disk": labelled}, {})
+    assert members([PLAIN, OTHER, labelled], {}) == (
+        {"id-1": PLAIN, "id-2": OTHER, "disk": labelled},
+        {},
+    )
 
 
 @pytest.mark.parametrize(

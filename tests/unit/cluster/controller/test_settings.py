@@ -32,7 +32,9 @@ def test_keys_that_have_one_value_only_are_taken_and_not_kept() -> None:
         ({"retention.ms": 5}, ["retention.ms"], "both set and deleted"),
     ],
 )
-def test_what_cannot_be_is_named(changes: dict[str, object], delete: list[str], message: str) -> None:
+def test_what_cannot_be_is_named(
+    changes: dict[str, object], delete: list[str], message: str
+) -> None:
     with pytest.raises(InvalidConfig, match=message):
         altered({}, changes, delete)
 

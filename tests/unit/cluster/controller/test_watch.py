@@ -87,7 +87,9 @@ def test_on_the_copy_of_another_nodes_disk_nothing_is_set_aside(cluster: Cluster
     assert copy.asked("set_aside") == []
 
 
-def test_a_node_that_opens_for_minutes_holds_up_neither_a_death_nor_a_return(cluster: Cluster) -> None:
+def test_a_node_that_opens_for_minutes_holds_up_neither_a_death_nor_a_return(
+    cluster: Cluster,
+) -> None:
     slow, quick, again = (
         Manager("dir-a", found(cluster.topic("a", "dir-a"))),
         Manager("dir-b"),
@@ -143,7 +145,9 @@ def test_a_node_that_does_not_answer_when_it_joins_holds_up_nobody(
     wait_for(lambda: "node-a" in controller.nodes(), 60, "it has joined in its next life")
     go_on.set()
     controller._jobs.wait()
-    assert controller.nodes() == {"node-a": None, "node-b": None}, "the end of its last life changes nothing"
+    assert controller.nodes() == {"node-a": None, "node-b": None}, (
+        "the end of its last life changes nothing"
+    )
     assert sorted(controller._placement.node_of) == ["dir-a", "dir-b"]
     assert log_manager_name("node-a") in cluster.actors
 
@@ -232,9 +236,12 @@ def test_a_stop_while_nodes_join_leaves_no_thread_and_no_claim(cluster: Cluster)
     assert controller._claimed == {}
 
 
-def test_partitions_that_hang_cost_the_time_of_one(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_hang_cost_the_time_of_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manager = Manager(
-        "dir-a", *(found(cluster.topic("a", "dir-a", "dir-a", "dir-a"), number) for number in range(3))
+        "dir-a",
+        *(found(cluster.topic("a", "dir-a", "dir-a", "dir-a"), number) for number in range(3)),
     )
     manager.answers["open_partition"] = Placed("node-a", "dir-a", "/dir-a/a")
     waited_s: list[float] = []
@@ -279,7 +286,11 @@ def test_a_log_manager_that_was_started_again_is_told_what_to_open(cluster: Clus
     wait_for(lambda: is_told_to_open(first), 60, "it is opened")
     first.answers["state"] = NodeState("life-2", ())
     controller._watch_once()
-    wait_for(lambda: is_told_to_open(again), 60, "its next life opens it, though the last has not answered")
+    wait_for(
+        lambda: is_told_to_open(again),
+        60,
+        "its next life opens it, though the last has not answered",
+    )
     again.opened()
     wait_for(lambda: serves(cluster, "a"), 60, "it serves")
     first.opened()

@@ -36,7 +36,9 @@ def facts(
     described = topic(*problems)
     well = [status(f"t-{one.partition}") for one in described.partitions if one.problem is None]
     silent = silent or {}
-    answered = [one for one in well if one.partition not in silent] if statuses is None else statuses
+    answered = (
+        [one for one in well if one.partition not in silent] if statuses is None else statuses
+    )
     return Facts(topics=[described], partitions=answered, silent_partitions=silent)
 
 
@@ -95,19 +97,29 @@ def test_the_slow_kernel_is_a_warning() -> None:
     assert only(facts(None, statuses=[status("t-0", kernel="pure Python")])).severity == WARNING
 
 
-def test_a_controller_that_does_not_answer_is_an_error_and_silent_partitions_are_still_told() -> None:
-    found = findings(Facts(controller_problem="not within 3 s", silent_partitions={"t-0": "not within 3 s"}))
+def test_a_controller_that_does_not_answer_is_an_error_and_silent_partitions_are_still_told() -> (
+    None
+):
+    found = findings(
+        Facts(controller_problem="not within 3 s", silent_partitions={"t-0": "not within 3 s"})
+    )
     assert [(one.severity, one.subject) for one in found] == [(ERROR, "controller"), (ERROR, "t-0")]
 
 
 def log_dir(usable_bytes: int = 500, loaded: int = 3) -> LogDirStatus:
-    return LogDirStatus("node-1", "/disk", "dir-a", True, None, 3, 100, 1000, usable_bytes, loaded, 3)
+    return LogDirStatus(
+        "node-1", "/disk", "dir-a", True, None, 3, 100, 1000, usable_bytes, loaded, 3
+    )
 
 
 @pytest.mark.parametrize(
     ("seen", "severity", "says"),
     [
-        (LogDirStatus.offline("node-1", "/disk", "dir-a", "input/output error"), ERROR, "input/output error"),
+        (
+            LogDirStatus.offline("node-1", "/disk", "dir-a", "input/output error"),
+            ERROR,
+            "input/output error",
+        ),
         (log_dir(usable_bytes=99), WARNING, "9.9%"),
         (log_dir(usable_bytes=19), ERROR, "appends fail"),
         (log_dir(loaded=1), WARNING, "opened 1 of 3"),
@@ -167,7 +179,9 @@ def test_errors_come_first() -> None:
     assert [one.severity for one in findings(seen)] == [ERROR, WARNING]
 
 
-@pytest.mark.parametrize("seen", [facts("x"), facts(BEING_OPENED), facts(None, silent={"t-0": "y"})])
+@pytest.mark.parametrize(
+    "seen", [facts("x"), facts(BEING_OPENED), facts(None, silent={"t-0": "y"})]
+)
 def test_every_finding_says_what_to_do(seen: Facts) -> None:
     for finding in findings(seen):
         assert len(finding.todo) > 20

@@ -26,7 +26,9 @@ def records(headers: Any, first: Any = 0) -> Any:
             "timestampType": pa.array([1] * rows, pa.int32()),
             "key": pa.array([None] * rows, pa.binary()),
             "value": pa.array([b"v"] * rows, pa.binary()),
-            "headers": pa.array(headers, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            "headers": pa.array(
+                headers, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+            ),
         }
     )
 
@@ -61,7 +63,12 @@ def test_only_the_columns_asked_for_come_back_in_their_order() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [[[], []], [[("a", b"1")], []], [[("a", b"1")], [("b", None), ("a", b"")]], [None, [("a", b"1")]]],
+    [
+        [[], []],
+        [[("a", b"1")], []],
+        [[("a", b"1")], [("b", None), ("a", b"")]],
+        [None, [("a", b"1")]],
+    ],
 )
 def test_headers_are_null_where_a_record_has_none(given: Any) -> None:
     found = to_spark(records(given), "t", 0, ["headers"])
@@ -73,7 +80,10 @@ def test_headers_are_null_where_a_record_has_none(given: Any) -> None:
 
 def test_sliced_records_keep_their_headers() -> None:
     given = records([[("x", b"0")], [], [("y", b"1")]]).slice(1)
-    assert to_spark(given, "t", 0, ["headers"]).column(0).to_pylist() == [None, [{"key": "y", "value": b"1"}]]
+    assert to_spark(given, "t", 0, ["headers"]).column(0).to_pylist() == [
+        None,
+        [{"key": "y", "value": b"1"}],
+    ]
 
 
 def test_large_batches_are_cut_into_slices_that_hold_all_rows() -> None:
@@ -87,7 +97,9 @@ def test_large_batches_are_cut_into_slices_that_hold_all_rows() -> None:
 
 def test_blocks_are_whole_arrow_streams_of_a_bounded_size() -> None:
     batches = [to_spark(records([[]] * 10, first=10 * i), "t", 0, KAFKA) for i in range(10)]
-    blocks = list(pack(iter(batches), ALL.empty_table().select(KAFKA).schema, batches[0].nbytes * 3))
+    blocks = list(
+        pack(iter(batches), ALL.empty_table().select(KAFKA).schema, batches[0].nbytes * 3)
+    )
     tables = [pa.ipc.open_stream(block).read_all() for block in blocks]
     assert [t.num_rows for t in tables] == [30, 30, 30, 10]
     assert pa.concat_tables(tables).column("offset").to_pylist() == list(range(100))

@@ -59,15 +59,23 @@ TRUTH: dict[type[Filter], Callable[[Any, Any], bool]] = {
 
 
 def at(ms: Any, **more: Any) -> Any:
-    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=ms, **more)
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(
+        milliseconds=ms, **more
+    )
 
 
-def narrowed(*filters: Any, start: Any = 0, end: Any = 100, topic: Any = "t", partition: Any = 1) -> Any:
+def narrowed(
+    *filters: Any, start: Any = 0, end: Any = 100, topic: Any = "t", partition: Any = 1
+) -> Any:
     found = list(narrow(conditions(filters), [Range(topic, partition, start, end)]))
     return [(r.start, r.end) for r in found]
 
 
-values = {"offset": st.integers(-5, 30), "partition": st.integers(-1, 4), "topic": st.sampled_from("abc")}
+values = {
+    "offset": st.integers(-5, 30),
+    "partition": st.integers(-1, 4),
+    "topic": st.sampled_from("abc"),
+}
 
 
 @st.composite
@@ -134,9 +142,15 @@ def test_what_is_not_understood_is_left_to_spark(unknown: Any) -> None:
 
 
 def test_times_bound_the_start_only_and_are_rounded_down_to_the_log_s_milliseconds() -> None:
-    assert earliest_time(conditions([GreaterThanOrEqual(("timestamp",), at(1500, microseconds=900))])) == 1500
     assert (
-        earliest_time(conditions([EqualTo(("timestamp",), at(7)), GreaterThan(("timestamp",), at(5))])) == 7
+        earliest_time(conditions([GreaterThanOrEqual(("timestamp",), at(1500, microseconds=900))]))
+        == 1500
+    )
+    assert (
+        earliest_time(
+            conditions([EqualTo(("timestamp",), at(7)), GreaterThan(("timestamp",), at(5))])
+        )
+        == 7
     )
     assert earliest_time(conditions([In(("timestamp",), [at(9), at(4)])])) == 4
     assert earliest_time(conditions([LessThan(("timestamp",), at(5))])) is None
@@ -145,7 +159,9 @@ def test_times_bound_the_start_only_and_are_rounded_down_to_the_log_s_millisecon
 
 
 def test_a_partition_is_kept_unless_a_filter_rules_it_out() -> None:
-    wanted = conditions([GreaterThan(("partition",), 0), EqualTo(("topic",), "t"), EqualTo(("offset",), 3)])
+    wanted = conditions(
+        [GreaterThan(("partition",), 0), EqualTo(("topic",), "t"), EqualTo(("offset",), 3)]
+    )
     assert keeps(wanted, "t", 1)
     assert not keeps(wanted, "t", 0)
     assert not keeps(wanted, "u", 1)

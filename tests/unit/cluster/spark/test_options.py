@@ -32,7 +32,9 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
 
 
 def test_keys_are_taken_in_any_case_since_spark_lowers_them() -> None:
-    options = parse({"SUBSCRIBEPATTERN": "fl.*", "includeheaders": "TRUE", "minpartitions": "4"}, "batch")
+    options = parse(
+        {"SUBSCRIBEPATTERN": "fl.*", "includeheaders": "TRUE", "minpartitions": "4"}, "batch"
+    )
     assert options.selection.pattern == "fl.*"
     assert options.include_headers
     assert options.min_partitions == 4
@@ -44,7 +46,10 @@ def test_every_documented_name_is_understood() -> None:
     values |= dict.fromkeys(numbers, "1") | dict.fromkeys(
         ("failOnDataLoss", "includeHeaders", "pushFilters"), "false"
     )
-    values |= {"startingOffsetsByTimestamp": '{"t": {"0": 1}}', "endingOffsetsByTimestamp": '{"t": {"0": 2}}'}
+    values |= {
+        "startingOffsetsByTimestamp": '{"t": {"0": 1}}',
+        "endingOffsetsByTimestamp": '{"t": {"0": 2}}',
+    }
     values |= {"startingOffsetsByTimestampStrategy": "latest", "address": "a:1", "namespace": "n"}
     assert set(NAMES) - set(values) == {"assign", "subscribePattern"}
     parse(values, "batch")
@@ -70,9 +75,14 @@ def test_assign_names_partitions_as_json() -> None:
         ({"startingOffsets": "EARLIEST"}, Bound("offset", EARLIEST, (), "startingOffsets")),
         (
             {"startingOffsets": '{"f": {"0": 5, "1": -2, "2": -1}}'},
-            Bound("offset", None, ((("f", 0), 5), (("f", 1), -2), (("f", 2), -1)), "startingOffsets"),
+            Bound(
+                "offset", None, ((("f", 0), 5), (("f", 1), -2), (("f", 2), -1)), "startingOffsets"
+            ),
         ),
-        ({"startingTimestamp": "1700000000000"}, Bound("timestamp", 1700000000000, (), "startingTimestamp")),
+        (
+            {"startingTimestamp": "1700000000000"},
+            Bound("timestamp", 1700000000000, (), "startingTimestamp"),
+        ),
         (
             {"startingOffsetsByTimestamp": '{"f": {"0": 17}}'},
             Bound("timestamp", None, ((("f", 0), 17),), "startingOffsetsByTimestamp"),
@@ -96,9 +106,19 @@ def test_one_time_for_all_wins_over_times_by_partition_and_these_over_offsets() 
 
 WRONG = [
     ({"subscrib": "f"}, "batch", "subscrib", "did you mean subscribe"),
-    ({"subscribe": "f", "maxoffsetpertrigger": "1"}, "batch", "maxoffsetpertrigger", "maxOffsetsPerTrigger"),
+    (
+        {"subscribe": "f", "maxoffsetpertrigger": "1"},
+        "batch",
+        "maxoffsetpertrigger",
+        "maxOffsetsPerTrigger",
+    ),
     ({"subscribe": "f", "zzz": "1"}, "batch", "zzz", "the options are"),
-    ({"subscribe": "f", "kafka.bootstrap.servers": "h:1"}, "batch", "kafka.bootstrap.servers", "drop it"),
+    (
+        {"subscribe": "f", "kafka.bootstrap.servers": "h:1"},
+        "batch",
+        "kafka.bootstrap.servers",
+        "drop it",
+    ),
     ({"path": "/x"}, "batch", "path", "subscribe"),
     ({}, "batch", "subscribe", "exactly one"),
     ({"subscribe": "f", "assign": "{}"}, "batch", "assign", "exactly one"),
@@ -110,22 +130,42 @@ WRONG = [
     ({"assign": '{"f": 0}'}, "batch", "assign", "JSON like"),
     ({"assign": '{"f": [-1]}'}, "batch", "assign", "JSON like"),
     ({"assign": '{"f": [true]}'}, "batch", "assign", "JSON like"),
-    ({"subscribe": "f", "startingOffsets": "first"}, "batch", "startingOffsets", "earliest, latest"),
+    (
+        {"subscribe": "f", "startingOffsets": "first"},
+        "batch",
+        "startingOffsets",
+        "earliest, latest",
+    ),
     (
         {"subscribe": "f", "startingOffsets": '{"f": {"0": -3}}'},
         "batch",
         "startingOffsets",
         "-2 for earliest",
     ),
-    ({"subscribe": "f", "startingOffsets": '{"f": {"x": 1}}'}, "batch", "startingOffsets", "JSON like"),
+    (
+        {"subscribe": "f", "startingOffsets": '{"f": {"x": 1}}'},
+        "batch",
+        "startingOffsets",
+        "JSON like",
+    ),
     ({"subscribe": "f", "startingOffsets": '{"f": [0]}'}, "batch", "startingOffsets", "JSON like"),
     ({"subscribe": "f", "startingOffsets": "latest"}, "batch", "startingOffsets", "empty"),
     ({"subscribe": "f", "endingOffsets": "earliest"}, "batch", "endingOffsets", "empty"),
-    ({"subscribe": "f", "endingOffsets": '{"f": {"0": -2}}'}, "batch", "endingOffsets", "reads nothing"),
+    (
+        {"subscribe": "f", "endingOffsets": '{"f": {"0": -2}}'},
+        "batch",
+        "endingOffsets",
+        "reads nothing",
+    ),
     ({"subscribe": "f", "endingOffsets": "latest"}, "stream", "endingOffsets", "spark.read"),
     ({"subscribe": "f", "endingTimestamp": "1"}, "stream", "endingTimestamp", "spark.read"),
     ({"subscribe": "f", "pushFilters": "true"}, "stream", "pushFilters", "spark.read"),
-    ({"subscribe": "f", "startingTimestamp": "yesterday"}, "batch", "startingTimestamp", "milliseconds"),
+    (
+        {"subscribe": "f", "startingTimestamp": "yesterday"},
+        "batch",
+        "startingTimestamp",
+        "milliseconds",
+    ),
     (
         {"subscribe": "f", "startingOffsetsByTimestamp": '{"f": {"0": -1}}'},
         "batch",
@@ -138,13 +178,20 @@ WRONG = [
         "Strategy",
         "error or latest",
     ),
-    ({"subscribe": "f", "maxOffsetsPerTrigger": "0"}, "stream", "maxOffsetsPerTrigger", "1 or more"),
+    (
+        {"subscribe": "f", "maxOffsetsPerTrigger": "0"},
+        "stream",
+        "maxOffsetsPerTrigger",
+        "1 or more",
+    ),
     ({"subscribe": "f", "minPartitions": "-1"}, "batch", "minPartitions", "1 or more"),
     ({"subscribe": "f", "failOnDataLoss": "yes"}, "batch", "failOnDataLoss", "true or false"),
 ]
 
 
-@pytest.mark.parametrize(("given", "mode", "option", "advice"), WRONG, ids=lambda v: json.dumps(v)[:40])
+@pytest.mark.parametrize(
+    ("given", "mode", "option", "advice"), WRONG, ids=lambda v: json.dumps(v)[:40]
+)
 def test_a_wrong_option_is_refused_by_name_with_what_to_do(
     given: Any, mode: Any, option: Any, advice: Any
 ) -> None:

@@ -1,4 +1,5 @@
-"""Planning: how ranges are cut, how a limit is shared, how a stream moves on, what counts as lost."""
+"""Planning: how ranges are cut, how a limit is shared, how a stream moves on, what counts as
+lost."""
 
 import json
 from typing import Any
@@ -25,7 +26,9 @@ A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 partitions = st.tuples(st.sampled_from("abc"), st.integers(0, 5))
 ranges_of = st.builds(
     lambda tps: [Range(t, p, start, start + size) for (t, p), (start, size) in sorted(tps.items())],
-    st.dictionaries(partitions, st.tuples(st.integers(0, 10**6), st.integers(0, 10**9)), max_size=8),
+    st.dictionaries(
+        partitions, st.tuples(st.integers(0, 10**6), st.integers(0, 10**9)), max_size=8
+    ),
 )
 
 
@@ -41,7 +44,9 @@ def covered(ranges: Any) -> Any:
 
 
 @given(ranges_of, st.none() | st.integers(1, 50))
-def test_splitting_keeps_every_offset_once_and_leaves_no_empty_task(ranges: Any, min_partitions: Any) -> None:
+def test_splitting_keeps_every_offset_once_and_leaves_no_empty_task(
+    ranges: Any, min_partitions: Any
+) -> None:
     tasks = split_ranges(ranges, min_partitions)
     assert covered(tasks) == [r for r in ranges if r.end > r.start]
     assert all(task.end > task.start for task in tasks)
@@ -60,13 +65,17 @@ def test_splitting_keeps_every_offset_once_and_leaves_no_empty_task(ranges: Any,
         ([0, 100], 2, [2]),
     ],
 )
-def test_min_partitions_cuts_large_ranges_in_proportion(sizes: Any, min_partitions: Any, tasks: Any) -> None:
+def test_min_partitions_cuts_large_ranges_in_proportion(
+    sizes: Any, min_partitions: Any, tasks: Any
+) -> None:
     found = split_ranges([Range("t", p, 0, size) for p, size in enumerate(sizes)], min_partitions)
     assert [sum(r.partition == p for r in found) for p, size in enumerate(sizes) if size] == tasks
 
 
 @given(st.dictionaries(partitions, st.integers(1, 10**12), min_size=1), st.data())
-def test_a_limit_is_shared_exactly_and_no_share_is_over_its_backlog(backlog: Any, data: Any) -> None:
+def test_a_limit_is_shared_exactly_and_no_share_is_over_its_backlog(
+    backlog: Any, data: Any
+) -> None:
     total = sum(backlog.values())
     if total < 2:
         return

@@ -98,23 +98,31 @@ def test_assign_selects_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"subscribe": "flights,nope"}, {"assign": '{"flights": [9]}'}, {"assign": '{"nope": [0]}'}]
+    "given",
+    [{"subscribe": "flights,nope"}, {"assign": '{"flights": [9]}'}, {"assign": '{"nope": [0]}'}],
 )
 def test_what_is_named_must_exist_and_the_error_lists_what_does(given: Any) -> None:
     selection = parse(given, "batch").selection
-    with pytest.raises(InvalidSparkOption, match=r"does not exist; the topics are: empty, flagged, flights"):
+    with pytest.raises(
+        InvalidSparkOption, match=r"does not exist; the topics are: empty, flagged, flights"
+    ):
         required_partitions(CATALOG, selection)
 
 
 def test_offsets_in_json_can_say_earliest_and_latest() -> None:
     assert ranges(
-        startingOffsets='{"flights": {"0": 2, "1": -2}}', endingOffsets='{"flights": {"0": 3, "1": -1}}'
+        startingOffsets='{"flights": {"0": 2, "1": -2}}',
+        endingOffsets='{"flights": {"0": 3, "1": -1}}',
     ) == {("flights", 0): (2, 3), ("flights", 1): (5, 7)}
     assert ranges(startingOffsets='{"flights": {"0": -1, "1": -2}}') == {("flights", 1): (5, 7)}
 
 
 def test_json_must_name_exactly_the_partitions_that_are_read() -> None:
-    for wrong in ('{"flights": {"0": 2}}', '{"flights": {"0": 2, "1": 5, "2": 0}}', '{"other": {"0": 1}}'):
+    for wrong in (
+        '{"flights": {"0": 2}}',
+        '{"flights": {"0": 2, "1": 5, "2": 0}}',
+        '{"other": {"0": 1}}',
+    ):
         with pytest.raises(InvalidSparkOption, match="exactly the partitions"):
             ranges(startingOffsets=wrong)
 
@@ -126,7 +134,10 @@ def test_times_choose_the_first_record_at_or_after_them() -> None:
         ("flights", 1): (6, 7),
     }
     by_partition = '{"flights": {"0": 30, "1": 0}}'
-    assert ranges(startingOffsetsByTimestamp=by_partition) == {("flights", 0): (2, 4), ("flights", 1): (5, 7)}
+    assert ranges(startingOffsetsByTimestamp=by_partition) == {
+        ("flights", 0): (2, 4),
+        ("flights", 1): (5, 7),
+    }
     assert ranges(endingOffsetsByTimestamp=by_partition) == {("flights", 0): (0, 2)}
 
 

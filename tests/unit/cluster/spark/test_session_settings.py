@@ -8,7 +8,12 @@ import pytest
 
 from raylog.cluster.spark import session as session_function
 from raylog.cluster.spark.errors import SparkUnavailable
-from raylog.cluster.spark.session import java_version, parse_java_version, require_spark, spark_config
+from raylog.cluster.spark.session import (
+    java_version,
+    parse_java_version,
+    require_spark,
+    spark_config,
+)
 
 JAVA_OPTIONS = [
     "spark.ray.raydp_app_master.extraJavaOptions",
@@ -27,7 +32,9 @@ def test_every_jvm_opens_its_packages_and_keeps_what_the_user_adds(key: Any) -> 
 
 def test_the_users_settings_win() -> None:
     assert spark_config({"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
-    assert spark_config({"spark.sql.shuffle.partitions": "7"})["spark.sql.shuffle.partitions"] == "7"
+    assert (
+        spark_config({"spark.sql.shuffle.partitions": "7"})["spark.sql.shuffle.partitions"] == "7"
+    )
     assert spark_config({}, cores=4)["spark.sql.shuffle.partitions"] == "8"
     assert spark_config({})["spark.sql.python.filterPushdown.enabled"] == "true"
 
@@ -59,7 +66,9 @@ def test_without_java_the_error_says_what_to_install(monkeypatch: Any, tmp_path:
     assert java_version({"PATH": str(tmp_path)}) == 0
     assert java_version({"JAVA_HOME": str(tmp_path)}) == 0
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SparkUnavailable, match=r"Java 17 or newer: found none; install it .*openjdk-17"):
+    with pytest.raises(
+        SparkUnavailable, match=r"Java 17 or newer: found none; install it .*openjdk-17"
+    ):
         require_spark()
 
 
@@ -70,5 +79,8 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: Any) -> Non
 
 
 def test_importing_the_package_imports_neither_spark_nor_ray() -> None:
-    code = "import sys, raylog.cluster.spark; assert not {'pyspark', 'raydp', 'ray'} & set(sys.modules)"
+    code = (
+        "import sys, raylog.cluster.spark; assert not {'pyspark', 'raydp', 'ray'} & "
+        "set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -60,7 +60,7 @@ def headers(disk: Disk) -> list[BatchHeader]:
     return [header for name in disk.names(".log") for _, header in iter_batches(disk.read(name))]
 
 
-# -- records -------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 
 
 def test_the_last_record_of_every_key_stays_where_it_was(disk: Disk) -> None:
@@ -103,7 +103,9 @@ def test_a_batch_of_which_all_stays_is_copied_as_it_is(disk: Disk) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_rebuilt_batches_keep_codec_times_and_headers(disk: Disk, codec: str) -> None:
     log = disk.open()
-    rows = [(T0 + 7 * n, b"k%d" % (n % 3), b"value %d" % n * 20, (("h", b"%d" % n),)) for n in range(9)]
+    rows = [
+        (T0 + 7 * n, b"k%d" % (n % 3), b"value %d" % n * 20, (("h", b"%d" % n),)) for n in range(9)
+    ]
     log.append(encode_records(rows, compression_type=codec), leader_epoch=4)
     log.roll()
     compact(disk, log)
@@ -149,11 +151,19 @@ def test_the_active_segment_and_what_lies_behind_the_bound_is_not_touched(disk: 
     put(log, ("a", "5"))
     before = [disk.read(name) for name in disk.names(".log")[2:]]
     compact(disk, log, bound=2)
-    assert content(log) == [(1, "a", "1"), (2, "a", "2"), (3, "a", "3"), (4, "a", "4"), (5, "a", "5")]
+    assert content(log) == [
+        (1, "a", "1"),
+        (2, "a", "2"),
+        (3, "a", "3"),
+        (4, "a", "4"),
+        (5, "a", "5"),
+    ]
     assert [disk.read(name) for name in disk.names(".log")[1:]] == before
 
 
-def test_a_second_round_begins_where_the_first_ended_and_cleans_what_lies_before(disk: Disk) -> None:
+def test_a_second_round_begins_where_the_first_ended_and_cleans_what_lies_before(
+    disk: Disk,
+) -> None:
     log = disk.open()
     put(log, ("a", "1"), ("b", "1"), roll=True)
     end = compact(disk, log).end_offset
@@ -175,7 +185,7 @@ def test_large_batches_are_read_whole_whatever_the_chunk(disk: Disk) -> None:
     assert [(offset, key) for offset, key, _ in content(log)] == [(1, "b"), (2, "a"), (3, "c")]
 
 
-# -- tombstones ----------------------------------------------------------------------------------------------
+# -- tombstones ------------------------------------------------------------------------------------
 
 
 def test_a_tombstone_stays_for_its_time_and_is_gone_in_the_round_after(disk: Disk) -> None:
@@ -227,13 +237,18 @@ def test_a_log_of_tombstones_ends_as_one_empty_batch(disk: Disk) -> None:
     compact(disk, log)
     assert content(log) == []
     (header,) = headers(disk)
-    assert (header.base_offset, header.last_offset, header.count, header.base_timestamp) == (1, 1, 0, -1)
+    assert (header.base_offset, header.last_offset, header.count, header.base_timestamp) == (
+        1,
+        1,
+        0,
+        -1,
+    )
     assert header.attributes == 0, "an empty batch has no horizon"
     log.close()
     assert disk.open().log_end_offset == 2
 
 
-# -- producers -----------------------------------------------------------------------------------------------
+# -- producers -------------------------------------------------------------------------------------
 
 
 def put_by(log: Log, producer: int, sequence: int, key: str, value: str = "v") -> int:
@@ -248,7 +263,11 @@ def test_kafkas_scenario_clean(disk: Disk) -> None:
         put_by(log, producer, sequence, key)
     log.roll()
     compact(disk, log)
-    assert [(header.last_offset, header.count) for header in headers(disk)] == [(1, 0), (3, 1), (4, 1)]
+    assert [(header.last_offset, header.count) for header in headers(disk)] == [
+        (1, 0),
+        (3, 1),
+        (4, 1),
+    ]
     assert offsets_of(log) == [3, 4]
     for again in ("before", "after the next start"):
         for producer, sequence, offset in ((1, 0, 1), (2, 1, 4), (3, 0, 3)):
@@ -288,7 +307,7 @@ def test_a_batch_that_ends_the_round_stays_even_empty(disk: Disk) -> None:
     assert [(header.last_offset, header.count) for header in headers(disk)] == [(0, 1), (2, 1)]
 
 
-# -- a map that is full --------------------------------------------------------------------------------------
+# -- a map that is full ----------------------------------------------------------------------------
 
 
 def test_a_full_map_ends_the_round_in_the_middle_and_the_next_goes_on(disk: Disk) -> None:
@@ -304,7 +323,9 @@ def test_a_full_map_ends_the_round_in_the_middle_and_the_next_goes_on(disk: Disk
         assert done.map_keys <= 5
         first_dirty = done.end_offset
         rounds.append(first_dirty)
-        expected = {f"k{n % 12}": str(n) for n in range(30)} | {f"l{n % 5}": str(n) for n in range(30)}
+        expected = {f"k{n % 12}": str(n) for n in range(30)} | {
+            f"l{n % 5}": str(n) for n in range(30)
+        }
         assert {key: value for _, key, value in content(log)} == expected
     assert rounds[0] == 5, "in the middle of the third batch"
     assert len(rounds) > 4
@@ -322,7 +343,7 @@ def test_what_lies_behind_the_map_stays_even_a_tombstone(disk: Disk) -> None:
     assert content(log) == [(1, "b", "1")]
 
 
-# -- segments ------------------------------------------------------------------------------------------------
+# -- segments --------------------------------------------------------------------------------------
 
 
 def test_small_segments_become_one_and_their_files_go_after_the_delay(disk: Disk) -> None:
@@ -364,7 +385,8 @@ def test_an_empty_segment_between_others_is_no_trouble(disk: Disk) -> None:
 
 
 def test_every_segment_ends_where_its_sources_ended(disk: Disk) -> None:
-    """Else a gap between two segments could be a lost tail, and recovery could not tell which files to drop."""
+    """Else a gap between two segments could be a lost tail, and recovery could not tell which files
+    to drop."""
     log = disk.open(segment_bytes=250)
     for number in range(9):
         put_by(log, 7, number, "a", "x" * 100)
@@ -406,7 +428,7 @@ def test_time_and_offset_lookups_agree_with_what_is_left(disk: Disk) -> None:
             assert offsets_of(again, number)[0] == max(number, 20)
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 def test_a_corrupt_batch_ends_the_round_and_nothing_is_changed(disk: Disk) -> None:
@@ -432,7 +454,9 @@ def test_a_base_offset_that_lies_ends_the_round(disk: Disk, position: int) -> No
         compact(disk, log)
 
 
-@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\0\0\0\5", b"\x7f\xff\xff\xff", b"\0\0\1\0"])
+@pytest.mark.parametrize(
+    "size", [b"\xff\xff\xff\xff", b"\0\0\0\5", b"\x7f\xff\xff\xff", b"\0\0\1\0"]
+)
 def test_a_corrupt_size_is_no_endless_read(disk: Disk, size: bytes) -> None:
     log = disk.open()
     put(log, ("a", "1"))
@@ -487,7 +511,9 @@ def test_whoever_paces_a_round_can_end_it(disk: Disk, allowed: int) -> None:
     assert offsets_of(log)[-2:] == [4, 5]
 
 
-def test_sources_that_retention_takes_meanwhile_end_the_round_and_do_not_come_back(disk: Disk) -> None:
+def test_sources_that_retention_takes_meanwhile_end_the_round_and_do_not_come_back(
+    disk: Disk,
+) -> None:
     log = disk.open(segment_bytes=250, retention_bytes=300, file_delete_delay_ms=0)
     for _ in range(6):
         put(log, ("a", "x" * 100))

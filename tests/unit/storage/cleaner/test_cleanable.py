@@ -30,7 +30,9 @@ def facts(*times: int, start: int = 0, stable: int | None = None) -> LogFacts:
 @pytest.mark.parametrize(
     ("checkpoint", "expected"), [(None, 5), (4, 5), (5, 5), (17, 17), (30, 30), (31, 5), (2**40, 5)]
 )
-def test_a_checkpoint_out_of_the_log_begins_at_the_logs_start(checkpoint: int | None, expected: int) -> None:
+def test_a_checkpoint_out_of_the_log_begins_at_the_logs_start(
+    checkpoint: int | None, expected: int
+) -> None:
     assert first_dirty_offset(checkpoint, facts(0, 0, 0, start=5)) == expected
 
 
@@ -50,7 +52,9 @@ def test_clean_bytes_lie_before_the_checkpoint_and_a_segment_across_it_counts_tw
 @pytest.mark.parametrize(
     ("stable", "bound"), [(40, 30), (30, 30), (29, 20), (20, 20), (10, 10), (9, 0), (0, 0)]
 )
-def test_no_segment_with_records_of_an_undecided_transaction_is_touched(stable: int, bound: int) -> None:
+def test_no_segment_with_records_of_an_undecided_transaction_is_touched(
+    stable: int, bound: int
+) -> None:
     assert cleanable(facts(T0, T0, T0, T0, stable=stable), None, COMPACT, T0).bound == bound
 
 
@@ -79,7 +83,9 @@ def test_a_log_is_due_above_its_dirty_ratio_not_at_it(checkpoint: int, due: bool
 
 
 @pytest.mark.parametrize(("age_ms", "due"), [(999, False), (1000, False), (1001, True)])
-def test_a_log_is_due_when_a_dirty_record_is_too_old_however_few_there_are(age_ms: int, due: bool) -> None:
+def test_a_log_is_due_when_a_dirty_record_is_too_old_however_few_there_are(
+    age_ms: int, due: bool
+) -> None:
     config = LogConfig(max_compaction_lag_ms=1000)
     log = facts(T0 - 10**6, T0 - 10**6, T0 - 10**6, T0 - age_ms, T0)
     found = cleanable(log, 30, config, T0)
@@ -93,7 +99,11 @@ def test_records_without_a_time_are_never_too_old() -> None:
 
 
 def test_the_filthiest_log_comes_first() -> None:
-    due = {"a": Cleanable(0, 9, 50, 50), "b": Cleanable(0, 9, 10, 90), "c": Cleanable(0, 9, 90, 10, 500)}
+    due = {
+        "a": Cleanable(0, 9, 50, 50),
+        "b": Cleanable(0, 9, 10, 90),
+        "c": Cleanable(0, 9, 90, 10, 500),
+    }
     assert filthiest(due) == "b"
     assert filthiest({}) is None
 

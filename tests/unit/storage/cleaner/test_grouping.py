@@ -1,4 +1,5 @@
-"""Which segments become one: by bytes, by bytes of their indexes, by what an int32 can tell of offsets."""
+"""Which segments become one: by bytes, by bytes of their indexes, by what an int32 can tell of
+offsets."""
 
 from typing import Any
 
@@ -10,11 +11,16 @@ from raylog.storage.config import LogConfig
 
 def bases(segments: list[SegmentSizes], **config: Any) -> list[list[int]]:
     limits: dict[str, Any] = {"segment_bytes": 1000, "segment_index_bytes": 1000, **config}
-    return [[part.base_offset for part in group] for group in group_segments(segments, LogConfig(**limits))]
+    return [
+        [part.base_offset for part in group]
+        for group in group_segments(segments, LogConfig(**limits))
+    ]
 
 
 def some(*sizes: int, index: int = 0, time_index: int = 0) -> list[SegmentSizes]:
-    return [SegmentSizes(10 * n, 10 * n + 10, size, index, time_index) for n, size in enumerate(sizes)]
+    return [
+        SegmentSizes(10 * n, 10 * n + 10, size, index, time_index) for n, size in enumerate(sizes)
+    ]
 
 
 def test_no_segments_make_no_groups() -> None:
@@ -31,7 +37,9 @@ def test_no_segments_make_no_groups() -> None:
         ((1, 1000, 1), [[0], [10], [20]]),
     ],
 )
-def test_a_group_stays_within_the_size_of_a_segment(sizes: tuple[int, ...], groups: list[list[int]]) -> None:
+def test_a_group_stays_within_the_size_of_a_segment(
+    sizes: tuple[int, ...], groups: list[list[int]]
+) -> None:
     assert bases(some(*sizes)) == groups
 
 

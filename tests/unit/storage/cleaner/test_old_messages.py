@@ -1,4 +1,5 @@
-"""Compaction of logs that hold messages of versions 0 and 1: what is kept of them is of version 2."""
+"""Compaction of logs that hold messages of versions 0 and 1: what is kept of them is of version
+2."""
 
 import shutil
 from pathlib import Path
@@ -30,7 +31,9 @@ def compact(disk: Disk, log: Log, buffers: Buffers = ROOMY) -> None:
 
 
 def content(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    return [(record.offset, record.timestamp, record.key, record.value) for record in records_of(log)]
+    return [
+        (record.offset, record.timestamp, record.key, record.value) for record in records_of(log)
+    ]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
@@ -39,7 +42,9 @@ def test_what_stays_of_old_messages_keeps_offset_and_time_and_becomes_version_2(
     disk: Disk, magic: int, codec: str
 ) -> None:
     rows = [(T0 + n, b"k%d" % (n % 3), b"v%d" % n) for n in range(7)]
-    disk.write(FIRST, bytes(encode_legacy(rows, magic=magic, base_offset=0, compression_type=codec)))
+    disk.write(
+        FIRST, bytes(encode_legacy(rows, magic=magic, base_offset=0, compression_type=codec))
+    )
     log = disk.open(is_clean=False)
     log.append(encode_records([(T0 + 7, b"k0", b"v7", ())]))
     compact(disk, log)
@@ -62,7 +67,9 @@ def test_an_append_time_stays_every_messages_time(disk: Disk) -> None:
     rows = [(T0 + n, b"k%d" % n, b"v") for n in range(2)]
     for compression_type in ("none", "gzip"):
         other = Disk()
-        messages = encode_legacy(rows, magic=1, compression_type=compression_type, log_append_time=T0 + 70)
+        messages = encode_legacy(
+            rows, magic=1, compression_type=compression_type, log_append_time=T0 + 70
+        )
         other.write(FIRST, bytes(messages))
         log = other.open(is_clean=False)
         compact(other, log)
@@ -70,7 +77,9 @@ def test_an_append_time_stays_every_messages_time(disk: Disk) -> None:
             (0, T0 + 70),
             (1, T0 + 70),
         }
-        assert {header.timestamp_type for _, header in iter_batches(other.read(FIRST))} == {"LogAppendTime"}
+        assert {header.timestamp_type for _, header in iter_batches(other.read(FIRST))} == {
+            "LogAppendTime"
+        }
 
 
 def test_a_message_larger_than_a_chunk_is_upgraded_whole(disk: Disk) -> None:

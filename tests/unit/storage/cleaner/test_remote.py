@@ -39,9 +39,13 @@ def filled(disk: Disk) -> Log:
     log = disk.open(segment_bytes=400, index_interval_bytes=0, cleanup_policy="compact")
     for turn in range(3):
         for number in range(3):
-            log.append(encode_records([(T0, b"%d" % (number % 2), b"%d" % turn, ()), (T0, b"x", None, ())]))
+            log.append(
+                encode_records([(T0, b"%d" % (number % 2), b"%d" % turn, ()), (T0, b"x", None, ())])
+            )
         log.append(
-            encode_records([(T0, b"p", b"v", ())], producer_id=7, producer_epoch=0, base_sequence=turn)
+            encode_records(
+                [(T0, b"p", b"v", ())], producer_id=7, producer_epoch=0, base_sequence=turn
+            )
         )
         log.roll()
     return log
@@ -68,7 +72,13 @@ def test_it_leaves_the_same_bytes_as_a_round_in_the_logs_own_process() -> None:
     here, there = Disk(), Disk()
     log = filled(here)
     view = seen(log)
-    clean(here.fs, here.clock, log, cleanable(view.facts, None, log.config, here.clock.now_ms()), ROOMY)
+    clean(
+        here.fs,
+        here.clock,
+        log,
+        cleanable(view.facts, None, log.config, here.clock.now_ms()),
+        ROOMY,
+    )
     compact_from_afar(there, filled(there))
     assert contents(here) == contents(there)
     assert len(offsets_of(log)) < 12

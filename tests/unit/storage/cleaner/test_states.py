@@ -20,7 +20,9 @@ def test_a_log_that_is_being_compacted_is_not_taken_twice(states: CleaningStates
     assert states.free(["a", "b"]) == ["a", "b"]
 
 
-def test_an_abort_ends_the_round_that_runs_and_its_end_does_not_count(states: CleaningStates[str]) -> None:
+def test_an_abort_ends_the_round_that_runs_and_its_end_does_not_count(
+    states: CleaningStates[str],
+) -> None:
     states.begin("a")
     states.abort("a")
     assert not states.is_quiet("a")
@@ -77,7 +79,9 @@ def test_whoever_is_too_fast_sleeps_until_the_rate_is_kept() -> None:
     assert time.slept == pytest.approx(0.6)
     time.now += 0.4
     throttle(100)
-    assert time.slept == pytest.approx(0.6), "slower than allowed: no sleep, and no credit for later"
+    assert time.slept == pytest.approx(0.6), (
+        "slower than allowed: no sleep, and no credit for later"
+    )
     time.now += 0.4
     throttle(1000)
     assert time.slept == pytest.approx(1.2)

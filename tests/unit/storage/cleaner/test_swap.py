@@ -1,6 +1,8 @@
-"""The way of a cleaned segment into its log, broken off at every step: Kafka's table of crash points.
+"""The way of a cleaned segment into its log, broken off at every step: Kafka's table of crash
+points.
 
-Two segments of one record each, "a" at 0 and again at 1, are cleaned to one segment that has only the second.
+Two segments of one record each, "a" at 0 and again at 1, are cleaned to one segment that has only
+the second.
 """
 
 import pytest
@@ -51,7 +53,8 @@ def doom(disk: Disk, *stems: str) -> None:
 
 
 def check(disk: Disk, expected: list[int]) -> None:
-    """The log opens with these offsets, nothing of the compaction is left, and the next one works."""
+    """The log opens with these offsets, nothing of the compaction is left, and the next one
+    works."""
     for name in disk.names(".snapshot"):
         disk.fs.remove(disk.path(name))
     log = disk.open(is_clean=False)
@@ -71,7 +74,9 @@ def test_before_any_swap_the_old_segments_stay(disk: Disk, written: int) -> None
 
 
 @pytest.mark.parametrize("renamed", [[0], [1], [2], [0, 1], [0, 2], [1, 2]])
-def test_while_any_cleaned_is_left_the_swaps_beside_it_are_undone(disk: Disk, renamed: list[int]) -> None:
+def test_while_any_cleaned_is_left_the_swaps_beside_it_are_undone(
+    disk: Disk, renamed: list[int]
+) -> None:
     filled(disk).close()
     for number, (own, content) in enumerate(cleaned(disk).items()):
         disk.write(ZERO + own + (".swap" if number in renamed else ".cleaned"), content)
@@ -87,8 +92,11 @@ def test_once_all_are_swaps_the_old_segments_go(disk: Disk, doomed: list[str]) -
 
 
 @pytest.mark.parametrize("done", [[".index"], [".timeindex"], [".index", ".timeindex"]])
-def test_swaps_that_have_lost_their_suffix_in_part_are_finished(disk: Disk, done: list[str]) -> None:
-    """The .log is the last to lose it, so its sources are known as long as one of the names is not right."""
+def test_swaps_that_have_lost_their_suffix_in_part_are_finished(
+    disk: Disk, done: list[str]
+) -> None:
+    """The .log is the last to lose it, so its sources are known as long as one of the names is not
+    right."""
     filled(disk).close()
     doom(disk, ZERO, ONE)
     for own, content in cleaned(disk).items():
@@ -110,7 +118,7 @@ def test_a_swap_below_the_lowest_cleaned_belongs_to_a_finished_run(disk: Disk) -
     check(disk, [1, 2])
 
 
-# -- what happens to the log meanwhile -----------------------------------------------------------------------
+# -- what happens to the log meanwhile -------------------------------------------------------------
 
 
 def test_a_truncation_ends_the_round_even_where_the_segments_look_the_same(disk: Disk) -> None:
@@ -126,7 +134,11 @@ def test_a_truncation_ends_the_round_even_where_the_segments_look_the_same(disk:
 
     with pytest.raises(CleaningAborted):
         clean(disk.fs, disk.clock, log, Cleanable(0, 3, 0, 1), ROOMY, pace=pace)
-    assert [(record.offset, record.value) for record in records_of(log)] == [(0, b"1"), (1, b"4"), (2, b"5")]
+    assert [(record.offset, record.value) for record in records_of(log)] == [
+        (0, b"1"),
+        (1, b"4"),
+        (2, b"5"),
+    ]
     assert disk.names(".cleaned") == disk.names(".swap") == []
 
 
@@ -164,7 +176,9 @@ def test_a_disk_that_fails_in_the_swap_takes_the_log_offline_and_the_next_start_
     check(Disk(disk.fs.crash()), [2])
 
 
-def test_a_reader_of_an_index_that_was_never_looked_at_before_the_swap_finds_the_old_one(disk: Disk) -> None:
+def test_a_reader_of_an_index_that_was_never_looked_at_before_the_swap_finds_the_old_one(
+    disk: Disk,
+) -> None:
     log = disk.open(index_interval_bytes=0)
     for number in range(8):
         log.append(encode_records([(T0, b"%d" % (number % 2), b"v", ())]))

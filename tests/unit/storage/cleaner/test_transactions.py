@@ -1,4 +1,5 @@
-"""Compaction and transactions: aborted data goes at once, markers when their data is gone and time has passed."""
+"""Compaction and transactions: aborted data goes at once, markers when their data is gone and time
+has passed."""
 
 from typing import Any
 
@@ -9,7 +10,13 @@ from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import Log
-from raylog.storage.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, iter_batches, read_header
+from raylog.storage.records.batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    iter_batches,
+    read_header,
+)
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0
@@ -30,7 +37,11 @@ class Producer:
         for key in keys:
             rows = [(T0, key.encode(), b"v%d" % self.sequence, ())]
             records = encode_records(
-                rows, producer_id=self.id, producer_epoch=0, base_sequence=self.sequence, transactional=True
+                rows,
+                producer_id=self.id,
+                producer_epoch=0,
+                base_sequence=self.sequence,
+                transactional=True,
             )
             offset = self.log.append(records).base_offset
             self.sequence += 1
@@ -108,7 +119,11 @@ def test_the_commit_of_nothing_that_is_left_goes_in_two_more_rounds(disk: Disk) 
     compact(disk, log)
     assert offsets(disk) == [2, 3, 4, 5]
     (header,) = [header for _, header in iter_batches(disk.read("00000000000000000000.log"))][:1]
-    assert (header.delete_horizon_ms, header.is_control, header.base_sequence) == (T0 + 1000, True, -1)
+    assert (header.delete_horizon_ms, header.is_control, header.base_sequence) == (
+        T0 + 1000,
+        True,
+        -1,
+    )
     disk.clock.advance(999)
     compact(disk, log)
     assert offsets(disk) == [2, 3, 4, 5]
@@ -166,7 +181,10 @@ def test_a_transaction_whose_data_was_emptied_is_not_open_after_a_start_from_the
             after.fs.remove(after.path(name))
         again = after.open(is_clean=False, segment_bytes=180)
         assert again.last_stable_offset == again.log_end_offset
-        assert [(record.offset, record.key) for record in records_of(again)] == [(15, b"a"), (16, b"b")]
+        assert [(record.offset, record.key) for record in records_of(again)] == [
+            (15, b"a"),
+            (16, b"b"),
+        ]
 
 
 def test_an_open_transaction_is_not_touched(disk: Disk) -> None:
@@ -198,21 +216,27 @@ def test_a_slice_read_before_the_swap_is_told_its_aborted_transactions_after_it(
         assert log.aborted_in(found, 0) == before == [AbortedTransaction(1, 0, 3, 4)]
 
 
-# -- the tracker ---------------------------------------------------------------------------------------------
+# -- the tracker -----------------------------------------------------------------------------------
 
 
-def header_at(offset: int, producer: int, attributes: int = TRANSACTIONAL, **fields: Any) -> BatchHeader:
+def header_at(
+    offset: int, producer: int, attributes: int = TRANSACTIONAL, **fields: Any
+) -> BatchHeader:
     made = encode_records([(T0, b"k", b"v", ())], base_offset=offset)
     return read_header(made)._replace(producer_id=producer, attributes=attributes, **fields)
 
 
 def marker_at(offset: int, producer: int, abort: bool) -> tuple[BatchHeader, bytes]:
-    made = encode_marker(Marker(abort, 0, T0), producer_id=producer, producer_epoch=0, base_offset=offset)
+    made = encode_marker(
+        Marker(abort, 0, T0), producer_id=producer, producer_epoch=0, base_offset=offset
+    )
     return read_header(made), bytes(made)
 
 
 def test_data_is_discardable_from_its_transactions_first_offset_to_its_marker() -> None:
-    tracker = TransactionTracker([AbortedTransaction(1, 5, 9, 10), AbortedTransaction(1, 20, 29, 30)])
+    tracker = TransactionTracker(
+        [AbortedTransaction(1, 5, 9, 10), AbortedTransaction(1, 20, 29, 30)]
+    )
     told = [tracker.is_discardable(header_at(offset, 1), b"") for offset in (3, 5, 8)]
     assert told == [False, True, True]
     assert not tracker.is_discardable(header_at(6, 2), b""), "another producer's"

@@ -38,7 +38,7 @@ def time_index(fs: MemoryFileSystem, *entries: tuple[int, int], base: int = 0) -
     return index
 
 
-# -- by offset -----------------------------------------------------------------------------------------------
+# -- by offset -------------------------------------------------------------------------------------
 
 
 def test_an_offset_entry_is_kafkas_eight_bytes(fs: MemoryFileSystem) -> None:
@@ -68,7 +68,9 @@ def test_the_warm_end_and_the_cold_rest_meet(fs: MemoryFileSystem, count: int) -
         for wanted in (0, 1, 2, count - 1026, count - 1025, count - 1024, count - 2, count - 1):
             if 0 <= wanted < count:
                 expected = OffsetPosition(2 * wanted + 10, 100 * wanted + 50)
-                assert entries.lookup(2 * wanted + 10) == entries.lookup(2 * wanted + 11) == expected
+                assert (
+                    entries.lookup(2 * wanted + 10) == entries.lookup(2 * wanted + 11) == expected
+                )
                 assert entries.lookup_position(100 * wanted + 50) == expected
                 assert entries.offset_after(100 * wanted + 50) == expected.offset
         assert entries.lookup(9) == OffsetPosition(0, 0)
@@ -82,7 +84,8 @@ def test_the_warm_end_and_the_cold_rest_meet(fs: MemoryFileSystem, count: int) -
 def test_kafkas_scenario_of_upper_bounds(
     fs: MemoryFileSystem, position: int, size: int, expected: int | None
 ) -> None:
-    """13.6: entries (b, 0), (b+1, 10), (b+2, 23), (b+3, 37); what a fetch of so many bytes from there ends before."""
+    """13.6: entries (b, 0), (b+1, 10), (b+2, 23), (b+3, 37); what a fetch of so many bytes from
+    there ends before."""
     index = offset_index(fs, (100, 0), (101, 10), (102, 23), (103, 37), base=100)
     assert index.offset_after(position + size) == expected
 
@@ -138,7 +141,7 @@ def test_the_time_index_is_full_one_slot_early(fs: MemoryFileSystem) -> None:
     assert len(index) == 3
 
 
-# -- by time -------------------------------------------------------------------------------------------------
+# -- by time ---------------------------------------------------------------------------------------
 
 
 def test_a_time_entry_is_kafkas_twelve_bytes(fs: MemoryFileSystem) -> None:
@@ -168,7 +171,7 @@ def test_times_are_truncated_by_offset(fs: MemoryFileSystem) -> None:
     assert index.last == TimestampOffset(50, 9)
 
 
-# -- damage --------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -222,7 +225,9 @@ def test_a_rebuilt_index_takes_the_place_of_the_old_and_goes_on(fs: MemoryFileSy
 
 
 @given(
-    batches=st.lists(st.tuples(st.integers(61, 300), st.integers(1, 9), st.integers(-1, 6)), max_size=30),
+    batches=st.lists(
+        st.tuples(st.integers(61, 300), st.integers(1, 9), st.integers(-1, 6)), max_size=30
+    ),
     cut=st.integers(0, 30),
     interval=st.integers(0, 700),
 )

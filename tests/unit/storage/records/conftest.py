@@ -26,7 +26,8 @@ def kernel_in_use(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def batch_of() -> Callable[..., bytearray]:
-    """A batch around any bytes in the place of its records; the header may be changed field by field."""
+    """A batch around any bytes in the place of its records; the header may be changed field by
+    field."""
 
     def build(records: bytes, count: int = 1, **fields: int) -> bytearray:
         header = BatchHeader(0, 0, -1, MAGIC, 0, 0, max(count - 1, 0), T0, T0, -1, -1, -1, count)

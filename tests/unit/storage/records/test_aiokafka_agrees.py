@@ -35,7 +35,9 @@ def test_we_read_what_it_writes(rows: list, codec: str) -> None:
     assert decode_records(batch) == as_tuples(rows)
     columns = decode_table(batch).to_pydict()
     names = ("offset", "timestamp", "key", "value")
-    assert list(zip(*(columns[name] for name in names), strict=True)) == [row[:4] for row in as_tuples(rows)]
+    assert list(zip(*(columns[name] for name in names), strict=True)) == [
+        row[:4] for row in as_tuples(rows)
+    ]
 
 
 @given(batches, codecs)

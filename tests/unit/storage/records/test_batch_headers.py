@@ -26,12 +26,20 @@ def small_batch(**options: int) -> bytearray:
 
 
 def test_a_header_reads_back_field_by_field() -> None:
-    batch = small_batch(base_offset=7, leader_epoch=3, producer_id=9, producer_epoch=1, base_sequence=LAST)
+    batch = small_batch(
+        base_offset=7, leader_epoch=3, producer_id=9, producer_epoch=1, base_sequence=LAST
+    )
     header = read_header(batch)
-    assert header._replace(crc=0) == BatchHeader(7, len(batch) - 12, 3, 2, 0, 0, 1, T0, T0 + 1, 9, 1, LAST, 2)
+    assert header._replace(crc=0) == BatchHeader(
+        7, len(batch) - 12, 3, 2, 0, 0, 1, T0, T0 + 1, 9, 1, LAST, 2
+    )
     assert (header.size_bytes, header.last_offset, header.next_offset) == (len(batch), 8, 9)
     assert header.last_sequence == 0
-    assert (header.codec, header.timestamp_type, header.delete_horizon_ms) == (0, "CreateTime", None)
+    assert (header.codec, header.timestamp_type, header.delete_horizon_ms) == (
+        0,
+        "CreateTime",
+        None,
+    )
     assert not header.is_transactional
     assert not header.is_control
 
@@ -68,7 +76,9 @@ def test_stamping_keeps_the_crc_right() -> None:
     check_crc(batch, 8, header)
 
 
-@pytest.mark.parametrize(("start", "by", "result"), [(LAST, 1, 0), (LAST - 2, 5, 2), (0, 0, 0), (17, 3, 20)])
+@pytest.mark.parametrize(
+    ("start", "by", "result"), [(LAST, 1, 0), (LAST - 2, 5, 2), (0, 0, 0), (17, 3, 20)]
+)
 def test_sequences_wrap_to_zero(start: int, by: int, result: int) -> None:
     assert increment_sequence(start, by) == result
 
@@ -84,7 +94,12 @@ def test_batches_are_found_one_after_the_other_up_to_a_partial_one() -> None:
 
 @pytest.mark.parametrize(
     ("position", "layout", "value", "why"),
-    [(16, "b", 3, "magic 3"), (16, "b", -2, "magic -2"), (8, ">i", 48, "under 49"), (8, ">i", -1, "under")],
+    [
+        (16, "b", 3, "magic 3"),
+        (16, "b", -2, "magic -2"),
+        (8, ">i", 48, "under 49"),
+        (8, ">i", -1, "under"),
+    ],
 )
 def test_what_is_no_batch_is_corrupt(position: int, layout: str, value: int, why: str) -> None:
     batch = small_batch()
@@ -114,10 +129,17 @@ def test_a_crc_covers_the_whole_batch() -> None:
 
 def test_an_empty_batch_keeps_offsets_producer_and_sequences() -> None:
     header = read_header(
-        small_batch(base_offset=100, leader_epoch=7, producer_id=4242, producer_epoch=3, base_sequence=17)
+        small_batch(
+            base_offset=100, leader_epoch=7, producer_id=4242, producer_epoch=3, base_sequence=17
+        )
     )._replace(last_offset_delta=2, max_timestamp=T0 + 5)
     batch = empty_batch(header)
     assert len(batch) == HEADER_SIZE
     read = read_header(batch)
     check_crc(batch, 0, read)
-    assert (read.count, read.base_timestamp, read.last_offset, read.last_sequence) == (0, -1, 102, 19)
+    assert (read.count, read.base_timestamp, read.last_offset, read.last_sequence) == (
+        0,
+        -1,
+        102,
+        19,
+    )

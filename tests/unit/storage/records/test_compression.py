@@ -17,7 +17,10 @@ LZ4 = "04224d18 60 40 82 0f000000 6868656c6c6f2006005068656c6c6f 00000000"
 XERIAL = "82534e4150505900 00000001 00000001 0000000b 171468656c6c6f20420600"
 
 
-@given(st.sampled_from(list(CODECS.values())), st.binary() | st.binary(max_size=20).map(lambda b: b * 5000))
+@given(
+    st.sampled_from(list(CODECS.values())),
+    st.binary() | st.binary(max_size=20).map(lambda b: b * 5000),
+)
 def test_a_stream_decompresses_to_what_was_compressed(codec: int, plain: bytes) -> None:
     assert bytes(decompress(codec, compress(codec, memoryview(plain)))) == plain
 
@@ -31,7 +34,9 @@ def test_a_stream_is_kafkas_byte_for_byte(codec: int, expected: str) -> None:
 def test_streams_of_other_writers_are_read() -> None:
     assert bytes(decompress(2, bytes(cramjam.snappy.compress_raw(HELLO)))) == HELLO
     assert bytes(decompress(1, gzip.compress(HELLO) + gzip.compress(HELLO))) == HELLO + HELLO
-    assert bytes(decompress(4, zstandard.compress(HELLO) + zstandard.compress(HELLO))) == HELLO + HELLO
+    assert (
+        bytes(decompress(4, zstandard.compress(HELLO) + zstandard.compress(HELLO))) == HELLO + HELLO
+    )
     streamed = zstandard.ZstdCompressor().compressobj()
     assert bytes(decompress(4, streamed.compress(HELLO) + streamed.flush())) == HELLO
 

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raylog.storage.errors import CorruptRecord
-from raylog.storage.records.batch import CRC_START, HEADER_SIZE, MAGIC, iter_batches, read_header, seal
+from raylog.storage.records.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    MAGIC,
+    iter_batches,
+    read_header,
+    seal,
+)
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.encode import encode_records
@@ -45,7 +52,8 @@ def test_a_flipped_bit_is_seen_or_outside_of_the_crc(codec: str) -> None:
         assert position < CRC_START
         assert read_header(flipped) != header
         assert columns.num_rows >= len(found)
-        if not found:  # the length grew, so the batch is a partial one; or the base offset is negative
+        # the length grew, so the batch is a partial one; or the base offset is negative
+        if not found:
             assert list(iter_batches(flipped)) == [] or read_header(flipped).base_offset < 0
         elif position < 8:
             shift = read_header(flipped).base_offset - 100
@@ -64,7 +72,11 @@ MALFORMED = {
     "one record too few": (PLAIN, 4, ""),
     "one record too many": (PLAIN, 2, "left behind"),
     "bytes behind an empty batch": (PLAIN, 0, "left behind"),
-    "a length over the batch": (bytes.fromhex("7e 00 00 00 01 01 00"), 1, "longer than what is left"),
+    "a length over the batch": (
+        bytes.fromhex("7e 00 00 00 01 01 00"),
+        1,
+        "longer than what is left",
+    ),
     "a negative length": (bytes.fromhex("03 00 00 00 01 01 00"), 1, "too short"),
     "a length too short for its fields": (bytes.fromhex("0a 00 00 00 01 01 00"), 1, "too short"),
     "a key over the record": (bytes.fromhex("0c 00 00 00 04 01 00"), 1, "longer than"),
@@ -73,9 +85,21 @@ MALFORMED = {
     "a negative header count": (bytes.fromhex("0c 00 00 00 01 01 01"), 1, "header count"),
     "more headers than bytes": (bytes.fromhex("0c 00 00 00 01 01 02"), 1, "header count"),
     "a null header name": (bytes.fromhex("10 00 00 00 01 01 02 01 01"), 1, "name is null"),
-    "a header name over the record": (bytes.fromhex("10 00 00 00 01 01 02 08 01"), 1, "longer than"),
-    "a header value over the record": (bytes.fromhex("10 00 00 00 01 01 02 00 08"), 1, "longer than"),
-    "bytes behind the value": (bytes.fromhex("0e 00 00 00 01 01 00 00"), 1, "shorter than its length"),
+    "a header name over the record": (
+        bytes.fromhex("10 00 00 00 01 01 02 08 01"),
+        1,
+        "longer than",
+    ),
+    "a header value over the record": (
+        bytes.fromhex("10 00 00 00 01 01 02 00 08"),
+        1,
+        "longer than",
+    ),
+    "bytes behind the value": (
+        bytes.fromhex("0e 00 00 00 01 01 00 00"),
+        1,
+        "shorter than its length",
+    ),
     "bytes behind the headers": (
         bytes.fromhex("12 00 00 00 01 01 02 00 01 00"),
         1,
@@ -113,15 +137,22 @@ def test_a_later_format_is_corrupt_here() -> None:
 def test_a_checked_batch_may_skip_its_crc() -> None:
     batch = encode_records(ROWS)
     batch[CRC_START - 1] ^= 1
-    assert len(decode_records(batch, check_crc=False)) == decode_table(batch, check_crc=False).num_rows == 3
+    assert (
+        len(decode_records(batch, check_crc=False))
+        == decode_table(batch, check_crc=False).num_rows
+        == 3
+    )
 
 
 @given(st.data())
 def test_mangled_records_never_crash(data: st.DataObject) -> None:
-    """Random damage under a right CRC: records or CorruptRecord, and both decoders agree on which."""
+    """Random damage under a right CRC: records or CorruptRecord, and both decoders agree on
+    which."""
     batch = encode_records(ROWS * 2)
     for _ in range(data.draw(st.integers(1, 4))):
-        batch[data.draw(st.integers(HEADER_SIZE - 4, len(batch) - 1))] = data.draw(st.integers(0, 255))
+        batch[data.draw(st.integers(HEADER_SIZE - 4, len(batch) - 1))] = data.draw(
+            st.integers(0, 255)
+        )
     batch = seal(batch, read_header(batch))
     outcomes = []
     for decode in (decode_records, decode_table):

@@ -21,7 +21,9 @@ headers = st.lists(st.tuples(st.text(max_size=20), st.none() | st.binary(max_siz
 rows = st.tuples(st.integers(-1, 2**63 - 1), fields, fields, headers | headers.map(tuple))
 
 
-@given(st.lists(rows, min_size=1, max_size=20), st.sampled_from(list(CODECS)), st.integers(0, 2**62))
+@given(
+    st.lists(rows, min_size=1, max_size=20), st.sampled_from(list(CODECS)), st.integers(0, 2**62)
+)
 def test_records_come_back_as_they_went_in(batch_rows: list, codec: str, base_offset: int) -> None:
     batch = encode_records(batch_rows, compression_type=codec, base_offset=base_offset)
     header = read_header(batch)
@@ -62,7 +64,9 @@ def test_a_batch_can_end_after_its_last_record() -> None:
 
 
 def test_log_append_time_is_every_records_time() -> None:
-    batch = encode_records([(T0, None, b"a", ()), (T0 + 5, None, b"b", ())], log_append_time=T0 + 99)
+    batch = encode_records(
+        [(T0, None, b"a", ()), (T0 + 5, None, b"b", ())], log_append_time=T0 + 99
+    )
     assert read_header(batch).base_timestamp == T0
     assert [record.timestamp for record in decode_records(batch)] == [T0 + 99, T0 + 99]
 
@@ -71,8 +75,12 @@ def test_a_reader_starts_where_it_wants() -> None:
     first = encode_records([(T0, None, b"%d" % i, ()) for i in range(5)], base_offset=10)
     second = encode_records([(T0, None, b"%d" % i, ()) for i in range(5, 10)], base_offset=15)
     both = bytes(first + second)
-    assert [record.offset for record in decode_records(both, start_offset=12)] == list(range(12, 20))
-    assert [record.offset for record in decode_records(both, start_offset=15)] == list(range(15, 20))
+    assert [record.offset for record in decode_records(both, start_offset=12)] == list(
+        range(12, 20)
+    )
+    assert [record.offset for record in decode_records(both, start_offset=15)] == list(
+        range(15, 20)
+    )
     assert decode_records(both, start_offset=20) == []
 
 

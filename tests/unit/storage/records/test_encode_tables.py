@@ -20,7 +20,9 @@ T0 = 1_700_000_000_000
 
 texts = st.none() | st.text(max_size=60)
 header_lists = st.none() | st.lists(
-    st.fixed_dictionaries({"key": st.text(max_size=20), "value": st.none() | st.binary(max_size=30)}),
+    st.fixed_dictionaries(
+        {"key": st.text(max_size=20), "value": st.none() | st.binary(max_size=30)}
+    ),
     max_size=3,
 )
 rows = st.tuples(st.none() | st.integers(0, 2**62), texts, texts, header_lists)
@@ -29,13 +31,16 @@ text_types = st.sampled_from([pa.binary(), pa.string(), pa.large_binary(), pa.la
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[pa.Table, list]:
-    """A table whose arrays may start within their buffers, and its rows as they should come back."""
+    """A table whose arrays may start within their buffers, and its rows as they should come
+    back."""
     drawn = draw(st.lists(rows, min_size=1, max_size=30))
     first = draw(st.integers(0, len(drawn) - 1))
     timestamps, keys, values, headers = zip(*drawn, strict=True)
     table = pa.table(
         {
-            "timestamp": pa.array(timestamps, draw(st.sampled_from([pa.int64(), pa.timestamp("ms")]))),
+            "timestamp": pa.array(
+                timestamps, draw(st.sampled_from([pa.int64(), pa.timestamp("ms")]))
+            ),
             "key": pa.array(keys, pa.string()).cast(draw(text_types)),
             "value": pa.array(values, pa.string()).cast(draw(text_types)),
             "headers": pa.array(headers, HEADERS),
@@ -117,7 +122,9 @@ def test_a_batch_carries_its_producer() -> None:
 
 
 def test_an_encoded_table_is_a_writable_buffer_of_its_size() -> None:
-    batch, _ = encode_table(pa.table({"value": ["a" * 1000] * 9}), default_timestamp=T0, max_bytes=5000)
+    batch, _ = encode_table(
+        pa.table({"value": ["a" * 1000] * 9}), default_timestamp=T0, max_bytes=5000
+    )
     stamp(batch, 10**9, 3)
     assert isinstance(batch, pa.Buffer)
     assert len(memoryview(batch)) == batch.size == read_header(batch).size_bytes
@@ -140,9 +147,18 @@ def test_an_empty_table_is_no_batch() -> None:
         ({"value": ["v"], "timestamp": pa.array([1], pa.timestamp("us"))}, "cast it to int64"),
         ({"value": ["v"], "timestamp": [-2]}, "row 0: its timestamp is negative"),
         ({"value": ["v"], "headers": [["h"]]}, "'headers' is list"),
-        ({"value": ["v"], "headers": [[{"key": 1, "value": b"x"}]]}, "names of column 'headers' are int64"),
-        ({"value": ["v"], "headers": pa.array([[(None, b"x")]], HEADERS)}, "row 0: a header's name is null"),
-        ({"value": ["v"], "headers": pa.array([[None]], HEADERS)}, "row 0: a header's name is null"),
+        (
+            {"value": ["v"], "headers": [[{"key": 1, "value": b"x"}]]},
+            "names of column 'headers' are int64",
+        ),
+        (
+            {"value": ["v"], "headers": pa.array([[(None, b"x")]], HEADERS)},
+            "row 0: a header's name is null",
+        ),
+        (
+            {"value": ["v"], "headers": pa.array([[None]], HEADERS)},
+            "row 0: a header's name is null",
+        ),
     ],
 )
 def test_a_column_that_records_do_not_have_is_refused(columns: dict[str, Any], why: str) -> None:
@@ -173,7 +189,9 @@ def test_a_reader_takes_a_range_of_offsets(drawn: tuple, data: st.DataObject) ->
     decoded = decode_table(encoded, start_offset=start, end_offset=end, headers=False)
     assert decoded.schema.names == ["offset", "timestamp", "timestampType", "key", "value"]
     assert decoded["value"].to_pylist() == [row[2] for row in expected[start:end]]
-    assert decoded["offset"].to_pylist() == list(range(start, len(expected) if end is None else end))
+    assert decoded["offset"].to_pylist() == list(
+        range(start, len(expected) if end is None else end)
+    )
 
 
 @given(tables())
@@ -182,14 +200,18 @@ def test_columns_and_records_agree(drawn: tuple) -> None:
     names = ("offset", "timestamp", "key", "value")
     decoded = decode_table(batch)
     records = decode_records(batch)
-    assert [tuple(row[name] for name in names) for row in decoded.to_pylist()] == [r[:4] for r in records]
+    assert [tuple(row[name] for name in names) for row in decoded.to_pylist()] == [
+        r[:4] for r in records
+    ]
     assert [[tuple(h.values()) for h in hs] for hs in decoded["headers"].to_pylist()] == [
         list(r.headers) for r in records
     ]
 
 
 def test_log_append_time_fills_two_columns() -> None:
-    encoder = TableEncoder(pa.table({"value": ["a", "b"]}), default_timestamp=T0, log_append_time=T0 + 7)
+    encoder = TableEncoder(
+        pa.table({"value": ["a", "b"]}), default_timestamp=T0, log_append_time=T0 + 7
+    )
     created, _ = encode_table(pa.table({"value": ["c"]}), default_timestamp=T0, base_offset=2)
     decoded = decode_table(b"".join((encoder.encode()[0], created)))
     assert decoded["timestamp"].to_pylist() == [T0 + 7, T0 + 7, T0]

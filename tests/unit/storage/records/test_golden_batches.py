@@ -1,4 +1,5 @@
-"""Batches that Kafka's own library wrote (tests/golden/kafka-clients-3.9.1-batches/PROVENANCE.md)."""
+"""Batches that Kafka's own library wrote
+(tests/golden/kafka-clients-3.9.1-batches/PROVENANCE.md)."""
 
 from pathlib import Path
 
@@ -51,7 +52,12 @@ def test_every_codec_and_timestamp_type_decodes(codec: str, timestamp_type: str)
     assert columns["timestampType"] == [TYPES.index(timestamp_type)] * 5
     headers = [tuple((h["key"], h["value"]) for h in row) for row in columns["headers"]]
     rows = zip(
-        columns["offset"], columns["timestamp"], columns["key"], columns["value"], headers, strict=True
+        columns["offset"],
+        columns["timestamp"],
+        columns["key"],
+        columns["value"],
+        headers,
+        strict=True,
     )
     assert list(rows) == expected
 
@@ -74,11 +80,20 @@ def test_an_uncompressed_batch_encodes_to_the_same_bytes(name: str) -> None:
 
 def test_headers_say_who_produced() -> None:
     wrapped = read_header((FOLDER / "m2-idem-seqwrap.bin").read_bytes())
-    assert (wrapped.producer_id, wrapped.base_sequence, wrapped.last_sequence) == (1000, 2**31 - 2, 0)
+    assert (wrapped.producer_id, wrapped.base_sequence, wrapped.last_sequence) == (
+        1000,
+        2**31 - 2,
+        0,
+    )
     transactional = read_header((FOLDER / "m2-txn-lz4.bin").read_bytes())
     assert (transactional.is_transactional, transactional.codec) == (True, CODECS["lz4"])
     empty = read_header((FOLDER / "m2-empty-txn.bin").read_bytes())
-    assert (empty.count, empty.base_offset, empty.last_offset, empty.last_sequence) == (0, 500, 509, 18)
+    assert (empty.count, empty.base_offset, empty.last_offset, empty.last_sequence) == (
+        0,
+        500,
+        509,
+        18,
+    )
 
 
 @pytest.mark.parametrize(("name", "kind"), [("abort", 0), ("commit", 1)])

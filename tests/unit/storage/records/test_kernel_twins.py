@@ -45,8 +45,12 @@ def test_rows_encode_to_the_same_bytes(batch_rows: list, base_timestamp: int | N
 def test_batches_decode_to_the_same_records(
     batch_rows: list, start: int, end: int, with_headers: bool
 ) -> None:
-    fetch = bytes(encode_records(batch_rows, base_offset=5) + encode_records(batch_rows, base_offset=2**62))
-    assert _kernel.decode_rows(fetch, start, True, False) == _kernel_py.decode_rows(fetch, start, True, False)
+    fetch = bytes(
+        encode_records(batch_rows, base_offset=5) + encode_records(batch_rows, base_offset=2**62)
+    )
+    assert _kernel.decode_rows(fetch, start, True, False) == _kernel_py.decode_rows(
+        fetch, start, True, False
+    )
     ours, twins = (ops.decode_columns(fetch, start, end, True, with_headers) for ops in BOTH)
     assert ours == twins
 
@@ -56,17 +60,23 @@ def test_damaged_batches_get_the_same_answer(batch_rows: list, data: st.DataObje
     batch = encode_records(batch_rows)
     for _ in range(data.draw(st.integers(1, 3))):
         # the records mostly, but also lengths, offsets and timestamps of the header
-        position = data.draw(st.integers(21, len(batch) - 1) | st.integers(HEADER_SIZE, len(batch) - 1))
+        position = data.draw(
+            st.integers(21, len(batch) - 1) | st.integers(HEADER_SIZE, len(batch) - 1)
+        )
         batch[position] = data.draw(st.integers(0, 255))
     fetch = bytes(encode_records(batch_rows) + seal(batch, read_header(batch)))
-    ours, twins = (answer(ops.decode_columns, fetch, -(2**63), 2**63 - 1, True, True) for ops in BOTH)
+    ours, twins = (
+        answer(ops.decode_columns, fetch, -(2**63), 2**63 - 1, True, True) for ops in BOTH
+    )
     assert ours == twins
     ours, twins = (answer(ops.decode_rows, fetch, -(2**63), True, True) for ops in BOTH)
     assert ours == twins
 
 
 @given(st.lists(st.lists(rows, min_size=1, max_size=2), max_size=4), st.booleans(), st.data())
-def test_a_scan_sees_the_same_batches(batches: list[list], check_crc: bool, data: st.DataObject) -> None:
+def test_a_scan_sees_the_same_batches(
+    batches: list[list], check_crc: bool, data: st.DataObject
+) -> None:
     fetch = bytearray()
     for batch_rows in batches:
         fetch += encode_records(
@@ -79,7 +89,13 @@ def test_a_scan_sees_the_same_batches(batches: list[list], check_crc: bool, data
     assert (bytes(ours), our_end) == (bytes(twins), twin_end)
 
 
-@given(st.lists(rows, min_size=1, max_size=8), st.integers(0, 6), st.integers(0, 9), st.booleans(), st.data())
+@given(
+    st.lists(rows, min_size=1, max_size=8),
+    st.integers(0, 6),
+    st.integers(0, 9),
+    st.booleans(),
+    st.data(),
+)
 def test_compaction_gives_the_same_answers(
     batch_rows: list, capacity: int, start: int, drop: bool, data: st.DataObject
 ) -> None:
@@ -113,7 +129,9 @@ kinds = st.sampled_from(
 
 
 @given(
-    st.lists(st.tuples(st.lists(rows, min_size=1, max_size=3), kinds), max_size=6), st.integers(0, 6), int64
+    st.lists(st.tuples(st.lists(rows, min_size=1, max_size=3), kinds), max_size=6),
+    st.integers(0, 6),
+    int64,
 )
 def test_compaction_gives_the_same_answers_for_many_batches(
     batches: list, capacity: int, latest: int
@@ -140,8 +158,12 @@ def test_compaction_gives_the_same_answers_for_many_batches(
 
 
 @given(st.lists(rows, min_size=1, max_size=2), st.integers(0, 400), st.integers(0, 7))
-def test_the_same_batches_of_a_chunk_are_led_by_headers(batch_rows: list, position: int, bit: int) -> None:
-    chunk = encode_records(batch_rows) + encode_records(batch_rows, base_offset=5, compression_type="lz4")
+def test_the_same_batches_of_a_chunk_are_led_by_headers(
+    batch_rows: list, position: int, bit: int
+) -> None:
+    chunk = encode_records(batch_rows) + encode_records(
+        batch_rows, base_offset=5, compression_type="lz4"
+    )
     assert len(_kernel.leading_headers(chunk)) == 2
     assert _kernel.leading_headers(chunk) == _kernel_py.leading_headers(chunk)
     damaged = bytearray(chunk)

@@ -1,4 +1,5 @@
-"""Messages of versions 0 and 1: what Kafka wrote is read, alone, in wrappers, mixed with version 2."""
+"""Messages of versions 0 and 1: what Kafka wrote is read, alone, in wrappers, mixed with version
+2."""
 
 import struct
 import zlib
@@ -66,7 +67,7 @@ def both(buffer: Buffer) -> list[tuple]:
     return rows
 
 
-# -- Kafka's own ---------------------------------------------------------------------------------------------
+# -- Kafka's own -----------------------------------------------------------------------------------
 
 
 def test_the_files_are_there() -> None:
@@ -96,13 +97,21 @@ def test_kafkas_messages_decode(path: Path) -> None:
     assert headers[-1].last_offset == 108
     assert headers[-1].next_offset == 109
     assert sum(header.size_bytes for header in headers) == len(batch)
-    assert headers[-1].timestamp_type == {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}[number]
-    assert (headers[0].leader_epoch, headers[0].producer_id, headers[0].is_control) == (-1, -1, False)
+    assert (
+        headers[-1].timestamp_type
+        == {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}[number]
+    )
+    assert (headers[0].leader_epoch, headers[0].producer_id, headers[0].is_control) == (
+        -1,
+        -1,
+        False,
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_messages_encode_as_kafka_does(path: Path) -> None:
-    """To the byte where the codec is ours to choose; gzip and snappy are other libraries than Java's."""
+    """To the byte where the codec is ours to choose; gzip and snappy are other libraries than
+    Java's."""
     magic, codec, kind = path.stem.split("-")
     batch = path.read_bytes()
     records = decode_records(batch)
@@ -146,12 +155,17 @@ def test_the_worked_wrapper_has_relative_offsets() -> None:
     assert both(wrapper(inner)) == expected
     encoded = encode_legacy(ROWS[:2], magic=1, base_offset=10, compression_type="gzip")
     header = read_header(encoded)
-    assert (header.last_offset, header.max_timestamp, header.attributes, header.count) == (11, T0 + 9, 1, -1)
+    assert (header.last_offset, header.max_timestamp, header.attributes, header.count) == (
+        11,
+        T0 + 9,
+        1,
+        -1,
+    )
     assert bytes(decompress(1, encoded[34:])) == inner
     assert both(encoded) == expected
 
 
-# -- offsets, timestamps, mixtures ---------------------------------------------------------------------------
+# -- offsets, timestamps, mixtures -----------------------------------------------------------------
 
 
 def test_a_wrapper_of_version_0_has_absolute_offsets() -> None:
@@ -219,14 +233,18 @@ def old(rows: list, magic: int, codec: str, base_offset: int) -> bytes:
 
 def new(rows: list, magic: int, codec: str, base_offset: int) -> bytes:
     return bytes(
-        encode_records([(*row, ()) for row in rows], base_offset=base_offset, compression_type=codec)
+        encode_records(
+            [(*row, ()) for row in rows], base_offset=base_offset, compression_type=codec
+        )
     )
 
 
 @given(
     st.lists(
         st.tuples(
-            st.integers(-1, 2**62), st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=99)
+            st.integers(-1, 2**62),
+            st.none() | st.binary(max_size=9),
+            st.none() | st.binary(max_size=99),
         ),
         min_size=1,
         max_size=8,
@@ -242,7 +260,7 @@ def test_what_is_encoded_decodes(rows: list, magic: int, codec: str, base_offset
     assert both(encoded) == expected
 
 
-# -- LZ4's two checksums -------------------------------------------------------------------------------------
+# -- LZ4's two checksums ---------------------------------------------------------------------------
 
 
 def test_version_0_has_the_broken_checksum_and_version_1_the_right_one() -> None:
@@ -252,7 +270,10 @@ def test_version_0_has_the_broken_checksum_and_version_1_the_right_one() -> None
 
 
 def test_any_checksum_is_read_in_version_0_and_only_the_right_one_in_version_1() -> None:
-    inner, frame = encode_legacy(ROWS, magic=0), bytearray(compress(3, encode_legacy(ROWS, magic=0)))
+    inner, frame = (
+        encode_legacy(ROWS, magic=0),
+        bytearray(compress(3, encode_legacy(ROWS, magic=0))),
+    )
     frame[6] ^= 0xFF
     fields = struct.pack(">ii", -1, len(frame)) + bytes(frame)
     assert len(both(message(2, 0, 3, fields))) == len(list(iter_batches(inner))) == 3
@@ -265,7 +286,9 @@ def test_the_hash_is_xxh32() -> None:
     assert xxh32(b"") == 0x02CC5D05
     assert xxh32(b"a") == 0x550D7456
     assert xxh32(b"abc") == 0x32D153FF
-    assert xxh32(b"Nobody inspects the spammish repetition"[:16]) == xxh32(bytearray(b"Nobody inspects "))
+    assert xxh32(b"Nobody inspects the spammish repetition"[:16]) == xxh32(
+        bytearray(b"Nobody inspects ")
+    )
     assert xxh32(bytes.fromhex("6040")) >> 8 & 0xFF == 0x82
 
 
@@ -279,7 +302,7 @@ def test_a_frame_with_a_content_size_is_mended_where_its_checksum_is() -> None:
     assert with_right_checksum(b"no frame") == b"no frame"
 
 
-# -- what is refused -----------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 NULL_VALUE = struct.pack(">qii", T0, -1, -1)
 INNER = bytes(encode_legacy(ROWS, magic=1))
@@ -291,9 +314,15 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "an empty wrapper": (wrapper(b""), "without a message"),
     "a wrapper of a cut message": (wrapper(INNER[:30]), "without a message"),
     "a wrapper in a wrapper": (wrapper(wrapper(INNER)), "compressed or a batch"),
-    "a batch in a wrapper": (wrapper(bytes(encode_records([(*row, ()) for row in ROWS]))), "compressed or a batch"),
+    "a batch in a wrapper": (
+        wrapper(bytes(encode_records([(*row, ()) for row in ROWS]))),
+        "compressed or a batch",
+    ),
     "no stream": (message(0, 1, 1, struct.pack(">qii", T0, -1, 3) + b"abc"), "malformed stream"),
-    "a key over the message": (message(0, 1, 0, struct.pack(">qii", T0, 5, -1)), "a field of 5 bytes"),
+    "a key over the message": (
+        message(0, 1, 0, struct.pack(">qii", T0, 5, -1)),
+        "a field of 5 bytes",
+    ),
     "a value over the message": (message(0, 0, 0, struct.pack(">ii", -1, 1)), "a field of 1 bytes"),
     "a message without a value": (message(0, 0, 0, struct.pack(">i", 4) + b"abcd"), "ends within"),
     "a wrong inner CRC": (wrapper(INNER[:-1] + b"\x01"), "CRC-32 of its message"),
@@ -324,7 +353,9 @@ def test_a_flipped_bit_is_seen_or_outside_of_the_crc(magic: int, codec: str) -> 
             continue
         stripped = [record[1:4] for record in found]
         assert stripped == [row[1:] for row in expected][: len(stripped)]
-        position = next((p for p, header in iter_batches(batch) if p + header.size_bytes > bit >> 3), 0)
+        position = next(
+            (p for p, header in iter_batches(batch) if p + header.size_bytes > bit >> 3), 0
+        )
         assert (bit >> 3) - position < LOG_OVERHEAD
 
 
@@ -350,7 +381,8 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.data())
 def test_mangled_messages_never_crash(data: st.DataObject) -> None:
-    """Random damage under a right CRC: records or CorruptRecord, and both decoders agree on which."""
+    """Random damage under a right CRC: records or CorruptRecord, and both decoders agree on
+    which."""
     magic, codec = data.draw(st.sampled_from([0, 1])), data.draw(st.sampled_from(CODECS))
     batch = bytearray(old(ROWS[:1] if codec == "none" else ROWS, magic, codec, 5))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -373,7 +405,9 @@ def test_mangled_messages_never_crash(data: st.DataObject) -> None:
         ({"magic": 1, "compression_type": "brotli"}, UnsupportedCompressionType),
     ],
 )
-def test_what_the_versions_do_not_have_is_not_encoded(options: dict, error: type[Exception]) -> None:
+def test_what_the_versions_do_not_have_is_not_encoded(
+    options: dict, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         encode_legacy(ROWS, **options)
 

@@ -29,8 +29,12 @@ def test_a_key_goes_to_kafkas_partition(key: bytes, of_10: int, of_3: int) -> No
 
 
 @given(st.lists(st.none() | st.text(max_size=30)), st.integers(1, 2**31 - 1), st.integers(0, 3))
-def test_a_column_goes_where_its_keys_go(keys: list[str | None], partitions: int, first: int) -> None:
-    expected = [-1 if key is None else partition_for_key(key.encode(), partitions) for key in keys][first:]
+def test_a_column_goes_where_its_keys_go(
+    keys: list[str | None], partitions: int, first: int
+) -> None:
+    expected = [-1 if key is None else partition_for_key(key.encode(), partitions) for key in keys][
+        first:
+    ]
     for kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
         array = pa.array(keys, pa.string()).cast(kind).slice(first)
         found = partitions_for_column(array, partitions)

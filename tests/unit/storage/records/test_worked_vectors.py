@@ -109,9 +109,9 @@ def test_crc32c_is_castagnolis() -> None:
 
 VARINTS = {
     0: "00", -1: "01", 1: "02", -2: "03", 63: "7e", -64: "7f", 64: "8001", -65: "8101", 300: "d804",
-    8191: "fe7f", -8192: "ff7f", 8192: "808001", -8193: "818001", 1048575: "feff7f", 134217727: "feffff7f",
-    134217728: "8080808001", 2147483647: "feffffff0f", -2147483648: "ffffffff0f",
-    2147483648: "8080808010", T0: "80a0abfef962", -86399997: "f9efb252",
+    8191: "fe7f", -8192: "ff7f", 8192: "808001", -8193: "818001", 1048575: "feff7f",
+    134217727: "feffff7f", 134217728: "8080808001", 2147483647: "feffffff0f",
+    -2147483648: "ffffffff0f", 2147483648: "8080808010", T0: "80a0abfef962", -86399997: "f9efb252",
     2**63 - 1: "feffffffffffffffff01", -(2**63): "ffffffffffffffffff01",
 }  # fmt: skip
 
@@ -127,7 +127,9 @@ def test_a_timestamp_delta_is_kafkas_varint_and_reads_back(number: int, expected
     assert decode_records(batch)[0].timestamp == timestamp
 
 
-@pytest.mark.parametrize(("number", "expected"), [(n, v) for n, v in VARINTS.items() if 0 <= n < 2**31])
+@pytest.mark.parametrize(
+    ("number", "expected"), [(n, v) for n, v in VARINTS.items() if 0 <= n < 2**31]
+)
 def test_an_offset_delta_is_kafkas_varint_and_reads_back(number: int, expected: str) -> None:
     batch = encode_records([(T0, None, None, ())], offsets=[number])
     assert batch[HEADER_SIZE + 3 : -3].hex() == expected

@@ -80,7 +80,9 @@ def test_a_corrupt_checkpoint_is_named(fs: MemoryFileSystem, content: bytes) -> 
 
 
 @pytest.mark.parametrize("epochs", [[(1, 0), (1, 5)], [(2, 0), (1, 5)], [(1, 5), (2, 4)]])
-def test_epochs_that_do_not_rise_are_corrupt(fs: MemoryFileSystem, epochs: list[tuple[int, int]]) -> None:
+def test_epochs_that_do_not_rise_are_corrupt(
+    fs: MemoryFileSystem, epochs: list[tuple[int, int]]
+) -> None:
     write_epochs(fs, "/e", epochs)
     with pytest.raises(CorruptCheckpoint, match="does not follow"):
         read_epochs(fs, "/e")
@@ -111,7 +113,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(fs: MemoryFileSys
     assert fs.read_file("/c") == b"old"
 
 
-# -- identity ------------------------------------------------------------------------------------------------
+# -- identity --------------------------------------------------------------------------------------
 
 META = MetaProperties("uHx_mWK3Sji2MLBMLyjjfg", 3, "7AYb80xjaRsOgecNp41_gw")
 
@@ -160,7 +162,9 @@ def test_a_folder_without_partition_metadata_has_no_topic_id(fs: MemoryFileSyste
     assert read_topic_id(fs, "/") is None
 
 
-@pytest.mark.parametrize("content", [b"", b"version: 0\n", b"version: 0\ntopic_id: x", b"\xff", b"topic_id"])
+@pytest.mark.parametrize(
+    "content", [b"", b"version: 0\n", b"version: 0\ntopic_id: x", b"\xff", b"topic_id"]
+)
 def test_corrupt_partition_metadata_is_named(fs: MemoryFileSystem, content: bytes) -> None:
     fs.write_file("/partition.metadata", content)
     with pytest.raises(CorruptCheckpoint, match=r"partition\.metadata"):

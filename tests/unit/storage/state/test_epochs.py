@@ -51,7 +51,13 @@ def test_a_cut_at_the_end_drops_the_epochs_that_begin_behind_it(end: int, kept: 
 
 @pytest.mark.parametrize(
     ("start", "kept"),
-    [(0, ((1, 2), (2, 5))), (2, ((1, 2), (2, 5))), (4, ((1, 4), (2, 5))), (5, ((2, 5),)), (9, ((2, 9),))],
+    [
+        (0, ((1, 2), (2, 5))),
+        (2, ((1, 2), (2, 5))),
+        (4, ((1, 4), (2, 5))),
+        (5, ((2, 5),)),
+        (9, ((2, 9),)),
+    ],
 )
 def test_a_moved_start_moves_the_epoch_that_holds_it(start: int, kept: Entries) -> None:
     made = epochs((1, 2), (2, 5))
@@ -99,7 +105,7 @@ def test_behind_the_last_epoch_comes_none() -> None:
         epochs((2**31 - 1, 0)).next  # noqa: B018
 
 
-# -- a full disk ---------------------------------------------------------------------------------------------
+# -- a full disk -----------------------------------------------------------------------------------
 
 
 def full(fs: MemoryFileSystem) -> AbstractContextManager[None]:

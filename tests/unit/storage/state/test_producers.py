@@ -2,7 +2,12 @@
 
 import pytest
 
-from raylog.storage.errors import CorruptCheckpoint, DiskFull, InvalidProducerEpoch, OutOfOrderSequence
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    DiskFull,
+    InvalidProducerEpoch,
+    OutOfOrderSequence,
+)
 from raylog.storage.state.producers import CachedBatch, ProducerState, ProducerStates
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, of_producer, offsets_of
@@ -12,7 +17,9 @@ LARGEST = 2**31 - 1
 DAY = 86_400_000
 
 
-def test_a_batch_that_follows_is_written_and_a_repeat_is_answered_with_its_offsets(disk: Disk) -> None:
+def test_a_batch_that_follows_is_written_and_a_repeat_is_answered_with_its_offsets(
+    disk: Disk,
+) -> None:
     log = disk.open()
     first, second = log.append(of_producer(0, 3)), log.append(of_producer(3, 2))
     again = log.append(of_producer(0, 3))
@@ -44,7 +51,9 @@ def test_a_repeat_cut_differently_is_out_of_order(disk: Disk) -> None:
 def test_a_gap_is_out_of_order_and_says_what_was_expected(disk: Disk, sequence: int) -> None:
     log = disk.open()
     log.append(of_producer(0, 3))
-    with pytest.raises(OutOfOrderSequence, match=f"producer 7 sent sequence {sequence} where 3 was expected"):
+    with pytest.raises(
+        OutOfOrderSequence, match=f"producer 7 sent sequence {sequence} where 3 was expected"
+    ):
         log.append(of_producer(sequence))
     assert log.append(of_producer(3)).base_offset == 3
 
@@ -99,7 +108,7 @@ def test_the_first_sequence_of_a_batch_that_wraps() -> None:
     assert CachedBatch(4, 9, 4, T0).first_sequence == 0
 
 
-# -- expiry --------------------------------------------------------------------------------------------------
+# -- expiry ----------------------------------------------------------------------------------------
 
 
 def test_a_silent_producer_is_forgotten_and_may_begin_anywhere(disk: Disk) -> None:
@@ -126,10 +135,11 @@ def test_a_producer_of_old_records_is_not_forgotten_at_once(disk: Disk, timestam
     assert again.append(of_producer(0, timestamp=timestamp)).is_duplicate
 
 
-# -- snapshots -----------------------------------------------------------------------------------------------
+# -- snapshots -------------------------------------------------------------------------------------
 
 VECTOR = bytes.fromhex(
-    "0001 7315ca59 00000001 0000000000001092 0003 00000011 0000000000000000 00000000 0000018bcfe56800"
+    "0001 7315ca59 00000001 0000000000001092 0003 00000011 0000000000000000 00000000 "
+    "0000018bcfe56800"
     "ffffffff 0000000000000000"
 )
 
@@ -160,7 +170,14 @@ def test_a_producer_without_a_batch_is_kept_too() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", VECTOR[:9], VECTOR[:-1], VECTOR + b"\0", b"\0\2" + VECTOR[2:], VECTOR[:20] + b"\1" + VECTOR[21:]],
+    [
+        b"",
+        VECTOR[:9],
+        VECTOR[:-1],
+        VECTOR + b"\0",
+        b"\0\2" + VECTOR[2:],
+        VECTOR[:20] + b"\1" + VECTOR[21:],
+    ],
 )
 def test_a_corrupt_snapshot_is_named(content: bytes) -> None:
     with pytest.raises(CorruptCheckpoint, match="/x: "):
@@ -168,7 +185,8 @@ def test_a_corrupt_snapshot_is_named(content: bytes) -> None:
 
 
 def test_snapshots_of_rolls_and_close_as_in_kafkas_test(disk: Disk) -> None:
-    """One record, roll, one, roll, two, close: 1, 2, 4. A stray 3 goes at the next start, 4 stays (13.6)."""
+    """One record, roll, one, roll, two, close: 1, 2, 4. A stray 3 goes at the next start, 4 stays
+    (13.6)."""
     log = disk.open()
     log.append(of_producer(0))
     log.roll()

@@ -57,7 +57,9 @@ class Folder:
         self.err.clear()
         paths = [f"/t-0/{name}" for name in names]
         self.is_whole = dump_files(self.fs, paths, options, out.append, self.err.append)
-        assert [line for line in out if line.startswith("Dumping")] == [f"Dumping {path}" for path in paths]
+        assert [line for line in out if line.startswith("Dumping")] == [
+            f"Dumping {path}" for path in paths
+        ]
         return [line for line in out if not line.startswith("Dumping")]
 
 
@@ -65,12 +67,15 @@ def log_of(*batches: bytes | bytearray) -> Folder:
     return Folder().put(LOG, b"".join(batches))
 
 
-# -- batches and records -------------------------------------------------------------------------------------
+# -- batches and records ---------------------------------------------------------------------------
 
 BATCH_LINE = (
-    "baseOffset: 100 lastOffset: 102 count: 3 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 "
-    "partitionLeaderEpoch: 7 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty "
-    "position: 0 CreateTime: 1700000000005 size: 102 magic: 2 compresscodec: none crc: 1102960445 isvalid: true"
+    "baseOffset: 100 lastOffset: 102 count: 3 baseSequence: -1 lastSequence: -1 producerId: -1 "
+    "producerEpoch: -1 "
+    "partitionLeaderEpoch: 7 isTransactional: false isControl: false deleteHorizonMs: "
+    "OptionalLong.empty "
+    "position: 0 CreateTime: 1700000000005 size: 102 magic: 2 compresscodec: none crc: 1102960445 "
+    "isvalid: true"
 )
 
 
@@ -80,9 +85,18 @@ def test_by_default_batches_are_told_and_no_records() -> None:
 
 def test_a_deep_look_tells_records_without_their_content() -> None:
     assert log_of(vector()).dump(LOG, options=DEEP)[2:] == [
-        "| offset: 100 CreateTime: 1700000000000 keySize: 2 valueSize: 2 sequence: -1 headerKeys: []",
-        "| offset: 101 CreateTime: 1700000000005 keySize: -1 valueSize: 5 sequence: -1 headerKeys: [h1,h2]",
-        "| offset: 102 CreateTime: 1700000000003 keySize: 2 valueSize: -1 sequence: -1 headerKeys: []",
+        (
+            "| offset: 100 CreateTime: 1700000000000 keySize: 2 valueSize: 2 sequence: -1 "
+            "headerKeys: []"
+        ),
+        (
+            "| offset: 101 CreateTime: 1700000000005 keySize: -1 valueSize: 5 sequence: -1 "
+            "headerKeys: [h1,h2]"
+        ),
+        (
+            "| offset: 102 CreateTime: 1700000000003 keySize: 2 valueSize: -1 sequence: -1 "
+            "headerKeys: []"
+        ),
     ]
 
 
@@ -101,7 +115,11 @@ def test_sequences_wrap() -> None:
     batch = vector(producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     lines = log_of(batch).dump(LOG, options=DEEP)
     assert "baseSequence: 2147483646 lastSequence: 0" in lines[1]
-    assert [line.split("sequence: ")[1].split()[0] for line in lines[2:]] == ["2147483646", "2147483647", "0"]
+    assert [line.split("sequence: ")[1].split()[0] for line in lines[2:]] == [
+        "2147483646",
+        "2147483647",
+        "0",
+    ]
 
 
 def test_a_delete_horizon_is_told_and_an_empty_batch_has_no_records() -> None:
@@ -115,10 +133,13 @@ def test_a_delete_horizon_is_told_and_an_empty_batch_has_no_records() -> None:
 
 @pytest.mark.parametrize(("is_abort", "name"), [(True, "ABORT"), (False, "COMMIT")])
 def test_a_marker_is_told_and_its_content_never_printed(is_abort: bool, name: str) -> None:
-    marker = encode_marker(Marker(is_abort, 5, T0), producer_id=4242, producer_epoch=3, base_offset=100)
+    marker = encode_marker(
+        Marker(is_abort, 5, T0), producer_id=4242, producer_epoch=3, base_offset=100
+    )
     line = log_of(marker).dump(LOG, options=DATA)[2]
     assert line.endswith(
-        f"keySize: 4 valueSize: 6 sequence: -1 headerKeys: [] endTxnMarker: {name} coordinatorEpoch: 5"
+        f"keySize: 4 valueSize: 6 sequence: -1 headerKeys: [] endTxnMarker: {name} "
+        "coordinatorEpoch: 5"
     )
     quiet = DumpOptions(LogOptions(is_deep=True, parser=STRINGS, skip_metadata=True))
     assert log_of(marker).dump(LOG, options=quiet)[2] == ""
@@ -137,8 +158,11 @@ def test_a_marker_is_told_and_its_content_never_printed(is_abort: bool, name: st
         (5, bytes.fromhex("0000 0001 00"), 'KRaftVersion {"version":0,"kRaftVersion":1}'),
         (
             6,
-            bytes.fromhex("0000 02 00000001" + "00" * 16 + "02 02 41 02 68 2384 00 0000 0001 00 00 00"),
-            'KRaftVoters {"version":0,"voters":[{"voterId":1,"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA",'
+            bytes.fromhex(
+                "0000 02 00000001" + "00" * 16 + "02 02 41 02 68 2384 00 0000 0001 00 00 00"
+            ),
+            'KRaftVoters {"version":0,"voters":[{"voterId":1,'
+            '"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA",'
             '"endpoints":[{"name":"A","host":"h","port":9092}],'
             '"kRaftVersionFeature":{"minSupportedVersion":0,"maxSupportedVersion":1}}]}',
         ),
@@ -146,16 +170,20 @@ def test_a_marker_is_told_and_its_content_never_printed(is_abort: bool, name: st
     ],
 )
 def test_other_control_records_are_told_by_their_kind(kind: int, value: bytes, told: str) -> None:
-    record = encode_records([(T0, struct.pack(">hh", 0, kind), value, ())], base_offset=100, control=True)
+    record = encode_records(
+        [(T0, struct.pack(">hh", 0, kind), value, ())], base_offset=100, control=True
+    )
     assert log_of(record).dump(LOG, options=DATA)[2].split("headerKeys: [] ")[1] == told
 
 
 def test_messages_of_the_older_versions_have_their_crc_and_kafkas_brace() -> None:
     old = encode_legacy([(-1, b"k", b"hello")], magic=0, base_offset=42)
     assert log_of(old).dump(LOG, options=DATA)[1:] == [
-        "offset: 42 position: 0 NoTimestampType: -1 size: 32 magic: 0 compresscodec: none crc: 2764942138 "
+        "offset: 42 position: 0 NoTimestampType: -1 size: 32 magic: 0 compresscodec: none crc: "
+        "2764942138 "
         "isvalid: true",
-        "| offset: 42 NoTimestampType: -1 keySize: 1 valueSize: 5 isValid: true crc: 2764942138} key: k "
+        "| offset: 42 NoTimestampType: -1 keySize: 1 valueSize: 5 isValid: true crc: 2764942138} "
+        "key: k "
         "payload: hello",
     ]
 
@@ -167,8 +195,12 @@ def test_a_wrong_crc_is_told_and_the_records_too() -> None:
 
 
 def test_a_torn_batch_at_the_end_is_told_in_bytes() -> None:
-    assert log_of(vector(), vector()[:50]).dump(LOG)[2:] == [f"Found 50 invalid bytes at the end of {LOG}"]
-    assert log_of(vector(), bytes(14)).dump(LOG)[2:] == [f"Found 14 invalid bytes at the end of {LOG}"]
+    assert log_of(vector(), vector()[:50]).dump(LOG)[2:] == [
+        f"Found 50 invalid bytes at the end of {LOG}"
+    ]
+    assert log_of(vector(), bytes(14)).dump(LOG)[2:] == [
+        f"Found 14 invalid bytes at the end of {LOG}"
+    ]
 
 
 def test_with_a_limit_of_bytes_whole_batches_are_read_and_the_rest_is_not_called_invalid() -> None:
@@ -211,7 +243,7 @@ def test_snapshots_of_the_metadata_log_are_told_as_logs(name: str, head: str) ->
     assert Folder().put(name, vector()).dump(name) == [head, BATCH_LINE]
 
 
-# -- indexes -------------------------------------------------------------------------------------------------
+# -- indexes ---------------------------------------------------------------------------------------
 
 TWO = [encode_records(ROWS, base_offset=offset) for offset in (100, 103)]
 SIZE = len(TWO[0])
@@ -222,7 +254,9 @@ def indexed(*entries: tuple[int, int]) -> Folder:
 
 
 def timed(*entries: tuple[int, int]) -> Folder:
-    return indexed((5, SIZE)).put(TIME_INDEX, b"".join(struct.pack(">qi", *entry) for entry in entries))
+    return indexed((5, SIZE)).put(
+        TIME_INDEX, b"".join(struct.pack(">qi", *entry) for entry in entries)
+    )
 
 
 def test_index_entries_are_told_and_held_against_their_batches() -> None:
@@ -250,13 +284,18 @@ def test_an_index_ends_at_its_zero_tail() -> None:
 def test_an_index_may_begin_with_the_base_offset_itself() -> None:
     folder = log_of(encode_records(ROWS[:1], base_offset=100))
     folder.put(INDEX, struct.pack(">ii", 0, 0)).put(TIME_INDEX, struct.pack(">qi", T0, 0))
-    assert folder.dump(INDEX, TIME_INDEX) == ["offset: 100 position: 0", f"timestamp: {T0} offset: 100"]
+    assert folder.dump(INDEX, TIME_INDEX) == [
+        "offset: 100 position: 0",
+        f"timestamp: {T0} offset: 100",
+    ]
     assert folder.err == []
 
 
 def test_an_empty_offset_index_is_told_so_and_an_empty_time_index_is_not() -> None:
     assert indexed().dump(INDEX) == [f"/t-0/{INDEX} is empty."]
-    assert indexed().dump(INDEX, options=DumpOptions(sanity_only=True)) == [f"/t-0/{INDEX} is empty."]
+    assert indexed().dump(INDEX, options=DumpOptions(sanity_only=True)) == [
+        f"/t-0/{INDEX} is empty."
+    ]
     assert timed().dump(TIME_INDEX) == []
 
 
@@ -275,7 +314,9 @@ def test_a_batch_over_the_size_of_a_message_is_not_looked_for() -> None:
     folder = indexed((2, 0))
     assert folder.dump(INDEX, options=DumpOptions(max_message_bytes=SIZE - 1)) == []
     assert f"no batch of up to {SIZE - 1} bytes" in folder.err[0]
-    assert folder.dump(INDEX, options=DumpOptions(max_message_bytes=SIZE)) == ["offset: 102 position: 0"]
+    assert folder.dump(INDEX, options=DumpOptions(max_message_bytes=SIZE)) == [
+        "offset: 102 position: 0"
+    ]
 
 
 def test_time_index_entries_are_held_against_the_records_timestamps() -> None:
@@ -312,7 +353,9 @@ def test_timestamps_that_do_not_rise_and_offsets_that_end_no_batch_are_told() ->
         (TIME_INDEX, struct.pack(">qi", T0, -2), "below the segment's base offset"),
     ],
 )
-def test_a_sanity_check_names_what_a_broker_would_not_take(name: str, content: bytes, why: str) -> None:
+def test_a_sanity_check_names_what_a_broker_would_not_take(
+    name: str, content: bytes, why: str
+) -> None:
     folder = log_of(*TWO).put(name, content)
     assert folder.dump(name, options=DumpOptions(sanity_only=True)) == []
     assert why in folder.err[0]
@@ -342,13 +385,16 @@ def test_a_transaction_index_is_told_and_one_of_a_newer_version_refused() -> Non
 def test_a_producer_snapshot_is_told_and_a_torn_one_refused() -> None:
     name = "00000000000000000001.snapshot"
     content = bytes.fromhex(
-        "0001 7315ca59 00000001 0000000000001092 0003 00000011 0000000000000000 00000000 0000018bcfe56800"
+        "0001 7315ca59 00000001 0000000000001092 0003 00000011 0000000000000000 00000000 "
+        "0000018bcfe56800"
         "ffffffff 0000000000000000"
     )
     folder = Folder().put(name, content)
     assert folder.dump(name) == [
-        "producerId: 4242 producerEpoch: 3 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[0] "
-        "lastTimestamp: 1700000000000 firstSequence: 17 lastSequence: 17 lastOffset: 0 offsetDelta: 0 "
+        "producerId: 4242 producerEpoch: 3 coordinatorEpoch: -1 currentTxnFirstOffset: "
+        "OptionalLong[0] "
+        "lastTimestamp: 1700000000000 firstSequence: 17 lastSequence: 17 lastOffset: 0 "
+        "offsetDelta: 0 "
         "timestamp: 1700000000000"
     ]
     folder.put(name, content[:-1]).dump(name)
@@ -356,7 +402,7 @@ def test_a_producer_snapshot_is_told_and_a_torn_one_refused() -> None:
     assert folder.err[0].count(name) == 1
 
 
-# -- files ---------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,16 @@ def test_a_tombstone_of_an_offset() -> None:
 
 
 def test_what_is_not_known_is_told_in_the_keys_place_and_skipped() -> None:
-    assert decoders.offsets(9, b"\0\x63", b"") == ("Unknown record type 99 at offset 9, skipping.", None)
+    assert decoders.offsets(9, b"\0\x63", b"") == (
+        "Unknown record type 99 at offset 9, skipping.",
+        None,
+    )
     key, payload = decoders.offsets(9, OFFSET_KEY, b"\0\x09")
     assert (key or "").startswith("Error at offset 9, skipping. OffsetCommitValue of version 9")
     assert payload is None
-    assert (decoders.offsets(9, OFFSET_KEY[:-1], None)[0] or "").startswith("Error at offset 9, skipping. ")
+    assert (decoders.offsets(9, OFFSET_KEY[:-1], None)[0] or "").startswith(
+        "Error at offset 9, skipping. "
+    )
 
 
 def test_a_record_without_a_key_is_none_of_consumer_offsets() -> None:
@@ -63,14 +68,24 @@ def group(protocol_type: str, subscription: bytes) -> str:
     def text(content: str) -> bytes:
         return struct.pack(">h", len(content)) + content.encode()
 
-    value = struct.pack(">h", 1) + text(protocol_type) + struct.pack(">i", 2) + text("range") + b"\xff\xff"
-    value += struct.pack(">i", 1) + text("m") + text("c") + text("h") + struct.pack(">ii", 1000, 2000)
+    value = (
+        struct.pack(">h", 1)
+        + text(protocol_type)
+        + struct.pack(">i", 2)
+        + text("range")
+        + b"\xff\xff"
+    )
+    value += (
+        struct.pack(">i", 1) + text("m") + text("c") + text("h") + struct.pack(">ii", 1000, 2000)
+    )
     value += struct.pack(">i", len(subscription)) + subscription + struct.pack(">i", 0)
     return decoders.offsets(0, bytes.fromhex("0002 0003 677270"), value)[1] or ""
 
 
 def test_consumers_subscriptions_are_decoded_and_others_left_as_bytes() -> None:
-    subscription = bytes.fromhex("0001 00000001 0001 74 ffffffff 00000001 0001 74 00000002 00000000 00000001")
+    subscription = bytes.fromhex(
+        "0001 00000001 0001 74 ffffffff 00000001 0001 74 00000002 00000000 00000001"
+    )
     told = (
         '"subscription":{"topics":["t"],"userData":null,"ownedPartitions":[{"topic":"t","partitions":[0,1]}]},'
         '"assignment":""'
@@ -80,7 +95,9 @@ def test_consumers_subscriptions_are_decoded_and_others_left_as_bytes() -> None:
         "consumer", b""
     )
     assert '"subscription":"AAEAAAABAAF0' in group("connect", subscription)
-    assert '"subscription":"AAE=","assignment":""' in group("consumer", b"\0\1"), "cut short: its bytes stay"
+    assert '"subscription":"AAE=","assignment":""' in group("consumer", b"\0\1"), (
+        "cut short: its bytes stay"
+    )
 
 
 def test_a_transactions_partitions_are_told_in_their_order() -> None:
@@ -95,7 +112,9 @@ def test_a_transactions_partitions_are_told_in_their_order() -> None:
     key = struct.pack(">hh", 0, 2) + b"tx"
     assert decoders.transactions(0, key, value) == (
         "transaction_metadata::transactionalId=tx",
-        f"producerId:7,producerEpoch:1,state=Ongoing,partitions=[b-2,b-0,a-1],txnLastUpdateTimestamp={T0},txnTimeoutMs=60000",
+        (
+            f"producerId:7,producerEpoch:1,state=Ongoing,partitions=[b-2,b-0,a-1],txnLastUpdateTimestamp={T0},txnTimeoutMs=60000"
+        ),
     )
     assert decoders.transactions(0, key, None)[1] == "<DELETE>"
     assert decoders.transactions(0, b"\0\5", None) == ("unknown::version=5", None)
@@ -114,12 +133,19 @@ def test_a_transactions_partitions_are_told_in_their_order() -> None:
             '{"type":"PARTITION_CHANGE_RECORD","version":0,"data":{"partitionId":0,"topicId":"AAAAAAAAAAAAAAAAAAAAAA",'
             '"isr":[1,2],"leader":1}}',
         ),
-        ("01 63 00 00", "Error at 9, skipping. a metadata record of type 99, version 0, which is not known"),
-        ("01 02 07 00", "Error at 9, skipping. a metadata record of type 2, version 7, which is not known"),
+        (
+            "01 63 00 00",
+            "Error at 9, skipping. a metadata record of type 99, version 0, which is not known",
+        ),
+        (
+            "01 02 07 00",
+            "Error at 9, skipping. a metadata record of type 2, version 7, which is not known",
+        ),
         ("01 02 00 05 74", "Error at 9, skipping. a message that ends 3 bytes too early"),
         (
             "09 02 00",
-            "Error at 9, skipping. Could not deserialize metadata record due to unknown frame version 9"
+            "Error at 9, skipping. Could not deserialize metadata record due to unknown frame "
+            "version 9"
             "(only frame version 1 is supported)",
         ),
     ],
@@ -147,12 +173,19 @@ def test_a_quotas_value_is_written_as_java_writes_doubles() -> None:
 
 def test_raylogs_own_metadata_records_are_read_too() -> None:
     record: dict[str, Any] = {"kind": "cluster", "v": 1, "id": "x"}
-    assert decoders.cluster_metadata(0, None, msgpack.packb(record))[1] == '{"kind":"cluster","v":1,"id":"x"}'
+    assert (
+        decoders.cluster_metadata(0, None, msgpack.packb(record))[1]
+        == '{"kind":"cluster","v":1,"id":"x"}'
+    )
 
 
 def test_every_metadata_record_has_a_name_as_kafka_prints_it() -> None:
     assert type_name(METADATA_RECORDS[21]) == "ZK_MIGRATION_STATE_RECORD"
-    assert len({type_name(record) for record in METADATA_RECORDS.values()}) == len(METADATA_RECORDS) == 25
+    assert (
+        len({type_name(record) for record in METADATA_RECORDS.values()})
+        == len(METADATA_RECORDS)
+        == 25
+    )
 
 
 @pytest.mark.parametrize(

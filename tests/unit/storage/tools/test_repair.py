@@ -6,7 +6,15 @@ import pytest
 
 from raylog.storage.errors import CorruptCheckpoint, DiskFull, LogLocked, RepairRefused
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS, write_offsets
-from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch, flip, of_producer, offsets_of
+from raylog.storage.testing.logs import (
+    FOLDER,
+    PARTITION,
+    Disk,
+    batch,
+    flip,
+    of_producer,
+    offsets_of,
+)
 from raylog.storage.tools.repair import Repaired, repair_folder
 from raylog.storage.tools.verify import verify_folder
 
@@ -100,7 +108,11 @@ def test_segments_behind_a_damaged_one_go_only_if_that_is_allowed(disk: Disk) ->
     assert disk.fs.list_dir("/logs") == ["orders-0"]
     done = repair(disk, drop_segments=True)
     assert done is not None
-    assert (done.cut, done.dropped, done.end_offset) == (((FIRST, len(batch(2)) - 1),), (SECOND,), 4)
+    assert (done.cut, done.dropped, done.end_offset) == (
+        ((FIRST, len(batch(2)) - 1),),
+        (SECOND,),
+        4,
+    )
     assert is_whole(disk)
     assert offsets_of(disk.open()) == [0, 1, 2, 3]
 
@@ -179,6 +191,9 @@ def test_the_log_start_offset_stays(disk: Disk) -> None:
 
 
 def test_only_a_partitions_folder_is_repaired(disk: Disk) -> None:
-    for folder, why in (("/logs", "no partition's folder"), ("/logs/none-0", "there is no such folder")):
+    for folder, why in (
+        ("/logs", "no partition's folder"),
+        ("/logs/none-0", "there is no such folder"),
+    ):
         with pytest.raises(RepairRefused, match=why):
             repair_folder(disk.fs, disk.clock, folder)

@@ -1,4 +1,5 @@
-"""Whether all files of a partition agree: a whole folder is called whole, and no damage goes unseen."""
+"""Whether all files of a partition agree: a whole folder is called whole, and no damage goes
+unseen."""
 
 import struct
 
@@ -22,14 +23,17 @@ OFFSET_BYTES, EPOCH_BYTES = range(8), range(12, 16)
 
 
 def fill(disk: Disk) -> None:
-    """Two segments: producer 7's sequences, 8's transaction aborted across the roll, 9's left open."""
+    """Two segments: producer 7's sequences, 8's transaction aborted across the roll, 9's left
+    open."""
     log = disk.open(index_interval_bytes=100)
     for number in range(3):
         log.append(of_producer(2 * number, 2, timestamp=T0 + number), leader_epoch=0)
     log.append(of_producer(0, 2, producer=8, transactional=True), leader_epoch=0)
     log.roll()
     log.append(of_producer(0, producer=9, transactional=True), leader_epoch=0)
-    log.append(encode_marker(Marker(True, 3, T0), producer_id=8, producer_epoch=0), 0, "coordinator")
+    log.append(
+        encode_marker(Marker(True, 3, T0), producer_id=8, producer_epoch=0), 0, "coordinator"
+    )
     for number in range(3):
         log.append(of_producer(6 + number, timestamp=T0 + 5 + number), leader_epoch=0)
     log.close()
@@ -37,18 +41,29 @@ def fill(disk: Disk) -> None:
 
 def told(disk: Disk) -> list[str]:
     """The files that have a problem."""
-    return [problem.file for report in verify_folder(disk.fs, FOLDER) for problem in report.problems]
+    return [
+        problem.file for report in verify_folder(disk.fs, FOLDER) for problem in report.problems
+    ]
 
 
 def why(disk: Disk) -> str:
-    return "; ".join(str(problem) for report in verify_folder(disk.fs, FOLDER) for problem in report.problems)
+    return "; ".join(
+        str(problem) for report in verify_folder(disk.fs, FOLDER) for problem in report.problems
+    )
 
 
 def test_a_whole_folder_is_whole(disk: Disk) -> None:
     fill(disk)
     first, second = verify_folder(disk.fs, FOLDER)
-    assert first == SegmentReport(0, 8, 4, len(disk.read("0" * 20 + ".log")), first.size_bytes, True, ())
-    assert (second.base_offset, second.next_offset, second.batches, second.problems) == (8, 13, 5, ())
+    assert first == SegmentReport(
+        0, 8, 4, len(disk.read("0" * 20 + ".log")), first.size_bytes, True, ()
+    )
+    assert (second.base_offset, second.next_offset, second.batches, second.problems) == (
+        8,
+        13,
+        5,
+        (),
+    )
     assert len(disk.names(".snapshot")) == 2
     assert len(disk.names(".txnindex")) == 1
 
