@@ -17,10 +17,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.measure import Figure, rate, seconds
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.storage.cleaner.cleanable import Cleanable
 from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.clock import SystemClock
-from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
@@ -100,7 +101,13 @@ def _rows(records: int, keys: int, batch: int) -> Iterator[list[Any]]:
 
 
 def _clean(log: Log) -> None:
-    buffers = Buffers.of(BrokerConfig())
+    defaults = BrokerConfig()
+    buffers = Buffers.share(
+        threads=1,
+        dedupe_bytes=defaults.log_cleaner_dedupe_buffer_size,
+        load_factor=defaults.log_cleaner_io_buffer_load_factor,
+        io_bytes=defaults.log_cleaner_io_buffer_size,
+    )
     clean(
         RealFileSystem(),
         SystemClock(),

@@ -30,6 +30,7 @@ from raylog.actors.messages import (
     PartitionStatus,
     RetentionStatus,
 )
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import (
     OPEN_TIMEOUT_S,
     WORK_TIMEOUT_S,
@@ -47,7 +48,6 @@ from raylog.cluster.controller.controller_actor import Controller
 from raylog.cluster.controller.home import seat
 from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
 from raylog.cluster.controller.state import stop_nodes
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 

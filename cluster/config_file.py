@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from raylog.storage.config import BrokerConfig
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.storage.errors import InvalidConfig
 
 

@@ -23,13 +23,13 @@ from raylog.actors.errors import NoLogDirs
 from raylog.actors.events import warn
 from raylog.actors.messages import Hosted, LogDirStatus, NodeState, PartitionOffsets
 from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import NodeDirs
 from raylog.actors.node.meters import export_dirs
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, find, kill, wait_for
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.nodes import own_node
 from raylog.storage.clock import SystemClock
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.log_dir import PartitionOffsets as Checkpointed

@@ -24,6 +24,7 @@ import ray
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import Configured
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, checkpointed, node_log_dirs
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.node.mover import MOVES_AT_ONCE, Mover
@@ -39,7 +40,7 @@ from raylog.actors.runtime.names import (
 from raylog.actors.runtime.nodes import is_restarted, own_node
 from raylog.actors.upkeep.compaction_actor import CompactionActor
 from raylog.actors.upkeep.retention_actor import RetentionActor
-from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.log_dir import LogDir
 from raylog.storage.names import TopicPartition

@@ -27,6 +27,7 @@ import ray
 from raylog.actors.errors import MoveRunning, NotLeader
 from raylog.actors.events import event
 from raylog.actors.messages import PartitionOffsets
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_keeper import DirKeeper, checkpointed
 from raylog.actors.node.dirs import Placed
 from raylog.actors.node.online_dir import OnlineDir
@@ -35,7 +36,6 @@ from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, find, kill, wait_for
 from raylog.actors.runtime.names import compaction_actor_name, log_actor_name
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import SystemClock
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import DiskFull, InvalidLogDir, LogDirOffline
 from raylog.storage.mirror import Mirror
 from raylog.storage.names import TopicPartition

@@ -14,12 +14,12 @@ import ray
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import CompactionStatus, RetentionStatus
 from raylog.actors.metrics import export_for_ever
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.partition.log_actor import lock_patiently
 from raylog.actors.runtime.nodes import own_node
 from raylog.actors.upkeep.compactor import Compactor
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.storage.clock import SystemClock
-from raylog.storage.config import BrokerConfig
 from raylog.storage.files import Lock, ReadOnlyFileSystem, RealFileSystem
 from raylog.storage.names import TopicPartition
 

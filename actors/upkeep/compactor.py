@@ -37,6 +37,7 @@ from raylog.actors.messages import (
     RemovedSegments,
     RetentionStatus,
 )
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.upkeep.retention import RetentionTally
 from raylog.storage.cleaner.cleanable import LogFacts, cleanable
 from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
@@ -44,7 +45,6 @@ from raylog.storage.cleaner.remote import Door, LogView, RemoteLog
 from raylog.storage.cleaner.schedule import Candidate, CompactionSchedule
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import Clock
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.files import FileSystem, Lock
 from raylog.storage.names import TopicPartition
@@ -94,7 +94,12 @@ class Compactor:
             fs,
             reading,
         )
-        self._buffers = Buffers.of(config)
+        self._buffers = Buffers.share(
+            threads=max(config.log_cleaner_threads, 1),
+            dedupe_bytes=config.log_cleaner_dedupe_buffer_size,
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+            io_bytes=config.log_cleaner_io_buffer_size,
+        )
         self._lock = threading.Lock()  # of all below
         self._schedule = CompactionSchedule[TopicPartition]()
         self._retention = RetentionTally(node_id)

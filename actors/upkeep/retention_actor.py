@@ -14,11 +14,11 @@ import ray
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import RetentionStatus
 from raylog.actors.metrics import export_for_ever
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.nodes import own_node
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.actors.upkeep.retention import Retention
 from raylog.storage.clock import SystemClock
-from raylog.storage.config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 

@@ -3,14 +3,8 @@ raylog.cluster.cli.config_doc``."""
 
 from collections.abc import Iterable
 
-from raylog.storage.config import (
-    BROKER_KEYS,
-    BROKER_SYNONYMS,
-    FIXED_TOPIC_KEYS,
-    MAX_DOUBLE,
-    TOPIC_KEYS,
-    Key,
-)
+from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, MAX_DOUBLE
+from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, Key
 
 _HEAD = """# Configuration
 

@@ -25,6 +25,7 @@ import ray
 from raylog.actors.errors import BrokerRunning, NotLeader
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import LogDirStatus, NodeState
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.log_manager import LogManager, node_log_dirs
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, create, kill, running, wait_for
@@ -38,7 +39,6 @@ from raylog.cluster.controller.opening import Claim
 from raylog.cluster.controller.placement import members
 from raylog.cluster.controller.state import answer_of, answers_of, stop_nodes
 from raylog.storage.clock import SystemClock
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidLogDir, RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
 

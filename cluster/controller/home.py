@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import ray
 
 from raylog.actors.errors import RequestTimedOut, SeveralClusters
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.log_manager import node_log_dirs
 from raylog.actors.runtime.calls import wait_for
 from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import alive_nodes, own_node, pinned_to
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import LogMissing, RaylogError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.log_dir import METADATA_PARTITION

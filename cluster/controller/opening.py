@@ -26,10 +26,10 @@ import ray
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import warn
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.jobs import Jobs
 from raylog.cluster.controller.placement import Wanted
 from raylog.cluster.controller.state import ControllerState, answer_of
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
 

@@ -5,20 +5,42 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from raylog.actors.messages import ConfigEntry
+from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, BrokerConfig, broker_keys
 from raylog.storage.config import (
-    BROKER_KEYS,
-    BROKER_SYNONYMS,
+    FIXED_TOPIC_KEYS,
     TOPIC_KEYS,
-    BrokerConfig,
     LogConfig,
-    check_topic_key,
-    topic_overrides,
+    is_fixed,
+    no_such_key,
+    parse_value,
 )
 from raylog.storage.errors import InvalidConfig
 
 TOPIC, BROKER, DEFAULT = "topic", "broker", "default"
 # Kafka's keys for Kafka's own tests: shown only where somebody set them.
 _HIDDEN = {"internal.segment.bytes"}
+
+
+def topic_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A topic's own config, parsed. Keys that have one value only are left out.
+
+    Raises InvalidConfig.
+    """
+    overrides = {}
+    for key, value in given.items():
+        _check_topic_key(key, value)
+        if not is_fixed(key, value):
+            overrides[key] = parse_value(TOPIC_KEYS, key, value)
+    return overrides
+
+
+def _check_topic_key(key: str, value: Any = None) -> None:
+    """Raise InvalidConfig unless topics have this key."""
+    if key in TOPIC_KEYS or key in FIXED_TOPIC_KEYS:
+        return
+    if key in broker_keys():
+        raise InvalidConfig(key, value, "that is a broker's key, no topic's; see docs/CONFIG.md")
+    raise InvalidConfig(key, value, no_such_key(key, TOPIC_KEYS))
 
 
 def altered(
@@ -31,7 +53,7 @@ def altered(
     """
     gone = set(delete)
     for key in sorted(gone):
-        check_topic_key(key)
+        _check_topic_key(key)
         if key in changes:
             raise InvalidConfig(
                 key, changes[key], "it is both set and deleted: give one of the two"

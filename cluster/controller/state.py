@@ -14,6 +14,7 @@ import ray
 
 from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.actors.events import warn
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.calls import (
     CALL_TIMEOUT_S,
     OPEN_TIMEOUT_S,
@@ -26,7 +27,7 @@ from raylog.actors.runtime.names import LOG_MANAGER, Node, is_ours
 from raylog.cluster.controller.metadata import ClusterState, Topic
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.placement import Placement, Wanted, wanted_of
-from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 

@@ -29,9 +29,14 @@ from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.controller.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.controller.opening import Opening
 from raylog.cluster.controller.placement import TopicDescription, Wanted, wanted_of
-from raylog.cluster.controller.settings import altered, broker_entries, topic_entries
+from raylog.cluster.controller.settings import (
+    altered,
+    broker_entries,
+    topic_entries,
+    topic_overrides,
+)
 from raylog.cluster.controller.state import LeftOver, all_answers, answers_of
-from raylog.storage.config import LogConfig, topic_overrides
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
 from raylog.storage.state.properties import random_id

@@ -29,7 +29,7 @@ from raylog.storage.cleaner.retention import Rules, Tally
 from raylog.storage.cleaner.rewrite import rewrite_group
 from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.clock import Clock
-from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
@@ -51,13 +51,14 @@ class Buffers(NamedTuple):
     chunk_bytes: int
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> "Buffers":
-        """The share of one of ``log.cleaner.threads``; half of the I/O buffer is for writing."""
-        threads = max(config.log_cleaner_threads, 1)
+    def share(
+        cls, *, threads: int, dedupe_bytes: int, load_factor: float, io_bytes: int
+    ) -> "Buffers":
+        """What one of ``threads`` compactions gets; half of the I/O buffer is for writing."""
         return cls(
-            config.log_cleaner_dedupe_buffer_size // threads,
-            config.log_cleaner_io_buffer_load_factor,
-            max(config.log_cleaner_io_buffer_size // threads // 2, MIN_CHUNK_BYTES),
+            dedupe_bytes=dedupe_bytes // threads,
+            load_factor=load_factor,
+            chunk_bytes=max(io_bytes // threads // 2, MIN_CHUNK_BYTES),
         )
 
 

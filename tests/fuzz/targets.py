@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex

@@ -13,6 +13,7 @@ import pytest
 import ray
 
 from raylog.actors.errors import BrokerRunning, NotLeader, RequestTimedOut, TopicBusy
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime import calls
 from raylog.actors.runtime.calls import find, running
 from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
@@ -25,7 +26,6 @@ from raylog.cluster.controller.metadata import Topic, topic_removed_record
 from raylog.cluster.controller.opening import Claim
 from raylog.cluster.controller.placement import wanted_of
 from raylog.cluster.controller.state import LeftOver
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
 from raylog.storage.names import DELETE_DIR_SUFFIX, TopicPartition
 from raylog.storage.testing.waiting import wait_for

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import raylog
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.cli.config_doc import page
 from raylog.cluster.config_file import InvalidConfigFile, read_config_file
-from raylog.storage.config import BrokerConfig
 from tests.harness.paths import ROOT
 
 

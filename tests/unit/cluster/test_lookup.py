@@ -8,11 +8,11 @@ import pytest
 import ray
 
 from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster import broker as module
 from raylog.cluster.broker import Broker
 from raylog.cluster.controller.placement import TopicDescription
-from raylog.storage.config import BrokerConfig
 from raylog.storage.errors import LogMissing, RaylogError, StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
 

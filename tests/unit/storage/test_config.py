@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 
-from raylog.storage.config import (
-    BROKER_KEYS,
-    BROKER_SYNONYMS,
-    FIXED_TOPIC_KEYS,
-    TOPIC_KEYS,
-    BrokerConfig,
-    LogConfig,
-)
+from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, LogConfig
 from raylog.storage.errors import InvalidConfig
 
 # Kafka 4.x's own.
@@ -138,12 +131,9 @@ def test_what_is_no_share_is_refused(value: Any) -> None:
 def test_shares_flags_and_rates_are_taken_as_yaml_and_command_lines_give_them() -> None:
     assert LogConfig.parse({"min.cleanable.dirty.ratio": "0.25"}).min_cleanable_dirty_ratio == 0.25
     for given, expected in ((True, True), ("false", False), ("True", True)):
-        assert BrokerConfig.parse({"log.cleaner.enable": given}).log_cleaner_enable is expected
-    rate = BrokerConfig.parse({"log.cleaner.io.max.bytes.per.second": "1e6"})
-    assert rate.log_cleaner_io_max_bytes_per_second == 1e6
-    for key, value in (("log.cleaner.enable", 1), ("log.cleaner.io.max.bytes.per.second", 0)):
-        with pytest.raises(InvalidConfig, match=key):
-            BrokerConfig.parse({key: value})
+        assert LogConfig.parse({"preallocate": given}).preallocate is expected
+    with pytest.raises(InvalidConfig, match="preallocate"):
+        LogConfig.parse({"preallocate": 1})
 
 
 def test_the_lags_of_compaction_must_leave_room_between_them() -> None:
@@ -178,15 +168,6 @@ def test_a_key_for_what_there_is_not_takes_its_default_alone(
 def test_a_mistyped_key_is_answered_with_those_like_it() -> None:
     with pytest.raises(InvalidConfig, match=r"no such key; like it are segment\.bytes"):
         LogConfig.parse({"segment.byte": 1})
-    with pytest.raises(InvalidConfig, match=r"no such key; like it are log\.segment\.bytes"):
-        BrokerConfig.parse({"log.segment.byte": 1})
-
-
-def test_a_topics_key_given_to_a_broker_is_told_apart_from_one_that_does_not_exist() -> None:
-    with pytest.raises(InvalidConfig, match=r"log\.segment\.bytes is the broker's"):
-        BrokerConfig.parse({"segment.bytes": 1 << 20})
-    with pytest.raises(InvalidConfig, match="that is a broker's key"):
-        LogConfig.parse({"log.segment.bytes": 1 << 20})
 
 
 @pytest.mark.parametrize(
@@ -215,86 +196,3 @@ def test_overrides_stand_on_a_base() -> None:
 
 def test_the_internal_segment_size_goes_below_a_mebibyte() -> None:
     assert LogConfig.parse({"internal.segment.bytes": 100}).segment_bytes == 100
-
-
-# -- the broker's ----------------------------------------------------------------------------------
-
-
-def test_every_broker_key_has_its_default() -> None:
-    config = BrokerConfig.parse({})
-    assert {key.name: getattr(config, attribute(key.name)) for key in BROKER_KEYS.values()} == {
-        "log.dirs": (),
-        "num.partitions": 1,
-        "log.retention.check.interval.ms": 300000,
-        "log.flush.offset.checkpoint.interval.ms": 60000,
-        "log.flush.start.offset.checkpoint.interval.ms": 60000,
-        "num.recovery.threads.per.data.dir": 2,
-        "replica.alter.log.dirs.io.max.bytes.per.second": 1.7976931348623157e308,
-        "producer.id.expiration.ms": 86400000,
-        "log.cleaner.enable": True,
-        "log.cleaner.threads": 1,
-        "log.cleaner.dedupe.buffer.size": 134217728,
-        "log.cleaner.io.buffer.size": 524288,
-        "log.cleaner.io.buffer.load.factor": 0.9,
-        "log.cleaner.io.max.bytes.per.second": 1.7976931348623157e308,
-        "log.cleaner.backoff.ms": 15000,
-    }
-    assert config.topic_defaults == LogConfig()
-
-
-VALUES: dict[str, tuple[Any, Any]] = {
-    "message.timestamp.type": ("LogAppendTime", "LogAppendTime"),
-    "compression.type": ("zstd", "zstd"),
-    "preallocate": ("TRUE", True),
-    "cleanup.policy": ("compact", "compact"),
-    "min.cleanable.dirty.ratio": ("0.25", 0.25),
-    **{f"compression.{codec}.level": ("7", 7) for codec in ("gzip", "lz4", "zstd")},
-}
-
-
-@pytest.mark.parametrize(
-    ("topic_key", "broker_key", "factor"),
-    [(topic_key, *pair) for topic_key, pairs in BROKER_SYNONYMS.items() for pair in pairs],
-)
-def test_a_broker_synonym_sets_the_topics_default(
-    topic_key: str, broker_key: str, factor: int
-) -> None:
-    value, expected = VALUES.get(topic_key, (2**21, 2**21 * factor))
-    config = BrokerConfig.parse({broker_key: value}).topic_defaults
-    assert getattr(config, attribute(topic_key)) == expected
-
-
-def test_of_several_synonyms_the_finest_wins() -> None:
-    given = {"log.retention.hours": 1, "log.retention.ms": 3, "log.retention.minutes": 2}
-    assert BrokerConfig.parse(given).topic_defaults.retention_ms == 3
-    del given["log.retention.ms"]
-    assert BrokerConfig.parse(given).topic_defaults.retention_ms == 120_000
-
-
-def test_no_limit_has_no_unit() -> None:
-    assert BrokerConfig.parse({"log.retention.hours": -1}).topic_defaults.retention_ms == -1
-    assert BrokerConfig.parse({"log.retention.minutes": "-1"}).topic_defaults.retention_ms == -1
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("log.roll.hours", "soon"), ("log.roll.hours", 0), ("log.roll.ms", 0)]
-)
-def test_a_bad_synonym_is_refused_by_its_own_name(key: str, value: Any) -> None:
-    with pytest.raises(InvalidConfig, match=rf"config {key}={value!r}: as segment\.ms it must be"):
-        BrokerConfig.parse({key: value})
-
-
-@pytest.mark.parametrize("value", [["/a", "/b"], "/a, /b", ("/a ", " /b")])
-def test_log_dirs_are_a_list_however_written(value: Any) -> None:
-    assert BrokerConfig.parse({"log.dirs": value}).log_dirs == ("/a", "/b")
-
-
-@pytest.mark.parametrize("value", ["", [], "a,,b", [1], 7, None, [""], {"a": 1}])
-def test_what_is_no_list_of_folders_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidConfig, match=r"log\.dirs"):
-        BrokerConfig.parse({"log.dirs": value})
-
-
-def test_an_unknown_broker_key_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="no such key"):
-        BrokerConfig.parse({"listeners": "x"})

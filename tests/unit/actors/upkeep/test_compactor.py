@@ -9,12 +9,13 @@ import pytest
 from raylog.actors.errors import NotLeader
 from raylog.actors.messages import CompactionStatus, Hosted, RemovedSegments
 from raylog.actors.metrics import Exporter, Metric
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.partition.partition import Partition
 from raylog.actors.upkeep.compactor import Compactor, SharedLocks
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import Door, LogView
 from raylog.storage.cleaner.schedule import LONGEST_WAIT_MS
-from raylog.storage.config import BrokerConfig, LogConfig
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted, DiskFull, LogLocked, StorageError
 from raylog.storage.files import Lock
 from raylog.storage.loader import create_log, open_log

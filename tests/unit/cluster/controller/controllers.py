@@ -11,6 +11,7 @@ import ray
 
 from raylog.actors.errors import RequestTimedOut
 from raylog.actors.messages import NodeState
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
 from raylog.cluster.controller import controller_actor as controller_module
@@ -18,7 +19,6 @@ from raylog.cluster.controller import moves
 from raylog.cluster.controller import state as controller_state
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.metadata import Topic
-from raylog.storage.config import BrokerConfig
 from raylog.storage.names import TopicPartition
 
 

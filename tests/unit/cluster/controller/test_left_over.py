@@ -6,13 +6,13 @@ from typing import Any, cast
 import pytest
 
 from raylog.actors.errors import NoLogDirs, NotLeader, TopicBusy
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found
 from raylog.cluster.controller import state as controller_state
 from raylog.cluster.controller import topics
 from raylog.cluster.controller.metadata import Topic
 from raylog.cluster.controller.state import LeftOver
 from raylog.cluster.controller.topics import Home, Topics
-from raylog.storage.config import BrokerConfig
 from raylog.storage.names import TopicPartition
 from tests.unit.cluster.controller.controllers import Cluster
 from tests.unit.cluster.controller.controllers import Manager as Watched

@@ -2,8 +2,14 @@
 
 import pytest
 
-from raylog.cluster.controller.settings import altered, broker_entries, topic_entries
-from raylog.storage.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, LogConfig
+from raylog.actors.node.broker_config import BROKER_KEYS, BrokerConfig
+from raylog.cluster.controller.settings import (
+    altered,
+    broker_entries,
+    topic_entries,
+    topic_overrides,
+)
+from raylog.storage.config import TOPIC_KEYS, LogConfig
 from raylog.storage.errors import InvalidConfig
 
 
@@ -61,3 +67,10 @@ def test_a_broker_shows_every_key_once() -> None:
     assert ("log.dirs", ("/a",), "broker") in entries
     assert ("log.roll.ms", 3_600_000, "broker") in entries
     assert ("num.partitions", 1, "default") in entries
+
+
+def test_a_brokers_key_is_not_a_topics() -> None:
+    with pytest.raises(InvalidConfig, match="that is a broker's key"):
+        topic_overrides({"log.segment.bytes": 1 << 20})
+    with pytest.raises(InvalidConfig, match="that is a broker's key"):
+        altered({}, {}, ["log.segment.bytes"])
