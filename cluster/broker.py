@@ -31,16 +31,9 @@ from raylog.actors.messages import (
     RetentionStatus,
 )
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime.calls import (
-    OPEN_TIMEOUT_S,
-    WORK_TIMEOUT_S,
-    create,
-    find,
-    kill,
-    running,
-    wait_for,
-)
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, WORK_TIMEOUT_S, wait_for
 from raylog.actors.runtime.clusters import LOCAL, join_ray, join_ray_with
+from raylog.actors.runtime.handles import create, find, kill, running
 from raylog.actors.runtime.names import COMPACTION, CONTROLLER, NAMESPACE, RETENTION, log_actor_name
 from raylog.cluster.client.topic_watch import partitions_added
 from raylog.cluster.config_file import read_config_file

@@ -26,7 +26,8 @@ from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import NodeDirs
 from raylog.actors.node.meters import export_dirs
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, find, kill, wait_for
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, wait_for
+from raylog.actors.runtime.handles import find, kill
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.nodes import own_node
 from raylog.storage.clock import SystemClock

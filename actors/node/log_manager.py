@@ -29,7 +29,8 @@ from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, checkpointed, node_
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.node.mover import MOVES_AT_ONCE, Mover
 from raylog.actors.partition.log_actor import LogActor, LogSpec, lock_patiently
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, create, find, kill, wait_for
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, wait_for
+from raylog.actors.runtime.handles import create, find, kill
 from raylog.actors.runtime.names import (
     Node,
     compaction_actor_name,

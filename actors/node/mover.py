@@ -32,7 +32,8 @@ from raylog.actors.node.dir_keeper import DirKeeper, checkpointed
 from raylog.actors.node.dirs import Placed
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.actors.partition.log_actor import lock_patiently
-from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, find, kill, wait_for
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, wait_for
+from raylog.actors.runtime.handles import find, kill
 from raylog.actors.runtime.names import compaction_actor_name, log_actor_name
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import SystemClock

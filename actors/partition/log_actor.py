@@ -38,7 +38,8 @@ from raylog.actors.partition.bounds import (
     REFUSALS_AT_ONCE,
 )
 from raylog.actors.partition.partition import Partition
-from raylog.actors.runtime.calls import find, wait_for
+from raylog.actors.runtime.calls import wait_for
+from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.nodes import is_restarted, own_node, own_node_id
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView

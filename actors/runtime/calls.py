@@ -1,19 +1,27 @@
-"""Actors by name, and calls to them: find, start, end, ask, and the errors of Ray by raylog's
-names."""
+"""Calls to actors: wait for one, or for many by one deadline; Ray's errors by raylog's names.
 
-from typing import Any
+A :class:`Call` is a method call that is under way, with the type of its answer, and with what it is
+for. The stubs (``stubs.py``) make them, so that nothing else needs ``.remote``::
+
+    call = log_manager.open_partition(...)      Call[Placed]
+    call.get()                                  Placed, or the error that the actor raised
+    gather({key: call, ...}, timeout_s)         the answers, and the errors, of all of them
+"""
+
+from collections.abc import Collection, Hashable, Mapping
+from concurrent.futures import Future
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
-from ray.util import list_named_actors
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
-from raylog.actors.runtime.names import Node
-from raylog.actors.runtime.nodes import pinned_to
 from raylog.storage.errors import RaylogError
 
-# A call that neither waits for records nor moves data: an actor that is well answers in
-# milliseconds.
+Answer = TypeVar("Answer")
+Key = TypeVar("Key", bound=Hashable)
+
+# For a call that neither waits for records nor moves data. A healthy actor answers in milliseconds.
 CALL_TIMEOUT_S = 30.0
 # Opening after a crash reads every unflushed byte back.
 OPEN_TIMEOUT_S = 600.0
@@ -22,62 +30,109 @@ OPEN_TIMEOUT_S = 600.0
 WORK_TIMEOUT_S = 7 * 86_400.0
 
 
-def find(name: str, namespace: str) -> Any | None:
-    """The handle of a named actor, or None if there is none.
+class Call(Generic[Answer]):
+    """A call to an actor that is under way.
 
-    Raises RequestTimedOut or NotLeader where Ray's head does not answer: then nobody knows.
+    ``reference``: Ray's. ``what``: what the call is for, as errors say it ("opening orders-0").
     """
-    try:
-        return ray.get_actor(name, namespace=namespace)
-    except ValueError:
-        return None
-    except RayError as error:
-        raise named_error(error, name) from error
 
+    __slots__ = ("reference", "what")
 
-def running(namespace: str) -> set[str]:
-    """The names of all actors of a namespace that live or are being restarted. Raises as ``find``
-    does."""
-    try:
-        named = list_named_actors(all_namespaces=True)
-    except RayError as error:
-        raise named_error(error, "the names of the actors") from error
-    return {entry["name"] for entry in named if entry["namespace"] == namespace}
+    def __init__(self, reference: Any, what: str) -> None:
+        self.reference = reference
+        self.what = what
 
+    def get(self, timeout_s: float = CALL_TIMEOUT_S) -> Answer:
+        """The answer. Raises what the actor raised, or RequestTimedOut or NotLeader."""
+        answer: Answer
+        try:
+            answer = ray.get(self.reference, timeout=timeout_s)
+        except Exception as error:
+            raise named_error(error, self.what, timeout_s) from error
+        return answer
 
-def create(actor: Any, name: str, namespace: str, node: Node, *args: Any, **options: Any) -> Any:
-    """Start a named, detached actor on one node, and nowhere else; or get the one that has the
-    name."""
-    return actor.options(
-        name=name,
-        namespace=namespace,
-        lifetime="detached",
-        get_if_exists=True,
-        **pinned_to(node),
-        **options,
-    ).remote(*args)
+    def is_answered(self) -> bool:
+        """Whether ``get`` returns, or raises, at once."""
+        return bool(answered([self], timeout_s=0))
 
+    def future(self) -> "Future[Any]":
+        """The answer as a future. Its error is Ray's: ``named_error`` makes raylog's of it."""
+        future: Future[Any] = self.reference.future()
+        return future
 
-def kill(name: str, namespace: str) -> None:
-    """End a named actor for good; fine if it is gone."""
-    handle = find(name, namespace)
-    if handle is not None:
-        ray.kill(handle, no_restart=True)
+    def ignore(self) -> None:
+        """Nobody waits for the answer any more.
+
+        Ray prints the error of an answer that nobody has looked at; this looks at it.
+        """
+        self.future()
 
 
 def wait_for(reference: Any, what: str, timeout_s: float = CALL_TIMEOUT_S) -> Any:
     """The answer to a call, or the error that it ended with, by raylog's names."""
-    try:
-        return ray.get(reference, timeout=timeout_s)
-    except Exception as error:
-        raise named_error(error, what, timeout_s) from error
+    return Call[Any](reference, what).get(timeout_s)
+
+
+class Gathered(NamedTuple, Generic[Key, Answer]):
+    """How many calls ended: each of them is in one of the two."""
+
+    answers: dict[Key, Answer]
+    errors: dict[Key, Exception]
+
+
+def gather(
+    calls: Mapping[Key, Call[Answer]],
+    timeout_s: float = CALL_TIMEOUT_S,
+    *,
+    from_last_answer: bool = False,
+) -> Gathered[Key, Answer]:
+    """Wait for many calls at once, for ``timeout_s`` in all.
+
+    ``from_last_answer``: the time begins anew with each answer, so that many calls may take long
+    while those that hang cost ``timeout_s`` together. A call without an answer is RequestTimedOut.
+    """
+    left = {call.reference for call in calls.values()}
+    while left:
+        done = _wait(left, timeout_s, wanted=1 if from_last_answer else len(left))
+        left -= done
+        if not done or not from_last_answer:
+            break
+    found: Gathered[Key, Answer] = Gathered({}, {})
+    for key, call in calls.items():
+        if call.reference in left:
+            found.errors[key] = RequestTimedOut(call.what, int(timeout_s * 1000))
+            continue
+        try:
+            found.answers[key] = call.get()
+        except Exception as error:  # also an error that has no name: it is this call's alone
+            found.errors[key] = error
+    return found
+
+
+def answered(calls: Collection[Call[Answer]], timeout_s: float | None = None) -> list[Call[Answer]]:
+    """Those of ``calls`` that are answered, after waiting for the first of them.
+
+    ``timeout_s``: None waits for ever.
+    """
+    if not calls:
+        return []
+    done = _wait([call.reference for call in calls], timeout_s, wanted=1)
+    return [call for call in calls if call.reference in done]
+
+
+def _wait(references: Collection[Any], timeout_s: float | None, *, wanted: int) -> set[Any]:
+    """All that are answered once ``wanted`` of them are, or the time is up."""
+    pending = list(references)
+    done, _ = ray.wait(pending, num_returns=wanted, timeout=timeout_s)
+    if done and len(done) < len(pending):
+        done, _ = ray.wait(pending, num_returns=len(pending), timeout=0)
+    return set(done)
 
 
 def named_error(
     error: BaseException, what: str, timeout_s: float = CALL_TIMEOUT_S
 ) -> BaseException:
-    """Ray's way of saying it, turned into raylog's: a restarting actor, a time-out, the error of
-    the actor."""
+    """Ray's error by raylog's name: an actor that restarts, a time-out, what the actor raised."""
     if isinstance(error, RayTaskError) and isinstance(error.cause, RaylogError):
         return error.cause
     if isinstance(error, GetTimeoutError):
@@ -89,9 +144,11 @@ def named_error(
 
 
 def _summary(error: BaseException) -> str:
-    """The line of Ray's story that tells: the last of a failed start (the error raised there), else
-    the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
-        type(error).__name__
-    ]
+    """The line of Ray's text that tells the cause.
+
+    It is the last of a failed start (the error that was raised there), else the first.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
     return lines[-1] if "creation task" in lines[0] else lines[0]

@@ -9,7 +9,8 @@ from typing import Any
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.messages import Hosted, RemovedSegments
-from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, find, wait_for
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, wait_for
+from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView

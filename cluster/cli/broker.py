@@ -124,7 +124,7 @@ def _stay(broker: "Broker") -> None:
 
 def _may_run(broker: "Broker") -> bool:
     from raylog.actors.errors import NotLeader, RequestTimedOut
-    from raylog.actors.runtime.calls import find
+    from raylog.actors.runtime.handles import find
     from raylog.actors.runtime.names import CONTROLLER
 
     try:

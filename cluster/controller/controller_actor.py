@@ -28,7 +28,8 @@ from raylog.actors.messages import LogDirStatus, NodeState
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.log_manager import LogManager, node_log_dirs
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, create, kill, running, wait_for
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, wait_for
+from raylog.actors.runtime.handles import create, kill, running
 from raylog.actors.runtime.names import Node, log_manager_name
 from raylog.actors.runtime.nodes import alive_nodes, is_restarted, own_name, own_node
 from raylog.cluster.controller.backoff import Backoff

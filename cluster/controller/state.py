@@ -15,14 +15,8 @@ import ray
 from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.actors.events import warn
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime.calls import (
-    CALL_TIMEOUT_S,
-    OPEN_TIMEOUT_S,
-    find,
-    kill,
-    running,
-    wait_for,
-)
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, wait_for
+from raylog.actors.runtime.handles import find, kill, running
 from raylog.actors.runtime.names import LOG_MANAGER, Node, is_ours
 from raylog.cluster.controller.metadata import ClusterState, Topic
 from raylog.cluster.controller.metadata_log import MetadataLog

@@ -24,7 +24,7 @@ from raylog.actors.errors import (
 from raylog.actors.events import warn
 from raylog.actors.messages import ConfigEntry
 from raylog.actors.node.dirs import Placed
-from raylog.actors.runtime.calls import kill
+from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.controller.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.controller.opening import Opening

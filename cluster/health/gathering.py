@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import ray
 
-from raylog.actors.runtime.calls import find, running, wait_for
+from raylog.actors.runtime.calls import wait_for
+from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import COMPACTION, CONTROLLER, RETENTION
 from raylog.cluster.health.findings import Facts
 from raylog.storage.errors import RaylogError

@@ -10,7 +10,7 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER, Node
 from raylog.actors.runtime.nodes import pinned_to
 from raylog.cluster.broker import Broker

@@ -9,7 +9,7 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime.calls import find, running
+from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import CONTROLLER, Node, log_actor_name
 from raylog.actors.runtime.nodes import pinned_to
 from raylog.cluster.broker import Broker

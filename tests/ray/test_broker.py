@@ -17,7 +17,7 @@ from raylog.actors.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
-from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import (

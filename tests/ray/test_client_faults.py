@@ -10,7 +10,7 @@ import pytest
 import ray
 
 from raylog.actors.errors import NotLeader, ProduceFailed, RequestTimedOut
-from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER, log_actor_name
 from raylog.cluster.broker import Broker
 from raylog.storage.names import TopicPartition

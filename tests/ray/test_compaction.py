@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 
 import raylog
 from raylog.actors.messages import CompactionStatus
-from raylog.actors.runtime.calls import find, running
+from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import COMPACTION, log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.broker import Broker

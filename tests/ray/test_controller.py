@@ -15,7 +15,7 @@ import ray
 from raylog.actors.errors import BrokerRunning, NotLeader, RequestTimedOut, TopicBusy
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.runtime import calls
-from raylog.actors.runtime.calls import find, running
+from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.controller import controller_actor as controller_module

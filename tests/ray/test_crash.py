@@ -14,7 +14,7 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError

@@ -13,7 +13,7 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import log_actor_name
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import DiskFull

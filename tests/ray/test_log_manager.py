@@ -15,7 +15,7 @@ from raylog.actors.errors import NotLeader
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.log_manager import LogManagerImpl
 from raylog.actors.partition.log_actor import LogActor, LogSpec
-from raylog.actors.runtime.calls import create, find, kill, running
+from raylog.actors.runtime.handles import create, find, kill, running
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.nodes import own_node, own_node_id
 from raylog.storage.config import LogConfig

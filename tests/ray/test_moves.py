@@ -11,7 +11,7 @@ import ray
 
 import raylog
 from raylog.actors.errors import InvalidRequest, NotLeader, UnknownTopicOrPartition
-from raylog.actors.runtime.calls import find
+from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.broker import Broker

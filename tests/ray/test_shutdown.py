@@ -10,7 +10,7 @@ import ray
 import raylog
 from raylog.actors.errors import BrokerNotFound, RequestTimedOut
 from raylog.actors.runtime import calls
-from raylog.actors.runtime.calls import find, running
+from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster import broker as broker_module

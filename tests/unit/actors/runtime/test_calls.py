@@ -1,67 +1,102 @@
-"""Ray's own errors do not get through: looking for actors ends with raylog's, or with an answer."""
+"""Calls and gather over futures in the place of Ray's references."""
 
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for_futures
 from typing import Any
 
 import pytest
 import ray
-from ray.exceptions import GetTimeoutError, RaySystemError
+from ray.exceptions import ActorDiedError, GetTimeoutError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
-from raylog.actors.runtime import calls
-from raylog.actors.runtime.calls import find, kill, running
-from raylog.cluster.broker import Broker
-from raylog.cluster.cli.broker import _may_run
-from raylog.cluster.client.transport import RayTransport
-from raylog.storage.errors import RaylogError
+from raylog.actors.runtime.calls import Call, answered, gather
 
 
-def raising(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise error
+@pytest.fixture(autouse=True)
+def futures_are_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(
+        references: list["Future[Any]"], num_returns: int, timeout: float | None
+    ) -> tuple[list[Any], list[Any]]:
+        mode = FIRST_COMPLETED if num_returns == 1 else "ALL_COMPLETED"
+        wait_for_futures(references, timeout, mode)
+        done = [reference for reference in references if reference.done()][:num_returns]
+        return done, [reference for reference in references if reference not in done]
 
-    monkeypatch.setattr(ray, "get_actor", fail)
-    monkeypatch.setattr(calls, "list_named_actors", fail)
+    def get(reference: "Future[Any]", timeout: float) -> Any:
+        try:
+            return reference.result(timeout)
+        except TimeoutError:
+            raise GetTimeoutError("late") from None
 
-
-ERRORS = [
-    (GetTimeoutError("the GCS is slow"), RequestTimedOut),
-    (RaySystemError("it is away"), NotLeader),
-]
-
-
-@pytest.mark.parametrize(("error", "named"), ERRORS)
-def test_a_head_that_does_not_answer_is_an_error_by_name(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, named: type[RaylogError]
-) -> None:
-    raising(monkeypatch, error)
-    for look in (
-        lambda: find("Log:t-0", "test"),
-        lambda: kill("Log:t-0", "test"),
-        lambda: running("test"),
-    ):
-        with pytest.raises(named):
-            look()
+    monkeypatch.setattr(ray, "wait", wait)
+    monkeypatch.setattr(ray, "get", get)
 
 
-def test_an_actor_that_is_not_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    raising(monkeypatch, ValueError("no such actor"))
-    assert find("Log:t-0", "test") is None
-    assert not _may_run(Broker())
+def call(answer: Any = None, *, what: str = "it") -> Call[Any]:
+    future: Future[Any] = Future()
+    if isinstance(answer, BaseException):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+    return Call(future, what)
 
 
-@pytest.mark.parametrize("error", [error for error, _ in ERRORS])
-def test_who_stays_with_a_broker_stays_though_the_head_is_slow(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    raising(monkeypatch, error)
-    assert _may_run(Broker())
+def silent(what: str = "silent") -> Call[Any]:
+    return Call(Future(), what)
 
 
-@pytest.mark.parametrize("error", [error for error, _ in ERRORS])
-def test_what_a_producer_cannot_send_because_the_head_is_slow_is_sent_again(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    raising(monkeypatch, error)
-    with pytest.raises(RaylogError) as raised:
-        RayTransport(Broker()).append("t", 0, b"batch")
-    assert raised.value.retriable
+def test_a_call_has_its_answer() -> None:
+    assert call(7).get() == 7
+    assert call(7).is_answered()
+    assert not silent().is_answered()
+
+
+def test_a_call_without_an_answer_in_time_is_told_by_what_it_is_for() -> None:
+    with pytest.raises(RequestTimedOut, match="opening orders-0: no answer within 10 ms"):
+        silent("opening orders-0").get(0.01)
+
+
+def test_a_dead_actor_is_no_leader() -> None:
+    with pytest.raises(NotLeader, match="orders-0"):
+        call(ActorDiedError(), what="orders-0").get()
+
+
+def test_gather_tells_answers_and_errors_apart() -> None:
+    bug = KeyError("a fault of the actor's own")
+    found = gather({"a": call(1), "b": call(bug), "c": silent("closing c")}, timeout_s=0.01)
+    assert found.answers == {"a": 1}
+    assert found.errors["b"] is bug
+    assert str(found.errors["c"]).startswith("closing c: no answer within 10 ms")
+
+
+def test_gather_of_nothing_waits_for_nothing() -> None:
+    assert gather({}) == ({}, {})
+
+
+def test_the_time_may_begin_anew_with_each_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, hangs = silent("first"), silent("second"), silent("hangs")
+    coming = [first, second]
+    waits: list[int] = []
+
+    def wait(references: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], Any]:
+        if timeout == 0:
+            return [reference for reference in references if reference.done()], None
+        waits.append(len(references))
+        if not coming:
+            return [], references
+        answer = coming.pop(0)
+        answer.reference.set_result(answer.what)
+        return [answer.reference], None
+
+    monkeypatch.setattr(ray, "wait", wait)
+    found = gather({1: first, 2: second, 3: hangs}, timeout_s=5, from_last_answer=True)
+    assert found.answers == {1: "first", 2: "second"}
+    assert isinstance(found.errors[3], RequestTimedOut)
+    assert waits == [3, 2, 1]
+
+
+def test_of_several_calls_those_that_are_answered_are_told() -> None:
+    one, two, hangs = call(1), call(2), silent()
+    assert answered([one, hangs, two]) == [one, two]
+    assert answered([hangs], timeout_s=0) == []
+    assert answered([]) == []
