@@ -42,9 +42,10 @@ from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import StorageError
+from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
-from raylog.storage.segment import SegmentId, TimestampOffset
+from raylog.storage.segment import SegmentId
 
 
 class LogActorStub:
