@@ -33,6 +33,11 @@ from raylog.storage.records.compression import compress, decompress
 from raylog.storage.records.control import read_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.scan import scan_batches
+from raylog.storage.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
+from raylog.storage.schemas.groups import GROUP_RECORDS
+from raylog.storage.schemas.metadata import METADATA_RECORDS
+from raylog.storage.schemas.schema import Schema
+from raylog.storage.schemas.transactions import TRANSACTION_VALUE
 from raylog.storage.state.checkpoints import read_epochs, read_offsets
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import (
@@ -49,6 +54,13 @@ from raylog.storage.validation import check_append
 KERNELS: Final = (kernel.ops, _kernel_py)
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 MAX_PLAIN_BYTES: Final = 1 << 22
+SCHEMAS: Final = (
+    SUBSCRIPTION,
+    ASSIGNMENT,
+    TRANSACTION_VALUE,
+    *(group_schemas.value for group_schemas in GROUP_RECORDS.values()),
+    *METADATA_RECORDS.values(),
+)
 
 
 def limit_bombs() -> None:
@@ -147,6 +159,23 @@ def markers(data: bytes) -> None:
     agreed(lambda: read_marker(data))
 
 
+def schemas(data: bytes) -> None:
+    """The bytes as a message of the schema and the version that the first two bytes say."""
+    if len(data) < 2:
+        return
+    schema = SCHEMAS[data[0] % len(SCHEMAS)]
+    version = data[1] % (schema.last_version + 1)
+    value = with_kernel(kernel.ops, lambda: schema.read(data[2:], version))
+    if value != "an error":
+        check_written(schema, value, version)
+
+
+def check_written(schema: Schema, value: dict[str, Any], version: int) -> None:
+    written = schema.write(value, version)
+    if schema.write(schema.read(written, version), version) != written:
+        raise Disagreement(f"{value!r} is written as other bytes the second time")
+
+
 def indexes(data: bytes) -> None:
     fs = MemoryFileSystem()
     fs.write_file("/index", data)
@@ -224,6 +253,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         messages,
         codecs,
         markers,
+        schemas,
         indexes,
         snapshots,
         checkpoints,

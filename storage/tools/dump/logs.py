@@ -35,11 +35,11 @@ from raylog.storage.records.control import (
 )
 from raylog.storage.records.legacy import read_messages
 from raylog.storage.records.record import Record
-from raylog.storage.schemas.groups import CONTROL_VALUES
-from raylog.storage.schemas.schema import read_message
+from raylog.storage.schemas.control import CONTROL_VALUES
 from raylog.storage.tools.dump.decoders import Parser
 from raylog.storage.tools.dump.findings import Findings
 from raylog.storage.tools.dump.json_text import json_text
+from raylog.storage.tools.dump.message_json import message_json
 
 MAX_INT32: Final = 2**31 - 1
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
@@ -217,5 +217,6 @@ def _control(record: _Line) -> str:
         return f" endTxnMarker: {CONTROL_TYPES[kind]} coordinatorEpoch: {marker.coordinator_epoch}"
     if kind in CONTROL_VALUES:
         name, schema = CONTROL_VALUES[kind]
-        return f" {name} {json_text(read_message(schema, record.value or b'', 0))}"
+        content = schema.read(record.value or b"", 0)
+        return f" {name} {json_text(message_json(schema, content, 0))}"
     return f" controlType: {CONTROL_TYPES.get(kind, 'UNKNOWN')}({kind})"
