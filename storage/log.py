@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
@@ -51,7 +52,7 @@ from raylog.storage.errors import (
     SwapUnfinished,
     UndoFailed,
 )
-from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import (
     CLEANED_SUFFIX,
@@ -62,9 +63,19 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.readable import NO_TIMESTAMP, LogEnd, ReadableLog
-from raylog.storage.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
+from raylog.storage.readable import LogEnd, ReadableLog
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import read_marker
+from raylog.storage.records.layout import (
+    AT_ATTRIBUTES,
+    AT_CRC,
+    AT_MAX_TIMESTAMP,
+    CRC,
+    CRC_START,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+)
 from raylog.storage.replay import replay
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
@@ -76,8 +87,7 @@ HIGH_WATERMARK = -1
 
 # What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
 _STAMP = Struct(">qii")
-_CRC, _ATTRIBUTES, _MAX_TIMESTAMP = Struct(">I"), Struct(">h"), Struct(">q")
-_CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 17, 21, 35
+_ATTRIBUTES, _MAX_TIMESTAMP = Struct(">h"), Struct(">q")
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
 
 
@@ -540,7 +550,7 @@ def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int)
     attributes = header.attributes & ~LOG_APPEND_TIME
     if append_time >= 0:
         attributes |= LOG_APPEND_TIME
-        _MAX_TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_AT, append_time)
-    _ATTRIBUTES.pack_into(changed, _ATTRIBUTES_AT, attributes)
-    _CRC.pack_into(changed, _CRC_AT, crc32c(memoryview(changed)[_ATTRIBUTES_AT:]))
+        _MAX_TIMESTAMP.pack_into(changed, AT_MAX_TIMESTAMP, append_time)
+    _ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
+    CRC.pack_into(changed, AT_CRC, crc32c(memoryview(changed)[CRC_START:]))
     return changed

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.log import Log
-from raylog.storage.readable import NO_TIMESTAMP
+from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
 
 LogName = TypeVar("LogName")

@@ -34,8 +34,9 @@ from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, 
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import RoundId
-from raylog.storage.records.batch import HEADER_SIZE, BatchHeader
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.compression import decompress
+from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.producers import LastRecord
 

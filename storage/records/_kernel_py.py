@@ -11,25 +11,24 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord
-from raylog.storage.records.batch import (
+from raylog.storage.limits import MAX_INT
+from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
+from raylog.storage.records.batch import check_crc as _check_crc
+from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
+from raylog.storage.records.layout import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
-    BatchHeader,
-    iter_batches,
-    read_header,
+    MIN_RECORD_SIZE,
 )
-from raylog.storage.records.batch import check_crc as _check_crc
-from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
 from raylog.storage.records.legacy import as_records
-from raylog.storage.records.record import Buffer, Header, Record
+from raylog.storage.records.record import Header, Record
 from raylog.storage.records.varints import put_varint
 
 KERNEL: Final = "pure Python"
-MIN_RECORD_SIZE: Final = 7  # seven fields of one byte each
-INT32_MAX: Final = 2**31 - 1
 
 Text: TypeAlias = tuple[bytearray, bytearray, bytearray | None]  # ends, data, validity
 # rows, offsets, timestamps, timestamp types, keys, values, (ends, count, names, values) of headers
@@ -90,7 +89,7 @@ def encode_rows(
         base = timestamp if base is None else base
         max_timestamp = max(max_timestamp, timestamp)
         delta = i if offsets is None else _integer(offsets[i], "offset", i) - base_offset
-        if not last < delta <= INT32_MAX:
+        if not last < delta <= MAX_INT:
             raise InvalidRecord(f"record {i}: offset delta {delta} after {last}: offsets must rise")
         last = delta
         headers = [(_name(name, i), _bytes(value, "header's value", i)) for name, value in row[3]]
@@ -217,7 +216,7 @@ class TableEncoder:
             raise IndexError(f"row {start} of {self.rows}")
         out = bytearray(HEADER_SIZE)
         base, max_timestamp = self._timestamp(start), -1
-        for row in range(start, min(self.rows, start + INT32_MAX)):
+        for row in range(start, min(self.rows, start + MAX_INT)):
             size_before, timestamp = len(out), self._timestamp(row)
             try:
                 self._put_row(out, row, timestamp, _wrap(timestamp - base), row - start)
@@ -231,7 +230,7 @@ class TableEncoder:
                     f"row {start}: a batch of over {MAX_PLAIN_BYTES} bytes: lower max_bytes"
                 )
             max_timestamp = max(max_timestamp, timestamp)
-        return out, min(self.rows - start, INT32_MAX), base, max_timestamp
+        return out, min(self.rows - start, MAX_INT), base, max_timestamp
 
     def _timestamp(self, row: int) -> int:
         return self.default_timestamp if self.timestamps is None else self.timestamps[row]

@@ -27,18 +27,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord
-from raylog.storage.records.batch import (
-    LEGACY_CRC_START,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    BatchHeader,
-    check_crc,
-    iter_batches,
-)
+from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.compression import CODECS, codec_id, compress, decompress
+from raylog.storage.records.layout import LEGACY_CRC_START, LOG_APPEND_TIME, LOG_OVERHEAD
 from raylog.storage.records.lz4_frames import with_broken_checksum, with_right_checksum
-from raylog.storage.records.record import Buffer
 from raylog.storage.records.varints import put_varint
 
 NO_TIMESTAMP_TYPE: Final = -1  # Kafka's id; 0 is CreateTime, 1 LogAppendTime

@@ -16,7 +16,7 @@ before it is read. Source: ``KafkaLZ4BlockOutputStream`` of Kafka, KAFKA-3160; t
 import struct
 from typing import Final
 
-from raylog.storage.records.record import Buffer
+from raylog.storage.buffers import Buffer
 
 _MAGIC: Final = bytes.fromhex("04224d18")
 _HAS_CONTENT_SIZE: Final = 0x08

@@ -11,8 +11,8 @@ What a field is, and how a type is made of these bytes, is ``types.py``'s busine
 from struct import Struct
 from typing import Any, Final
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord
-from raylog.storage.records.record import Buffer
 
 MAX_UNSIGNED: Final = 2**31 - 1
 _MAX_VARINT_BITS: Final = 35  # five bytes of seven bits

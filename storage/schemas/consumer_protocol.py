@@ -8,8 +8,8 @@ last one known. Source: ``ConsumerProtocol`` of Kafka; KIP-429, KIP-792, KIP-881
 
 from typing import Final
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord
-from raylog.storage.records.record import Buffer
 from raylog.storage.schemas.binary import ByteReader
 from raylog.storage.schemas.schema import Schema, read_version, schema
 from raylog.storage.schemas.types import Value

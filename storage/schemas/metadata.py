@@ -12,8 +12,8 @@ the schemas of ``org.apache.kafka.common.metadata``; KIP-631, KIP-746, KIP-866, 
 import re
 from typing import Final, NamedTuple
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord
-from raylog.storage.records.record import Buffer
 from raylog.storage.schemas.binary import ByteReader, put_unsigned
 from raylog.storage.schemas.schema import Schema, schema
 from raylog.storage.schemas.types import Value

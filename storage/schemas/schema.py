@@ -37,8 +37,8 @@ As JSON a message is shown by ``tools/dump/``. Source: Kafka's message generator
 from struct import Struct as Form
 from typing import Final, NamedTuple
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord, UnwritableValue
-from raylog.storage.records.record import Buffer
 from raylog.storage.schemas.binary import ByteReader
 from raylog.storage.schemas.types import (
     NUMBERS,

@@ -42,10 +42,10 @@ from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import SNAPSHOT_SUFFIX, offset_of, segment_file
 from raylog.storage.records.batch import BatchHeader, increment_sequence
 from raylog.storage.records.control import Marker
+from raylog.storage.records.layout import MAX_SEQUENCE
 
 # Kafka keeps five, because its producers have at most five requests in flight.
 CACHED_BATCHES = 5
-MAX_SEQUENCE = 2**31 - 1
 NO_PRODUCER = -1
 NEVER_MS = 2**63 - 1
 

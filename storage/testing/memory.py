@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from random import Random
 from typing import Literal
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import LogLocked, RaylogError, StorageError
-from raylog.storage.files import Buffer, FileStat, Room
+from raylog.storage.files import FileStat, Room
 from raylog.storage.testing.clock import T0
 
 TOTAL_BYTES = 1 << 40

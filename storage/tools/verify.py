@@ -33,6 +33,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.limits import MAX_INT
 from raylog.storage.loader import count_kept
 from raylog.storage.names import (
     DELETED_SUFFIX,
@@ -46,7 +47,7 @@ from raylog.storage.names import (
 )
 from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.control import read_marker
-from raylog.storage.segment import MAX_INT32, Recovered, Segment
+from raylog.storage.segment import Recovered, Segment
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 
 
@@ -188,7 +189,7 @@ def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
     view, next_offset = segment.log.view(), segment.base_offset
     for position, header in iter_batches(view):
         check_crc(view, position, header)
-        if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT32:
+        if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT:
             raise CorruptRecord(
                 f"position {position}",
                 f"offset {header.base_offset} where {next_offset} or more must be",

@@ -20,18 +20,12 @@ from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.indexes.transaction_index import TransactionIndex
 from raylog.storage.records import _kernel_py, compression, kernel, legacy
-from raylog.storage.records.batch import (
-    HEADER_SIZE,
-    BatchHeader,
-    iter_batches,
-    next_offset,
-    read_header,
-    seal,
-)
+from raylog.storage.records.batch import BatchHeader, iter_batches, next_offset, read_header, seal
 from raylog.storage.records.columns import decoded_batch
 from raylog.storage.records.compression import compress, decompress
 from raylog.storage.records.control import read_marker
 from raylog.storage.records.decode import decode_records
+from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.records.scan import scan_batches
 from raylog.storage.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from raylog.storage.schemas.groups import GROUP_RECORDS

@@ -9,22 +9,13 @@ and 1 have their CRC there, and a closing brace that nothing opened: it is Kafka
 import os
 import re
 from collections.abc import Iterator, Sequence
-from struct import Struct
 from typing import Final, NamedTuple
 
 from raylog.storage.errors import CorruptRecord
+from raylog.storage.limits import MAX_INT
 from raylog.storage.names import LOG_SUFFIX
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import (
-    HEADER_SIZE_UP_TO_MAGIC,
-    LOG_OVERHEAD,
-    MAGIC,
-    MIN_MESSAGE_LENGTH,
-    BatchHeader,
-    check_crc,
-    increment_sequence,
-    read_header,
-)
+from raylog.storage.records.batch import BatchHeader, check_crc, increment_sequence, read_header
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.control import (
     ABORT,
@@ -32,6 +23,14 @@ from raylog.storage.records.control import (
     CONTROL_TYPES,
     control_type,
     read_marker_record,
+)
+from raylog.storage.records.layout import (
+    AT_LENGTH,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LENGTH,
+    LOG_OVERHEAD,
+    MAGIC,
+    MIN_MESSAGE_LENGTH,
 )
 from raylog.storage.records.legacy import read_messages
 from raylog.storage.records.record import Record
@@ -41,12 +40,10 @@ from raylog.storage.tools.dump.findings import Findings
 from raylog.storage.tools.dump.json_text import json_text
 from raylog.storage.tools.dump.message_json import message_json
 
-MAX_INT32: Final = 2**31 - 1
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
-_LENGTH: Final = Struct(">i")
 
 
 class LogOptions(NamedTuple):
@@ -55,7 +52,7 @@ class LogOptions(NamedTuple):
     is_deep: bool = False  # records too
     parser: Parser | None = None  # their keys and values too
     skip_metadata: bool = False  # nothing but those
-    max_bytes: int = MAX_INT32  # of the file
+    max_bytes: int = MAX_INT  # of the file
 
 
 class _Line(NamedTuple):
@@ -86,7 +83,7 @@ def dump_log(
             last_offset = record.offset
             yield _record_line(record, header, options)
     left = len(content) - end
-    if left and options.max_bytes == MAX_INT32:
+    if left and options.max_bytes == MAX_INT:
         yield f"Found {left} invalid bytes at the end of {os.path.basename(path)}"
 
 
@@ -112,7 +109,7 @@ def file_batches(content: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     """
     position = 0
     while (left := len(content) - position) > HEADER_SIZE_UP_TO_MAGIC:
-        (length,) = _LENGTH.unpack_from(content, position + 8)
+        (length,) = LENGTH.unpack_from(content, position + AT_LENGTH)
         if length >= MIN_MESSAGE_LENGTH and length + LOG_OVERHEAD > left:
             return
         header = read_header(content, position)

@@ -14,9 +14,10 @@ from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.log import Log
 from raylog.storage.log_dir import LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
-from raylog.storage.records.batch import HEADER_SIZE, iter_batches, read_header, stamp
+from raylog.storage.records.batch import iter_batches, read_header, stamp
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates

@@ -10,15 +10,10 @@ from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import Log
-from raylog.storage.records.batch import (
-    CONTROL,
-    TRANSACTIONAL,
-    BatchHeader,
-    iter_batches,
-    read_header,
-)
+from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import CONTROL, TRANSACTIONAL
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, records_of
 from raylog.storage.validation import COORDINATOR

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import settings
 
 from raylog.storage.records import _kernel_py, kernel
-from raylog.storage.records.batch import HEADER_SIZE, MAGIC, BatchHeader, seal
+from raylog.storage.records.batch import BatchHeader, seal
+from raylog.storage.records.layout import HEADER_SIZE, MAGIC
 
 T0 = 1_700_000_000_000
 
