@@ -28,7 +28,10 @@ def converted(content: Buffer, config: LogConfig) -> bytes:
 
     Raises CorruptRecord, InvalidRecord, or RecordTooLarge for a message over ``max.message.bytes``.
     """
-    magic, codec, end, rows = content[AT_MAGIC], CODECS["none"], 0, list[Row]()
+    magic = content[AT_MAGIC]
+    codec = CODECS["none"]
+    end = 0
+    rows: list[Row] = []
     for position, header in iter_batches(content):
         if position and (codec or header.codec):
             raise InvalidRecord(

@@ -176,8 +176,9 @@ class Log(ReadableLog):
         StorageError with nothing written.
         """
         header, content = batch
-        _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, _, _ = header
-        has_producer, marker = producer_id != NO_PRODUCER, None
+        max_timestamp = header.max_timestamp
+        has_producer = header.producer_id != NO_PRODUCER
+        marker = None
         if has_producer:
             if header.is_control:
                 marker = read_marker(content)
@@ -186,21 +187,21 @@ class Log(ReadableLog):
             elif duplicate := self._producers.check(header, is_client=origin == CLIENT):
                 return self._first_append(duplicate)
         append_time = NO_TIMESTAMP
-        if self._stamps_append_time or attributes & LOG_APPEND_TIME:
+        if self._stamps_append_time or header.attributes & LOG_APPEND_TIME:
             if self._stamps_append_time:
                 max_timestamp = append_time = now_ms
             content = _with_timestamp_type(header, content, append_time)
         epoch = self.epochs.latest if leader_epoch is None else leader_epoch
         base_offset = self._end.offset
-        last_offset = base_offset + delta
-        size_bytes = length + LOG_OVERHEAD
+        last_offset = base_offset + header.last_offset_delta
+        size_bytes = header.batch_length + LOG_OVERHEAD
         active = self._segments[-1]
         if self.epochs.is_stale:
             self.epochs.save()
         if active.should_roll(size_bytes, max_timestamp, last_offset, now_ms):
             self.roll()
             active = self._segments[-1]
-        stamp = _STAMP.pack(base_offset, length, epoch)
+        stamp = _STAMP.pack(base_offset, header.batch_length, epoch)
         aborted = (
             self._producers.aborted_by(header, marker, base_offset) if marker is not None else None
         )
@@ -219,7 +220,13 @@ class Log(ReadableLog):
         """What a batch that is sent again is answered."""
         first = duplicate.last_offset - duplicate.offset_delta
         append_time = duplicate.timestamp if self._stamps_append_time else NO_TIMESTAMP
-        return AppendInfo(first, duplicate.last_offset, append_time, self.log_start_offset, True)
+        return AppendInfo(
+            base_offset=first,
+            last_offset=duplicate.last_offset,
+            log_append_time=append_time,
+            log_start_offset=self.log_start_offset,
+            is_duplicate=True,
+        )
 
     def roll(self) -> None:
         """Begin a new segment at the log's end. Fine if the active one is still empty: nothing

@@ -202,7 +202,9 @@ class ReadableLog:
             return None
         start = first[0]
         stop = segment.end_of_batches(start, max_bytes, limit)
-        return Slice(segment.path, segment.log.inode, start, stop - start)
+        return Slice(
+            path=segment.path, inode=segment.log.inode, position=start, size_bytes=stop - start
+        )
 
     def read_bytes(self, found: Slice) -> bytes:
         """The bytes of a slice that :meth:`read` has just answered."""

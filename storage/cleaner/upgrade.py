@@ -57,7 +57,12 @@ def _parts(chunk: memoryview) -> Iterator[tuple[_Kind | None, Buffer, Sequence[M
             )
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
         yield (
-            _Kind(header.magic, position if header.codec else -1, header.codec, append_time),
+            _Kind(
+                magic=header.magic,
+                set_at=position if header.codec else -1,
+                codec=header.codec,
+                append_time=append_time,
+            ),
             b"",
             messages,
         )

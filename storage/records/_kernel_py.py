@@ -322,12 +322,20 @@ def _batches(
     """The batches with records for the reader, checked and decompressed."""
     for position, header in iter_batches(view):
         if header.magic < MAGIC:
-            found = as_records(view, position, header, start_offset, check_crc)
-            if found is None:
+            records = as_records(view, position, header, start_offset, check_crc)
+            if records is None:
                 continue
-            if found.base_offset >= end_offset:
+            if records.base_offset >= end_offset:
                 return
-            yield _Batch(position, found.base_offset, 0, None, *found[1:])
+            yield _Batch(
+                position=position,
+                base_offset=records.base_offset,
+                base_timestamp=0,
+                append_time=None,
+                timestamp_type=records.timestamp_type,
+                count=records.count,
+                plain=records.plain,
+            )
             continue
         if header.base_offset >= end_offset:
             return
@@ -345,13 +353,13 @@ def _batches(
         kind = int(bool(header.attributes & LOG_APPEND_TIME))
         append_time = header.max_timestamp if kind else None
         yield _Batch(
-            position,
-            header.base_offset,
-            header.base_timestamp,
-            append_time,
-            kind,
-            header.count,
-            plain,
+            position=position,
+            base_offset=header.base_offset,
+            base_timestamp=header.base_timestamp,
+            append_time=append_time,
+            timestamp_type=kind,
+            count=header.count,
+            plain=plain,
         )
 
 
@@ -474,8 +482,8 @@ class OffsetTable:
         wanted = blake2b(key, digest_size=16, key=self._secret).digest()
         slot = int.from_bytes(wanted[:8], "little") % self._slots
         while True:
-            found, next_offset = _SLOT.unpack_from(self._bytes, slot * _SLOT.size)
-            if not next_offset or found == wanted:
+            digest, next_offset = _SLOT.unpack_from(self._bytes, slot * _SLOT.size)
+            if not next_offset or digest == wanted:
                 return slot * _SLOT.size, wanted, next_offset
             slot = (slot + 1) % self._slots
 
@@ -508,10 +516,10 @@ class OffsetTable:
         last, view = -1, memoryview(chunk)
         while first < len(headers) and _is_plain(header := headers[first]):
             plain = view[position + HEADER_SIZE : position + header.size_bytes]
-            put, _, is_full = self.put_records(
+            last_put, _, is_full = self.put_records(
                 plain, header.count, header.base_offset, start_offset
             )
-            last = max(last, put)
+            last = max(last, last_put)
             if is_full:
                 return first, position, last, True
             first, position = first + 1, position + header.size_bytes
@@ -539,7 +547,9 @@ class OffsetTable:
     def judge_batches(
         self, chunk: Buffer, headers: list[BatchHeader], latest_offset: int
     ) -> tuple[bytearray, int]:
-        verdicts, all_keyless, position, view = bytearray(len(headers)), 0, 0, memoryview(chunk)
+        verdicts = bytearray(len(headers))
+        view = memoryview(chunk)
+        all_keyless = position = 0
         for number, header in enumerate(headers):
             if _is_plain(header):
                 plain = view[position + HEADER_SIZE : position + header.size_bytes]

@@ -190,7 +190,19 @@ def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
     timestamp = timestamp if magic else -1
     count = -1 if attributes & CODEC_MASK else 1
     return BatchHeader(
-        offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count
+        base_offset=offset,
+        batch_length=length,
+        leader_epoch=-1,
+        magic=magic,
+        crc=crc,
+        attributes=attributes,
+        last_offset_delta=0,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        count=count,
     )
 
 

@@ -90,7 +90,9 @@ def as_records(
     kind = (
         NO_TIMESTAMP_TYPE if header.magic == 0 else int(bool(header.attributes & LOG_APPEND_TIME))
     )
-    return LegacyRecords(base_offset, kind, len(messages), plain)
+    return LegacyRecords(
+        base_offset=base_offset, timestamp_type=kind, count=len(messages), plain=plain
+    )
 
 
 def _put_record(out: bytearray, message: Message, base_offset: int) -> None:
@@ -159,7 +161,13 @@ def _message(view: memoryview, position: int, header: BatchHeader) -> Message:
     value, _ = _field(view, at, end, position)
     is_valid = zlib.crc32(view[start:end]) == header.crc
     return Message(
-        header.last_offset, header.max_timestamp, key, value, header.magic, header.crc, is_valid
+        offset=header.last_offset,
+        timestamp=header.max_timestamp,
+        key=key,
+        value=value,
+        magic=header.magic,
+        crc=header.crc,
+        is_valid=is_valid,
     )
 
 

@@ -118,7 +118,9 @@ def schema(name: str, text: str = "", *, last_version: int = 0, flexible: int = 
     lines = [line for line in text.splitlines() if line.strip()]
     fields, rest = _parse(lines, _depth(lines[0]) if lines else 0)
     assert not rest, rest
-    return Schema(name, last_version, flexible, StructType(fields))
+    return Schema(
+        name=name, last_version=last_version, flexible_version=flexible, struct=StructType(fields)
+    )
 
 
 def _depth(line: str) -> int:

@@ -125,7 +125,21 @@ def sealed(data: bytes) -> None:
     if len(data) < 2:
         return
     codec, count = data[0] % 5, data[1] % 8
-    header = BatchHeader(0, 0, -1, 2, 0, codec, max(count - 1, 0), T0, T0, -1, -1, -1, count)
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=codec,
+        last_offset_delta=max(count - 1, 0),
+        base_timestamp=T0,
+        max_timestamp=T0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        count=count,
+    )
     records(bytes(seal(bytearray(HEADER_SIZE) + data[2:], header)))
 
 

@@ -175,7 +175,13 @@ def _records(content: memoryview, position: int, header: BatchHeader) -> Iterato
             key, value = (
                 None if field is None else bytes(field) for field in (message.key, message.value)
             )
-            yield _Line(message.offset, message.timestamp, key, value, about)
+            yield _Line(
+                offset=message.offset,
+                timestamp=message.timestamp,
+                key=key,
+                value=value,
+                about=about,
+            )
         return
     for record in decoded(content, position, header):
         sequence = -1
@@ -183,7 +189,13 @@ def _records(content: memoryview, position: int, header: BatchHeader) -> Iterato
             sequence = increment_sequence(header.base_sequence, record.offset - header.base_offset)
         names = ",".join(name for name, _ in record.headers)
         about = f" sequence: {sequence} headerKeys: [{names}]"
-        yield _Line(record.offset, record.timestamp, record.key, record.value, about)
+        yield _Line(
+            offset=record.offset,
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+            about=about,
+        )
 
 
 def _record_line(record: _Line, header: BatchHeader, options: LogOptions) -> str:

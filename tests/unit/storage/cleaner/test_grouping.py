@@ -20,7 +20,14 @@ def bases(segments: list[SegmentSizes], **config: Any) -> list[list[int]]:
 
 def some(*sizes: int, index: int = 0, time_index: int = 0) -> list[SegmentSizes]:
     return [
-        SegmentSizes(10 * n, 10 * n + 10, size, index, time_index) for n, size in enumerate(sizes)
+        SegmentSizes(
+            base_offset=10 * n,
+            end_offset=10 * n + 10,
+            size_bytes=size,
+            index_bytes=index,
+            time_index_bytes=time_index,
+        )
+        for n, size in enumerate(sizes)
     ]
 
 

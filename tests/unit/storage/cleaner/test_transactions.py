@@ -48,7 +48,18 @@ class Producer:
 
 
 def compact(disk: Disk, log: Log) -> None:
-    clean(disk.fs, disk.clock, log, Cleanable(0, log.segments[-1].base_offset, 0, 1), ROOMY)
+    clean(
+        disk.fs,
+        disk.clock,
+        log,
+        Cleanable(
+            first_dirty_offset=0,
+            bound=log.segments[-1].base_offset,
+            clean_bytes=0,
+            cleanable_bytes=1,
+        ),
+        ROOMY,
+    )
 
 
 def batches(disk: Disk) -> list[tuple[int, int]]:
@@ -191,7 +202,15 @@ def test_an_open_transaction_is_not_touched(disk: Disk) -> None:
     stable = log.last_stable_offset
     assert stable == 2
     before = log.segments
-    clean(disk.fs, disk.clock, log, Cleanable(0, before[1].base_offset, 0, 1), ROOMY)
+    clean(
+        disk.fs,
+        disk.clock,
+        log,
+        Cleanable(
+            first_dirty_offset=0, bound=before[1].base_offset, clean_bytes=0, cleanable_bytes=1
+        ),
+        ROOMY,
+    )
     assert log.segments[1:] == before[1:]
 
 

@@ -30,7 +30,19 @@ def test_a_header_reads_back_field_by_field() -> None:
     )
     header = read_header(batch)
     assert header._replace(crc=0) == BatchHeader(
-        7, len(batch) - 12, 3, 2, 0, 0, 1, T0, T0 + 1, 9, 1, MAX_SEQUENCE, 2
+        base_offset=7,
+        batch_length=len(batch) - 12,
+        leader_epoch=3,
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=1,
+        base_timestamp=T0,
+        max_timestamp=T0 + 1,
+        producer_id=9,
+        producer_epoch=1,
+        base_sequence=MAX_SEQUENCE,
+        count=2,
     )
     assert (header.size_bytes, header.last_offset, header.next_offset) == (len(batch), 8, 9)
     assert header.last_sequence == 0
