@@ -11,10 +11,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from raylog.storage.errors import InvalidConfig
+from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.records.compression import CODECS
 
-MAX_LONG = 2**63 - 1
-MAX_INT = 2**31 - 1
 MIB = 1 << 20
 DELETE, COMPACT = "delete", "compact"
 

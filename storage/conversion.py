@@ -10,19 +10,14 @@ Source: ``LogValidator`` of Kafka, where source and target magic differ.
 
 from collections.abc import Iterator
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge
-from raylog.storage.records.batch import (
-    LOG_APPEND_TIME,
-    MAGIC_AT,
-    BatchHeader,
-    check_crc,
-    iter_batches,
-)
+from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.encode import Row, encode_records
+from raylog.storage.records.layout import AT_MAGIC, LOG_APPEND_TIME
 from raylog.storage.records.legacy import read_messages
-from raylog.storage.records.record import Buffer
 
 _NAMES = {number: name for name, number in CODECS.items()}
 
@@ -33,7 +28,10 @@ def converted(content: Buffer, config: LogConfig) -> bytes:
 
     Raises CorruptRecord, InvalidRecord, or RecordTooLarge for a message over ``max.message.bytes``.
     """
-    magic, codec, end, rows = content[MAGIC_AT], CODECS["none"], 0, list[Row]()
+    magic = content[AT_MAGIC]
+    codec = CODECS["none"]
+    end = 0
+    rows: list[Row] = []
     for position, header in iter_batches(content):
         if position and (codec or header.codec):
             raise InvalidRecord(

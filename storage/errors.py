@@ -53,6 +53,14 @@ class InvalidRecord(RaylogError):
     code, error_name = 87, "INVALID_RECORD"
 
 
+class UnwritableValue(RaylogError):
+    """A value that Kafka's schema of a message cannot say in this version; nothing was written."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("field", "version", "why")
+    template = "{field} of version {version}: {why}"
+
+
 class InvalidTimestamp(RaylogError):
     """A record's timestamp is outside of what the topic takes."""
 

@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import DiskFull, LogClosed, LogLocked, StorageError, UndoFailed
-
-Buffer = bytes | bytearray | memoryview
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -97,7 +97,11 @@ def open_log(
         for segment in segments:
             segment.delete()
         fs.sync_dir(folder)
-        segments, checked, mend, last, end = [fresh], {}, [], None, start
+        segments = [fresh]
+        checked = {}
+        mend = []
+        last = None
+        end = start
     producers = ProducerStates(str(partition))
     producers.load_newest(
         fs, folder, min([end, *(segment.base_offset for segment in mend)]), now_ms

@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
@@ -51,7 +52,7 @@ from raylog.storage.errors import (
     SwapUnfinished,
     UndoFailed,
 )
-from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import (
     CLEANED_SUFFIX,
@@ -62,9 +63,19 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.readable import NO_TIMESTAMP, LogEnd, ReadableLog
-from raylog.storage.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
+from raylog.storage.readable import LogEnd, ReadableLog
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import read_marker
+from raylog.storage.records.layout import (
+    AT_ATTRIBUTES,
+    AT_CRC,
+    AT_MAX_TIMESTAMP,
+    CRC,
+    CRC_START,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+)
 from raylog.storage.replay import replay
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
@@ -76,8 +87,7 @@ HIGH_WATERMARK = -1
 
 # What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
 _STAMP = Struct(">qii")
-_CRC, _ATTRIBUTES, _MAX_TIMESTAMP = Struct(">I"), Struct(">h"), Struct(">q")
-_CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 17, 21, 35
+_ATTRIBUTES, _MAX_TIMESTAMP = Struct(">h"), Struct(">q")
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
 
 
@@ -166,8 +176,9 @@ class Log(ReadableLog):
         StorageError with nothing written.
         """
         header, content = batch
-        _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, _, _ = header
-        has_producer, marker = producer_id != NO_PRODUCER, None
+        max_timestamp = header.max_timestamp
+        has_producer = header.producer_id != NO_PRODUCER
+        marker = None
         if has_producer:
             if header.is_control:
                 marker = read_marker(content)
@@ -176,21 +187,21 @@ class Log(ReadableLog):
             elif duplicate := self._producers.check(header, is_client=origin == CLIENT):
                 return self._first_append(duplicate)
         append_time = NO_TIMESTAMP
-        if self._stamps_append_time or attributes & LOG_APPEND_TIME:
+        if self._stamps_append_time or header.attributes & LOG_APPEND_TIME:
             if self._stamps_append_time:
                 max_timestamp = append_time = now_ms
             content = _with_timestamp_type(header, content, append_time)
         epoch = self.epochs.latest if leader_epoch is None else leader_epoch
         base_offset = self._end.offset
-        last_offset = base_offset + delta
-        size_bytes = length + LOG_OVERHEAD
+        last_offset = base_offset + header.last_offset_delta
+        size_bytes = header.batch_length + LOG_OVERHEAD
         active = self._segments[-1]
         if self.epochs.is_stale:
             self.epochs.save()
         if active.should_roll(size_bytes, max_timestamp, last_offset, now_ms):
             self.roll()
             active = self._segments[-1]
-        stamp = _STAMP.pack(base_offset, length, epoch)
+        stamp = _STAMP.pack(base_offset, header.batch_length, epoch)
         aborted = (
             self._producers.aborted_by(header, marker, base_offset) if marker is not None else None
         )
@@ -209,7 +220,13 @@ class Log(ReadableLog):
         """What a batch that is sent again is answered."""
         first = duplicate.last_offset - duplicate.offset_delta
         append_time = duplicate.timestamp if self._stamps_append_time else NO_TIMESTAMP
-        return AppendInfo(first, duplicate.last_offset, append_time, self.log_start_offset, True)
+        return AppendInfo(
+            base_offset=first,
+            last_offset=duplicate.last_offset,
+            log_append_time=append_time,
+            log_start_offset=self.log_start_offset,
+            is_duplicate=True,
+        )
 
     def roll(self) -> None:
         """Begin a new segment at the log's end. Fine if the active one is still empty: nothing
@@ -540,7 +557,7 @@ def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int)
     attributes = header.attributes & ~LOG_APPEND_TIME
     if append_time >= 0:
         attributes |= LOG_APPEND_TIME
-        _MAX_TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_AT, append_time)
-    _ATTRIBUTES.pack_into(changed, _ATTRIBUTES_AT, attributes)
-    _CRC.pack_into(changed, _CRC_AT, crc32c(memoryview(changed)[_ATTRIBUTES_AT:]))
+        _MAX_TIMESTAMP.pack_into(changed, AT_MAX_TIMESTAMP, append_time)
+    _ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
+    CRC.pack_into(changed, AT_CRC, crc32c(memoryview(changed)[CRC_START:]))
     return changed

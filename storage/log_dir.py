@@ -124,7 +124,7 @@ class LogDir:
 
     def listing(self) -> Listing:
         """The folders that are here."""
-        found = Listing([], [], [], [])
+        found = Listing(partitions=[], doomed=[], futures=[], unknown=[])
         for name in self._fs.list_dir(self.path):
             path = os.path.join(self.path, name)
             if not self._fs.is_dir(path) or name == str(METADATA_PARTITION):

@@ -43,13 +43,11 @@ class Mirror:
         copied: Callable[[int], None] = lambda size_bytes: None,
     ) -> None:
         """``copied`` is told of every few MB, and may wait, or raise to end it."""
-        self._fs, self._clock, self._source, self._target, self._copied = (
-            fs,
-            clock,
-            source,
-            target,
-            copied,
-        )
+        self._fs = fs
+        self._clock = clock
+        self._source = source
+        self._target = target
+        self._copied = copied
         # of the files whose copies are right, and on the disk
         self._known: dict[str, FileStat] = {}
 

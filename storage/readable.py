@@ -20,13 +20,13 @@ from raylog.storage.errors import CorruptIndex, CorruptRecord, OffsetOutOfRange,
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import TopicPartition
+from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
 from raylog.storage.state.producers import ProducerStates
 
 # ListOffsets' special timestamps.
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-NO_TIMESTAMP = -1
 
 Answer = TypeVar("Answer")
 
@@ -202,7 +202,9 @@ class ReadableLog:
             return None
         start = first[0]
         stop = segment.end_of_batches(start, max_bytes, limit)
-        return Slice(segment.path, segment.log.inode, start, stop - start)
+        return Slice(
+            path=segment.path, inode=segment.log.inode, position=start, size_bytes=stop - start
+        )
 
     def read_bytes(self, found: Slice) -> bytes:
         """The bytes of a slice that :meth:`read` has just answered."""

@@ -4,8 +4,9 @@ truncation."""
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from raylog.storage.records.batch import HEADER_SIZE, BatchHeader, read_header
+from raylog.storage.records.batch import BatchHeader, read_header
 from raylog.storage.records.control import Marker, read_marker
+from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID, Scan
 from raylog.storage.segment import Segment
 from raylog.storage.state.producers import NO_PRODUCER, ProducerStates

@@ -25,13 +25,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
-from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.files import FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
-from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from raylog.storage.limits import MAX_INT
 from raylog.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -39,14 +41,9 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     segment_file,
 )
-from raylog.storage.records.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    BatchHeader,
-    read_header,
-    size_of,
-)
+from raylog.storage.records.batch import BatchHeader, read_header, size_of
 from raylog.storage.records.decode import decode_records
+from raylog.storage.records.layout import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP
 from raylog.storage.records.scan import (
     BASE_OFFSET,
     COUNT,
@@ -59,7 +56,6 @@ from raylog.storage.records.scan import (
 )
 
 # Positions and relative offsets are 4-byte signed integers on disk.
-MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 # How much recovery reads at once.
 SCAN_BYTES = 1 << 20
@@ -217,7 +213,7 @@ class Segment:
         size = self.log.size
         if (
             size + size_bytes > self.config.segment_bytes
-            or last_offset - self.base_offset > MAX_INT32
+            or last_offset - self.base_offset > MAX_INT
         ):
             return True
         if max_timestamp > self._span_end and size and self._is_over(max_timestamp, now_ms):
@@ -252,7 +248,7 @@ class Segment:
         ``aborted``: the transaction that the batch, an abort marker, ends.
         """
         position = self.log.size
-        assert position + size_bytes <= MAX_INT32, "should_roll comes first"
+        assert position + size_bytes <= MAX_INT, "should_roll comes first"
         before = self._max or self.max_timestamp
         try:
             self.log.append(buffers)
@@ -358,7 +354,7 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The same batches, as long as their offsets are what a segment can hold: no CRC covers the
         base offset."""
-        next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT32, end_offset - 1)
+        next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT, end_offset - 1)
         for position, header in batches:
             last_offset = header.last_offset
             if not next_offset <= header.base_offset <= last_offset <= limit:
@@ -476,7 +472,7 @@ class Segment:
         :meth:`_rising`."""
         bases, lasts = found.rows[:, BASE_OFFSET], found.rows[:, LAST_OFFSET]
         bad = bases < np.append(self.base_offset, lasts[:-1] + 1)[: len(bases)]
-        bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT32, end_offset - 1))
+        bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT, end_offset - 1))
         return found.first(int(np.argmax(bad))) if bad.any() else found
 
     def _verified(self) -> Scan:
@@ -508,10 +504,10 @@ class Segment:
     def _near_end(self) -> int:
         """The position of a batch near the end."""
         try:
-            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
+            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT))
         except CorruptIndex:
             self.rebuild_indexes()
-            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT32))
+            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT))
 
     def rebuild_indexes(self) -> None:
         """Make both indexes again from the batches' headers; on disk when this returns."""

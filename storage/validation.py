@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
 from raylog.storage.conversion import converted
 from raylog.storage.errors import (
@@ -26,25 +27,21 @@ from raylog.storage.errors import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from raylog.storage.files import Buffer
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import (
+from raylog.storage.records.batch import BatchHeader, check_crc, read_header, seal
+from raylog.storage.records.compression import CODECS, compress, decompress
+from raylog.storage.records.control import read_marker
+from raylog.storage.records.decode import decode_table
+from raylog.storage.records.layout import (
+    AT_MAGIC,
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
-    MAGIC_AT,
     TRANSACTIONAL,
-    BatchHeader,
-    check_crc,
-    read_header,
-    seal,
 )
-from raylog.storage.records.compression import CODECS, compress, decompress
-from raylog.storage.records.control import read_marker
-from raylog.storage.records.decode import decode_table
 
 # Who appends: a client, or a coordinator, which alone may write control batches and counts no
 # sequence.
@@ -74,7 +71,7 @@ def check_append(
     header = kernel.ops.plain_header(records, limit, now_ms, config.message_timestamp_after_max_ms)
     content = records if type(records) is bytes else _bytes_of(records)
     if header is None:
-        if len(content) > MAGIC_AT and content[MAGIC_AT] < MAGIC:
+        if len(content) > AT_MAGIC and content[AT_MAGIC] < MAGIC:
             content = converted(content, config)
         header = _closer_look(content, config, now_ms, origin)
     if config.is_opaque or header.is_control:

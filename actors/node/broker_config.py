@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raylog.storage.config import (
-    MAX_INT,
-    MAX_LONG,
     TOPIC_KEYS,
     Key,
     LogConfig,
@@ -21,6 +19,7 @@ from raylog.storage.config import (
     parse_value,
 )
 from raylog.storage.errors import InvalidConfig
+from raylog.storage.limits import MAX_INT, MAX_LONG
 
 MAX_DOUBLE = 1.7976931348623157e308
 

@@ -41,12 +41,13 @@ from raylog.actors.partition.partition import Partition
 from raylog.actors.runtime.calls import wait_for
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.nodes import is_restarted, own_node, own_node_id
+from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError, StorageError
-from raylog.storage.files import Buffer, RealFileSystem
+from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import open_log
 from raylog.storage.log import RoundId

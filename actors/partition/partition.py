@@ -51,6 +51,7 @@ from raylog.actors.errors import InvalidRequest, TooManyPolls
 from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, RemovedSegments
 from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.partition.meters import Meters, name_of
+from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.cleanable import LogFacts, facts_of
 from raylog.storage.cleaner.remote import LogView, view_of
 from raylog.storage.clock import Clock
@@ -64,11 +65,10 @@ from raylog.storage.errors import (
     SwapUnfinished,
     UndoFailed,
 )
-from raylog.storage.files import Buffer
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
 from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
-from raylog.storage.records.batch import TRANSACTIONAL
+from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
 from raylog.storage.validation import CheckedBatch, check_append
 

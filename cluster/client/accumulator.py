@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from raylog.storage.files import Buffer
+from raylog.storage.buffers import Buffer
 
 # Length, attributes, deltas, key length, value length, header count: what a record takes besides
 # its bytes.

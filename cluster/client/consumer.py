@@ -26,12 +26,13 @@ from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps
 from raylog.cluster.client.topic_watch import METADATA_MAX_AGE_MS, TopicWatch, check_max_age
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError, StorageError
-from raylog.storage.files import Buffer
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
-from raylog.storage.records.batch import LOG_APPEND_TIME, next_offset, read_header
+from raylog.storage.records.batch import next_offset, read_header
 from raylog.storage.records.decode import decode_records, decode_table
+from raylog.storage.records.layout import LOG_APPEND_TIME
 
 # What may pass by itself: an actor or the Controller restarts, or a segment was deleted before it
 # was read.

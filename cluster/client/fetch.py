@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from raylog.actors.messages import FetchRequest, FetchResult
 from raylog.actors.runtime.nodes import own_node_id
-from raylog.storage.files import Buffer
+from raylog.storage.buffers import Buffer
 from raylog.storage.readable import Slice
 from raylog.storage.records.batch import next_offset
 from raylog.storage.records.decode import decode_table

@@ -13,7 +13,7 @@ import numpy as np
 
 from raylog.actors.messages import AppendResult
 from raylog.actors.runtime.calls import named_error
-from raylog.storage.files import Buffer
+from raylog.storage.buffers import Buffer
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.log import Log
-from raylog.storage.readable import NO_TIMESTAMP
+from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
 
 LogName = TypeVar("LogName")
@@ -72,8 +72,18 @@ def facts_of(log: Log) -> LogFacts:
         raise CleaningAborted(
             str(log.partition), "its segments changed while it was looked at"
         ) from None
-    active = SegmentTimes(segments[-1].base_offset, segments[-1].size, NO_TIMESTAMP, NO_TIMESTAMP)
-    return LogFacts((*sealed, active), log.log_start_offset, log.log_end_offset, stable)
+    active = SegmentTimes(
+        base_offset=segments[-1].base_offset,
+        size_bytes=segments[-1].size,
+        largest_timestamp=NO_TIMESTAMP,
+        first_timestamp=NO_TIMESTAMP,
+    )
+    return LogFacts(
+        segments=(*sealed, active),
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        last_stable_offset=stable,
+    )
 
 
 def _times(segment: Segment) -> SegmentTimes:
@@ -103,7 +113,13 @@ def cleanable(log: LogFacts, checkpoint: int | None, config: LogConfig, now_ms: 
     overdue_ms = _overdue_ms(
         [segment for segment in sealed if segment.base_offset >= begin], config, now_ms
     )
-    return Cleanable(dirty, bound, clean_bytes, cleanable_bytes, overdue_ms)
+    return Cleanable(
+        first_dirty_offset=dirty,
+        bound=bound,
+        clean_bytes=clean_bytes,
+        cleanable_bytes=cleanable_bytes,
+        overdue_ms=overdue_ms,
+    )
 
 
 def _first_uncleanable(log: LogFacts, dirty: int, config: LogConfig, now_ms: int) -> int:

@@ -34,8 +34,9 @@ from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, 
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import RoundId
-from raylog.storage.records.batch import HEADER_SIZE, BatchHeader
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.compression import decompress
+from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.producers import LastRecord
 
@@ -119,13 +120,11 @@ class _Round:
     def __init__(
         self, fs: FileSystem, log: CleanableLog, section: Cleanable, buffers: Buffers, pace: Pace
     ) -> None:
-        self._fs, self._log, self._section, self._buffers, self._pace = (
-            fs,
-            log,
-            section,
-            buffers,
-            pace,
-        )
+        self._fs = fs
+        self._log = log
+        self._section = section
+        self._buffers = buffers
+        self._pace = pace
         self._id = log.begin_round()
         self._sealed = log.sealed()
         # Of all segments: what begins below the bound may have been aborted behind it.
@@ -146,17 +145,17 @@ class _Round:
         self._rewrite(rules)
         done = rules.tally
         return Cleaned(
-            rules.end_offset,
-            mapped.bytes_read,
-            mapped.records_read,
-            len(offsets),
-            offsets.utilization,
-            done.bytes_read,
-            done.bytes_written,
-            done.records_read,
-            done.records_kept,
-            done.records_without_key,
-            clock.now_ms() - begin_ms,
+            end_offset=rules.end_offset,
+            map_bytes_read=mapped.bytes_read,
+            map_records_read=mapped.records_read,
+            map_keys=len(offsets),
+            map_utilization=offsets.utilization,
+            bytes_read=done.bytes_read,
+            bytes_written=done.bytes_written,
+            records_read=done.records_read,
+            records_kept=done.records_kept,
+            records_without_key=done.records_without_key,
+            elapsed_ms=clock.now_ms() - begin_ms,
         )
 
     def _map(self) -> tuple[OffsetMap, Tally]:
@@ -254,8 +253,8 @@ def _put_chunk(
         number, position, last, is_full = offsets.table.put_batches(
             chunk, headers, number, position, start_offset
         )
-        known = headers[number - 1].last_offset if number > first else -1
-        offsets.latest_offset = max(offsets.latest_offset, last, known)
+        behind = headers[number - 1].last_offset if number > first else -1
+        offsets.latest_offset = max(offsets.latest_offset, last, behind)
         tally.records_read += sum(header.count for header in headers[first:number])
         if number == len(headers):
             break
@@ -291,7 +290,14 @@ def _put_batch(
 def _sizes(segment: Segment, end: int) -> SegmentSizes:
     """A segment whose indexes are damaged is taken for full, and stays alone."""
     try:
-        indexes = segment.offset_index.size_bytes, segment.time_index.size_bytes
+        index_bytes = segment.offset_index.size_bytes
+        time_index_bytes = segment.time_index.size_bytes
     except CorruptIndex:
-        indexes = segment.config.segment_index_bytes, segment.config.segment_index_bytes
-    return SegmentSizes(segment.base_offset, end, segment.size, *indexes)
+        index_bytes = time_index_bytes = segment.config.segment_index_bytes
+    return SegmentSizes(
+        base_offset=segment.base_offset,
+        end_offset=end,
+        size_bytes=segment.size,
+        index_bytes=index_bytes,
+        time_index_bytes=time_index_bytes,
+    )

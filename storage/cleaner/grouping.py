@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from raylog.storage.config import LogConfig
-
-MAX_INT32 = 2**31 - 1
+from raylog.storage.limits import MAX_INT
 
 
 class SegmentSizes(NamedTuple):
@@ -42,5 +41,5 @@ def _fits(group: list[SegmentSizes], segment: SegmentSizes, config: LogConfig) -
         sum(part.size_bytes for part in together) <= config.segment_bytes
         and sum(part.index_bytes for part in together) <= config.segment_index_bytes
         and sum(part.time_index_bytes for part in together) <= config.segment_index_bytes
-        and (not segment.size_bytes or segment.end_offset - 1 - group[0].base_offset <= MAX_INT32)
+        and (not segment.size_bytes or segment.end_offset - 1 - group[0].base_offset <= MAX_INT)
     )

@@ -9,8 +9,8 @@ which hashes with MD5.
 
 import secrets
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidConfig
-from raylog.storage.files import Buffer
 from raylog.storage.records import kernel
 
 SLOT_BYTES = 24

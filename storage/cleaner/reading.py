@@ -7,27 +7,24 @@ corrupt batch ends the compaction of its log, and is never copied.
 """
 
 from collections.abc import Callable, Iterator
-from struct import Struct
 
 from raylog.storage.cleaner.upgrade import upgraded
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import (
+from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
+from raylog.storage.records.layout import (
+    AT_LENGTH,
+    AT_MAGIC,
+    LENGTH,
     LOG_OVERHEAD,
     MAGIC,
-    MAGIC_AT,
     MIN_MESSAGE_LENGTH,
-    BatchHeader,
-    check_crc,
-    iter_batches,
 )
 from raylog.storage.segment import Segment
 
 # Called between chunks with the bytes just read and written: it may sleep, or raise to end the
 # compaction.
 Pace = Callable[[int], None]
-
-_LENGTH = Struct(">i")
 
 
 def read_batches(
@@ -67,7 +64,7 @@ def _read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[
                     f"{segment.path}, position {position}", "the segment ends within a batch"
                 )
             chunk, whole = memoryview(segment.log.read(needed, position)), needed
-            is_old = chunk[MAGIC_AT] < MAGIC
+            is_old = chunk[AT_MAGIC] < MAGIC
         yield memoryview(upgraded(chunk[:whole])) if is_old else chunk[:whole]
         position += whole
 
@@ -77,12 +74,12 @@ def _whole_bytes(chunk: memoryview) -> tuple[int, int, bool]:
     whether one of them is a message of an older version)"""
     position, is_old = 0, False
     while len(chunk) - position >= LOG_OVERHEAD:
-        (length,) = _LENGTH.unpack_from(chunk, position + 8)
+        (length,) = LENGTH.unpack_from(chunk, position + AT_LENGTH)
         if length < MIN_MESSAGE_LENGTH:
             raise CorruptRecord(f"position {position} of a chunk", f"batch length {length}")
         if len(chunk) - position < length + LOG_OVERHEAD:
             return position, length + LOG_OVERHEAD, is_old
-        is_old = is_old or chunk[position + MAGIC_AT] < MAGIC
+        is_old = is_old or chunk[position + AT_MAGIC] < MAGIC
         position += length + LOG_OVERHEAD
     return position, LOG_OVERHEAD, is_old
 

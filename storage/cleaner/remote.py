@@ -62,14 +62,14 @@ def view_of(log: Log, round_id: RoundId) -> LogView:
         if segments == log.segments:
             break
     return LogView(
-        log.partition,
-        log.folder,
-        log.config,
-        round_id,
-        facts,
-        tuple(segment.log.inode for segment in segments),
-        tuple(log.aborted()),
-        log.last_records(),
+        partition=log.partition,
+        folder=log.folder,
+        config=log.config,
+        round_id=round_id,
+        facts=facts,
+        inodes=tuple(segment.log.inode for segment in segments),
+        aborted=tuple(log.aborted()),
+        last_records=log.last_records(),
     )
 
 

@@ -18,20 +18,13 @@ Kafka; KIP-534.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.offset_map import OffsetMap
 from raylog.storage.cleaner.transactions import TransactionTracker
-from raylog.storage.files import Buffer
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import (
-    DELETE_HORIZON,
-    HEADER_SIZE,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    BatchHeader,
-    empty_batch,
-    seal,
-)
+from raylog.storage.records.batch import BatchHeader, empty_batch, seal
 from raylog.storage.records.compression import compress, decompress
+from raylog.storage.records.layout import DELETE_HORIZON, HEADER_SIZE, LOG_APPEND_TIME, LOG_OVERHEAD
 from raylog.storage.state.producers import NO_PRODUCER, LastRecord
 
 _STAYS, _GOES = 1, 2  # OffsetTable.judge_batches

@@ -13,10 +13,11 @@ import os
 from collections.abc import Sequence
 from struct import Struct
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.reading import Pace, read_batches
 from raylog.storage.cleaner.retention import Rules, clean_chunk
 from raylog.storage.config import LogConfig
-from raylog.storage.files import Buffer, FileSystem
+from raylog.storage.files import FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from raylog.storage.names import (
@@ -27,11 +28,11 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     segment_file,
 )
-from raylog.storage.records.batch import LOG_APPEND_TIME, BatchHeader, empty_batch
+from raylog.storage.records.batch import BatchHeader, empty_batch
+from raylog.storage.records.layout import AT_MAX_TIMESTAMP, LOG_APPEND_TIME
 from raylog.storage.segment import SUFFIXES, Segment
 from raylog.storage.state.producers import NO_PRODUCER
 
-MAX_TIMESTAMP_AT = 35
 _MAX_TIMESTAMP = Struct(">q")
 
 
@@ -55,7 +56,7 @@ class CleanedSegment:
 
     def add(self, batch: Buffer, last_offset: int) -> None:
         """The next batch; it is written with the others of its chunk."""
-        (max_timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, MAX_TIMESTAMP_AT)
+        (max_timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, AT_MAX_TIMESTAMP)
         self._entries.add(self._position, last_offset, max_timestamp)
         self._pending.append(batch)
         self._position += len(batch)

@@ -13,10 +13,11 @@ Source: ``CleanedTransactionMetadata`` of Kafka.
 
 from collections.abc import Iterable
 
-from raylog.storage.files import Buffer
+from raylog.storage.buffers import Buffer
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import read_marker
+from raylog.storage.records.layout import CONTROL, TRANSACTIONAL
 
 
 class TransactionTracker:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord
-from raylog.storage.records.batch import LOG_APPEND_TIME, MAGIC, check_crc, iter_batches
+from raylog.storage.records.batch import check_crc, iter_batches
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import LOG_APPEND_TIME, MAGIC
 from raylog.storage.records.legacy import Message, read_messages
-from raylog.storage.records.record import Buffer
 
 _NAMES = {number: name for name, number in CODECS.items()}
 
@@ -56,7 +57,12 @@ def _parts(chunk: memoryview) -> Iterator[tuple[_Kind | None, Buffer, Sequence[M
             )
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
         yield (
-            _Kind(header.magic, position if header.codec else -1, header.codec, append_time),
+            _Kind(
+                magic=header.magic,
+                set_at=position if header.codec else -1,
+                codec=header.codec,
+                append_time=append_time,
+            ),
             b"",
             messages,
         )

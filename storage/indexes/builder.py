@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raylog.storage.indexes.offset_index import OffsetIndex
-from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
+from raylog.storage.records.layout import NO_TIMESTAMP
 
 OFFSET_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])

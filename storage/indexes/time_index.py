@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raylog.storage.indexes.sparse import Entries, SparseIndex
+from raylog.storage.records.layout import NO_TIMESTAMP
 
-NO_TIMESTAMP = -1
 _TIMESTAMP, _OFFSET = Struct(">q"), Struct(">i")
 
 

@@ -1,21 +1,28 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Records to bytes and back: the one compiled module. ``_kernel_py.py`` is its twin, function by function.
+"""Records to bytes and back: the one compiled module.
+
+``_kernel_py.py`` is its twin, function by function.
 
 A record in a v2 batch; every number is a zigzag varint but the attributes, one byte, always 0::
 
-    +--------+-----+-----------+--------+-----+-----+-------+-------+--------+-----------------------
-    | length | att | timestamp | offset | key | key | value | value | header | per header: name size,
-    |        |     | delta     | delta  | size|     | size  |       | count  | name, value size, value
-    +--------+-----+-----------+--------+-----+-----+-------+-------+--------+-----------------------
-      the length counts the bytes behind itself; a size of -1 is null; a header's name is never null
+    +--------+-----+-----------+--------+-----+-----+-------+-------+--------+---------------
+    | length | att | timestamp | offset | key | key | value | value | header | of each header
+    |        |     | delta     | delta  | size|     | size  |       | count  |
+    +--------+-----+-----------+--------+-----+-----+-------+-------+--------+---------------
 
-Encoders write records behind 61 free bytes, where ``batch.seal`` then puts the header. Decoders walk the
-batches of a whole fetch in one call, check each CRC-32C and decode that batch while it is in the cache.
+    length      counts the bytes behind itself
+    sizes       -1 is null
+    a header    name size, name, value size, value; its name is never null
 
-The Arrow paths make no Python object per record and hold no GIL while they loop. Nothing here trusts a
-length: it is compared with the bytes that are left before it is used, read once into a local, and what
-is wrong becomes CorruptRecord. Written bytes are bounded likewise: a record that does not fit stops the
-loop, which goes on when its ``Vector`` has grown. Offsets and timestamps wrap at 64 bits, as Java's.
+Encoders write records behind 61 free bytes, where ``batch.seal`` then puts the header. Decoders
+walk the batches of a whole fetch in one call, check each CRC-32C and decode that batch while it is
+in the cache.
+
+The Arrow paths make no Python object per record and hold no GIL while they loop. Nothing here
+trusts a length: it is compared with the bytes that are left before it is used, read once into a
+local, and what is wrong becomes CorruptRecord. Written bytes are bounded likewise: a record that
+does not fit stops the loop, which goes on when its ``Vector`` has grown. Offsets and timestamps
+wrap at 64 bits, as Java's.
 
 Only the stable ABI of Python 3.11 is used, so one binary serves every later version.
 Source of the format: ``org.apache.kafka.common.record.DefaultRecord``.
@@ -59,35 +66,19 @@ cdef extern from "Python.h":
 
 KERNEL = "compiled"
 
-# The batch header and its attributes, as drawn in ``batch.py``
-cdef enum:
-    AT_LENGTH = 8
-    LOG_OVERHEAD = 12
-    AT_LEADER_EPOCH = 12
-    AT_MAGIC = 16
-    AT_CRC = 17
-    AT_ATTRIBUTES = 21
-    AT_LAST_OFFSET_DELTA = 23
-    AT_BASE_TIMESTAMP = 27
-    AT_MAX_TIMESTAMP = 35
-    AT_PRODUCER_ID = 43
-    AT_PRODUCER_EPOCH = 51
-    AT_BASE_SEQUENCE = 53
-    AT_COUNT = 57
-    HEADER_SIZE = 61
-    CODEC_MASK = 0x07
-    LAST_CODEC = 4
-    LOG_APPEND_TIME = 0x08
-    CONTROL = 0x20
-    MIN_MESSAGE_LENGTH = 14
+include "_kernel_layout.pxi"
 
 cdef enum:
-    MIN_RECORD_SIZE = 7           # seven fields of one byte each
-    MAX_RECORD_OVERHEAD = 32      # a record without key, value and headers, every field at its longest
-    PREFETCH_SIZE = 256           # copies from this size on fetch ahead,
-    PREFETCH_AHEAD = 2048         # so many bytes
-    FIRST_CAPACITY = 65536        # bytes of a new Vector for data of unknown size
-    MAX_GROWTH = 16               # times, at once: batches may be unlike the first
+    # bytes of a record without key, value and headers, every field at its longest
+    MAX_RECORD_OVERHEAD = 32
+    # bytes: copies from this size on fetch ahead
+    PREFETCH_SIZE = 256
+    # bytes that are fetched ahead
+    PREFETCH_AHEAD = 2048
+    # bytes of a new Vector for data of unknown size
+    FIRST_CAPACITY = 65536
+    # times as many, at once: batches may be unlike the first
+    MAX_GROWTH = 16
 
 cdef int64_t _MAX_PLAIN_BYTES = MAX_PLAIN_BYTES
 cdef type _RECORD = RecordTuple
@@ -101,7 +92,7 @@ include "_kernel_clean.pxi"
 include "_kernel_scan.pxi"
 
 
-# -- partitioning --------------------------------------------------------------------------------------------
+# -- partitioning ----------------------------------------------------------------------------------
 
 
 cdef uint32_t hash_of(const uint8_t* data, int64_t size) noexcept nogil:
@@ -109,7 +100,8 @@ cdef uint32_t hash_of(const uint8_t* data, int64_t size) noexcept nogil:
     cdef uint32_t h = <uint32_t>0x9747B28CULL ^ <uint32_t>size
     cdef uint32_t k
     while size >= 4:
-        k = data[0] | (<uint32_t>data[1] << 8) | (<uint32_t>data[2] << 16) | (<uint32_t>data[3] << 24)
+        k = data[0] | (<uint32_t>data[1] << 8)
+        k |= (<uint32_t>data[2] << 16) | (<uint32_t>data[3] << 24)
         k *= m
         k ^= k >> 24
         k *= m
@@ -144,13 +136,20 @@ def partition_column(TextColumn keys not None, int32_t partitions):
     cdef int32_t* to = <int32_t*>out.data
     cdef const uint8_t* data = NULL
     cdef int64_t row, size = 0
+    cdef uint32_t hashed
     cdef bint valid = True
     with nogil:
         for row in range(t.rows):
             valid = get_text(&t, row, &data, &size)
             if not valid:
                 break
-            to[row] = -1 if size < 0 else <int32_t>((hash_of(data, size) & 0x7FFFFFFF) % <uint32_t>partitions)
+            if size < 0:
+                to[row] = -1
+            else:
+                hashed = hash_of(data, size) & 0x7FFFFFFF
+                to[row] = <int32_t>(hashed % <uint32_t>partitions)
     if not valid:
-        raise InvalidRecord(f"row {row}: its key points outside of the column's data: validate(full=True) it")
+        raise InvalidRecord(
+            f"row {row}: its key points outside of the column's data: validate(full=True) it"
+        )
     return out.take(4 * t.rows)

@@ -1,6 +1,6 @@
 """Varints, short copies, memory: what encoding and decoding share."""
 
-# -- varints and short copies --------------------------------------------------------------------------------
+# -- varints and short copies ----------------------------------------------------------------------
 
 
 cdef inline uint64_t zigzag(int64_t n) noexcept nogil:
@@ -52,7 +52,7 @@ cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int ma
 
 cdef inline const uint8_t* get_varint(const uint8_t* p, const uint8_t* end, int max_size,
                                       int64_t* n) noexcept nogil:
-    """Read a varint of at most ``max_size`` bytes (5: an int32) into ``n``; NULL if there is none."""
+    """Read a varint of at most ``max_size`` bytes (5: an int32) into ``n``; NULL if none is."""
     cdef uint32_t z
     if p < end:
         z = p[0]
@@ -73,8 +73,8 @@ cdef inline const uint8_t* get_varint(const uint8_t* p, const uint8_t* end, int 
 cdef inline void copy(uint8_t* to, const uint8_t* data, size_t size) noexcept nogil:
     """memcpy, without the call where two overlapping moves do.
 
-    What lies behind ``data`` and ``to`` mostly comes next, so a long copy has it fetched into the cache
-    meanwhile. That has no other effect, wherever it points.
+    What lies behind ``data`` and ``to`` mostly comes next, so a long copy has it fetched into the
+    cache meanwhile. That has no other effect, wherever it points.
     """
     cdef size_t line
     if size > 32:
@@ -116,7 +116,7 @@ cdef inline int64_t big_endian(const uint8_t* p, int size) noexcept nogil:
     return <int64_t>(n << (64 - 8 * size)) >> (64 - 8 * size)
 
 
-# -- memory --------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 cdef class View:
@@ -139,26 +139,31 @@ cdef class View:
             PyBuffer_Release(&self.buffer)
 
 
-cdef object _arrow = None         # pyarrow, in a process that has it: a LogActor has not, and saves 50 MB
+# pyarrow, in a process that has it: a LogActor has not, and saves 50 MB
+cdef object _arrow = None
 
 
 cdef object allocate(Py_ssize_t size):
     """A pyarrow.Buffer, or a bytearray where there is no Arrow."""
     global _arrow
     if _arrow is None:
-        known = _sys.modules.get("pyarrow")
-        if hasattr(known, "allocate_buffer"):  # else another thread is just importing it
-            _arrow = known
+        pyarrow = _sys.modules.get("pyarrow")
+        if hasattr(pyarrow, "allocate_buffer"):  # else another thread is just importing it
+            _arrow = pyarrow
     if _arrow is None or not size:
         return PyByteArray_FromStringAndSize(NULL, size)
     return _arrow.allocate_buffer(size)
 
 
 cdef class Vector:
-    """Output that grows, where it can in Arrow's memory pool: it hands out memory that was used before, where malloc
-    gives back to the system what is freed, and then every page costs a fault, more than all the rest here."""
+    """Output that grows, where it can in Arrow's memory pool.
 
-    cdef object memory            # a pyarrow.Buffer or a bytearray that nobody else sees until ``take``
+    The pool hands out memory that was used before. malloc gives what is freed back to the system,
+    and then every page costs a fault: more than all the rest here.
+    """
+
+    # a pyarrow.Buffer or a bytearray that nobody else sees until ``take``
+    cdef object memory
     cdef uint8_t* data
     cdef Py_ssize_t capacity
 

@@ -3,9 +3,10 @@
 from libc.stdlib cimport calloc, free
 
 def leading_headers(chunk):
-    """The headers of the v2 batches that follow each other from the chunk's begin on, each one's CRC-32C right.
+    """The headers of the v2 batches that follow each other from the chunk's begin on.
 
-    They end before the first batch that is cut off, or that is none: whoever asks finds out why.
+    Each one's CRC-32C is right. They end before the first batch that is cut off, or that is none:
+    whoever asks finds out why.
     """
     cdef View view = View(chunk)
     cdef const uint8_t* p = view.data
@@ -13,19 +14,27 @@ def leading_headers(chunk):
     cdef int64_t length
     cdef uint32_t crc
     cdef list headers = []
-    while end - p >= HEADER_SIZE and p[AT_MAGIC] == 2:
+    while end - p >= HEADER_SIZE and p[AT_MAGIC] == MAGIC:
         length = big_endian(p + AT_LENGTH, 4)
         crc = <uint32_t>big_endian(p + AT_CRC, 4)
-        if not HEADER_SIZE - LOG_OVERHEAD <= length <= end - p - LOG_OVERHEAD:
+        if not MIN_BATCH_LENGTH <= length <= end - p - LOG_OVERHEAD:
             break
-        if crc != <uint32_t>_crc32c(view_of(p + AT_ATTRIBUTES, p + LOG_OVERHEAD + length)):
+        if crc != <uint32_t>_crc32c(view_of(p + CRC_START, p + LOG_OVERHEAD + length)):
             break
         headers.append(named_tuple(_BATCH_HEADER, (
-            big_endian(p, 8), length, big_endian(p + AT_LEADER_EPOCH, 4), 2, crc,
-            big_endian(p + AT_ATTRIBUTES, 2), big_endian(p + AT_LAST_OFFSET_DELTA, 4),
-            big_endian(p + AT_BASE_TIMESTAMP, 8), big_endian(p + AT_MAX_TIMESTAMP, 8),
-            big_endian(p + AT_PRODUCER_ID, 8), big_endian(p + AT_PRODUCER_EPOCH, 2),
-            big_endian(p + AT_BASE_SEQUENCE, 4), big_endian(p + AT_COUNT, 4),
+            big_endian(p + AT_BASE_OFFSET, 8),
+            length,
+            big_endian(p + AT_LEADER_EPOCH, 4),
+            MAGIC,
+            crc,
+            big_endian(p + AT_ATTRIBUTES, 2),
+            big_endian(p + AT_LAST_OFFSET_DELTA, 4),
+            big_endian(p + AT_BASE_TIMESTAMP, 8),
+            big_endian(p + AT_MAX_TIMESTAMP, 8),
+            big_endian(p + AT_PRODUCER_ID, 8),
+            big_endian(p + AT_PRODUCER_EPOCH, 2),
+            big_endian(p + AT_BASE_SEQUENCE, 4),
+            big_endian(p + AT_COUNT, 4),
         )))
         p += LOG_OVERHEAD + length
     return headers
@@ -51,7 +60,9 @@ cdef struct Judged:
 
 cdef bint is_plain(tuple header) except -1:
     """Whether a batch has records, and no codec, transaction, marker or delete horizon."""
-    return not <int64_t>header[5] & ~0x08 and <int64_t>header[12] > 0
+    cdef int64_t attributes = header[FIELD_ATTRIBUTES]
+    cdef int64_t count = header[FIELD_COUNT]
+    return not attributes & ~LOG_APPEND_TIME and count > 0
 
 
 cdef inline uint64_t turned(uint64_t x, int by) noexcept nogil:
@@ -73,7 +84,8 @@ cdef inline void sip_rounds(uint64_t* v, int rounds) noexcept nogil:
         v[2] = turned(v[2], 32)
 
 
-cdef inline void siphash(const uint8_t* data, int64_t size, const uint64_t* secret, Slot* to) noexcept nogil:
+cdef inline void siphash(const uint8_t* data, int64_t size, const uint64_t* secret,
+                         Slot* to) noexcept nogil:
     """SipHash-2-4 of 128 bits: without the secret, nobody can make two keys that collide."""
     cdef uint64_t v[4]
     cdef uint64_t word
@@ -103,9 +115,10 @@ cdef inline void siphash(const uint8_t* data, int64_t size, const uint64_t* secr
 
 
 cdef class OffsetTable:
-    """Keys, by hash, with their last offsets: open addressing, 24 bytes a slot, of which ``capacity`` are used.
+    """Keys, by hash, with their last offsets.
 
-    What the caller says of records is their plain bytes, how many, and the base offset of their batch.
+    Open addressing, 24 bytes a slot; at most ``capacity`` slots are used. What the caller says of
+    records is their plain bytes, how many, and the base offset of their batch.
     """
 
     cdef Slot* slots
@@ -137,8 +150,8 @@ cdef class OffsetTable:
                 slot = self.slots
         return slot
 
-    cdef const char* put(self, const uint8_t* p, const uint8_t* end, int64_t count, int64_t base_offset,
-                         int64_t start_offset, Put* to) noexcept nogil:
+    cdef const char* put(self, const uint8_t* p, const uint8_t* end, int64_t count,
+                         int64_t base_offset, int64_t start_offset, Put* to) noexcept nogil:
         """Put a batch's records; returns what is wrong with them."""
         cdef Record r
         cdef Slot wanted
@@ -177,30 +190,35 @@ cdef class OffsetTable:
         cdef Put done = Put(-1, 0, False)
         cdef const char* why
         with nogil:
-            why = self.put(view.data, view.data + view.size, count, base_offset, start_offset, &done)
+            why = self.put(view.data, view.data + view.size, count, base_offset, start_offset,
+                           &done)
         if why != NULL:
             raise CorruptRecord(f"offset {base_offset}", why.decode())
         return done.last, done.keyless, bool(done.is_full)
 
-    def put_batches(self, chunk, list headers, Py_ssize_t first, int64_t position, int64_t start_offset):
-        """As ``put_records``, batch by batch from the header ``first`` on, up to one that is not plain.
+    def put_batches(self, chunk, list headers, Py_ssize_t first, int64_t position,
+                    int64_t start_offset):
+        """As ``put_records``, batch by batch from the header ``first`` on, up to one not plain.
 
-        (the first header that was not put, the position of its batch, the offset last put or -1, whether the
-        map is full: that batch then was put in part)
+        (the first header that was not put, the position of its batch, the offset last put or -1,
+        whether the map is full: that batch then was put in part)
         """
         cdef View view = View(chunk)
         cdef const uint8_t* p
         cdef tuple header
-        cdef int64_t size, base_offset
+        cdef int64_t size, count, base_offset
         cdef Put done = Put(-1, 0, False)
         cdef const char* why
         while first < len(headers):
             header = <tuple>headers[first]  # a BatchHeader
             if not is_plain(header):
                 break
-            base_offset, size, p = header[0], <int64_t>header[1] + LOG_OVERHEAD, view.data + position
+            base_offset = header[FIELD_BASE_OFFSET]
+            size = <int64_t>header[FIELD_BATCH_LENGTH] + LOG_OVERHEAD
+            count = header[FIELD_COUNT]
+            p = view.data + position
             assert position + size <= view.size
-            why = self.put(p + HEADER_SIZE, p + size, header[12], base_offset, start_offset, &done)
+            why = self.put(p + HEADER_SIZE, p + size, count, base_offset, start_offset, &done)
             if why != NULL:
                 raise CorruptRecord(f"offset {base_offset}", why.decode())
             if done.is_full:
@@ -215,9 +233,13 @@ cdef class OffsetTable:
         cdef Slot wanted
         return self.find(view.data, view.size, &wanted).next_offset - 1
 
-    cdef const char* judge(self, const uint8_t* p, const uint8_t* end, int64_t count, int64_t base_offset,
-                           int64_t latest_offset, bint drop_tombstones, uint8_t* flags, Judged* to) noexcept nogil:
-        """Judge a batch's records; returns what is wrong with them. ``flags``: NULL, or a byte for each."""
+    cdef const char* judge(self, const uint8_t* p, const uint8_t* end, int64_t count,
+                           int64_t base_offset, int64_t latest_offset, bint drop_tombstones,
+                           uint8_t* flags, Judged* to) noexcept nogil:
+        """Judge a batch's records; returns what is wrong with them.
+
+        ``flags``: NULL, or a byte for each.
+        """
         cdef Record r
         cdef Slot wanted
         cdef const char* why
@@ -247,9 +269,10 @@ cdef class OffsetTable:
 
     def judge_records(self, plain, int64_t count, int64_t base_offset, int64_t latest_offset,
                       bint drop_tombstones):
-        """(kept records, tombstones among them, keyless records, a byte for each record: 1 if it is kept)
+        """(kept records, tombstones among them, keyless records, a byte for each record)
 
-        Records behind ``latest_offset``, the end of what the table knows, are kept.
+        The byte is 1 if the record is kept. Records behind ``latest_offset``, the end of what the
+        table knows, are kept.
         """
         cdef View view = View(plain)
         cdef Vector flags = Vector(count)
@@ -263,28 +286,31 @@ cdef class OffsetTable:
         return done.kept, done.tombstones, done.keyless, flags.take(count)
 
     def judge_batches(self, chunk, list headers, int64_t latest_offset):
-        """(a byte for each batch: 1 if it stays as it is, 2 if no record of it stays, 0: look closer; and how
-        many records without a key there are in those with 1 and 2)
+        """(a byte for each batch, how many records without a key are in those with 1 and 2)
 
-        One with a delete horizon, or a tombstone that stays, needs a closer look, as all do that are not plain.
+        The byte is 1 if the batch stays as it is, 2 if no record of it stays, 0 if it needs a
+        closer look: one with a delete horizon, with a tombstone that stays, or that is not plain.
         """
         cdef View view = View(chunk)
         cdef const uint8_t* p = view.data
         cdef tuple header
-        cdef int64_t size, count, keyless = 0
+        cdef int64_t size, count, base_offset, keyless = 0
         cdef Judged done
         cdef const char* why
         verdicts = bytearray(len(headers))
         cdef Py_ssize_t i
         for i in range(len(headers)):
             header = <tuple>headers[i]
-            size, count = <int64_t>header[1] + LOG_OVERHEAD, header[12]
+            size = <int64_t>header[FIELD_BATCH_LENGTH] + LOG_OVERHEAD
+            count = header[FIELD_COUNT]
             assert p + size <= view.data + view.size
             if is_plain(header):
                 done = Judged(0, 0, 0)
-                why = self.judge(p + HEADER_SIZE, p + size, count, header[0], latest_offset, False, NULL, &done)
+                base_offset = header[FIELD_BASE_OFFSET]
+                why = self.judge(p + HEADER_SIZE, p + size, count, base_offset, latest_offset,
+                                 False, NULL, &done)
                 if why != NULL:
-                    raise CorruptRecord(f"offset {header[0]}", why.decode())
+                    raise CorruptRecord(f"offset {base_offset}", why.decode())
                 if done.tombstones == 0 and (done.kept == 0 or done.kept == count):
                     verdicts[i] = 1 if done.kept else 2
                     keyless += done.keyless
@@ -293,10 +319,11 @@ cdef class OffsetTable:
 
 
 def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_timestamp, append_time):
-    """(batch with 61 free bytes, base timestamp, max timestamp) of the records whose byte in ``kept`` is 1.
+    """(batch with 61 free bytes, base timestamp, max timestamp) of the records that are kept.
 
-    Offsets stay; timestamps are told from another base, None: the first record's. With ``append_time``, the
-    time of all records, where their batch has one.
+    Those are the ones whose byte in ``kept`` is 1. Offsets stay; timestamps are told from another
+    base, None: the first record's. ``append_time`` is the time of all records, where their batch
+    has one.
     """
     cdef View view = View(plain), flags = View(kept)
     cdef const uint8_t* p = view.data
@@ -309,7 +336,7 @@ def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_times
     cdef bint has_base = new_base_timestamp is not None, is_append_time = append_time is not None
     cdef int64_t base = new_base_timestamp if has_base else 0
     cdef int64_t of_batch = append_time if is_append_time else 0
-    cdef int64_t i, number, timestamp, max_timestamp = -1
+    cdef int64_t i, number, body, timestamp, max_timestamp = -1
     with nogil:
         for i in range(flags.size):
             why = get_record(p, end, &r)
@@ -322,9 +349,11 @@ def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_times
                 max_timestamp = max(max_timestamp, timestamp)
                 tail = get_varint(p, end, 5, &number)
                 tail = get_varint(tail + 1, end, 10, &number)
-                tail = get_varint(tail, end, 5, &number)  # the key, the value and the headers stay as they are
+                # from here on, the key, the value and the headers stay as they are
+                tail = get_varint(tail, end, 5, &number)
                 number = subtract(timestamp, base)
-                to = put_varint(to, 1 + varint_size(number) + varint_size(r.offset_delta) + (r.end - tail))
+                body = 1 + varint_size(number) + varint_size(r.offset_delta) + (r.end - tail)
+                to = put_varint(to, body)
                 to[0] = 0
                 to = put_varint(put_varint(to + 1, number), r.offset_delta)
                 memcpy(to, tail, r.end - tail)

@@ -52,7 +52,8 @@ cdef inline const char* get_record(const uint8_t* p, const uint8_t* end, Record*
     return NULL
 
 
-cdef inline const uint8_t* get_header(const uint8_t* p, const uint8_t* end, Record* h) noexcept nogil:
+cdef inline const uint8_t* get_header(const uint8_t* p, const uint8_t* end,
+                                      Record* h) noexcept nogil:
     """A header's name and value as ``h``'s key and value; NULL if it is malformed."""
     p = get_varint(p, end, 5, &h.key_size)
     if p == NULL or h.key_size < 0 or h.key_size > end - p:
@@ -79,7 +80,7 @@ cdef const char* check_headers(Record* r) noexcept nogil:
 
 
 cdef class Fetch:
-    """The batches of a buffer, one after the other, each checked, and decompressed where it is compressed."""
+    """The batches of a buffer, one after the other, each checked, and decompressed if need be."""
 
     cdef View source
     cdef View plain               # of the batch if it is compressed; keeps its bytes alive
@@ -88,7 +89,8 @@ cdef class Fetch:
     cdef bint check_crc, control
     cdef Batch batch
 
-    def __cinit__(self, source, int64_t start_offset, int64_t end_offset, bint check_crc, bint control):
+    def __cinit__(self, source, int64_t start_offset, int64_t end_offset, bint check_crc,
+                  bint control):
         self.source = View(source)
         self.start_offset, self.end_offset = start_offset, end_offset
         self.check_crc, self.control = check_crc, control
@@ -97,22 +99,27 @@ cdef class Fetch:
         return CorruptRecord(f"position {self.batch.position}", why.decode())
 
     cdef bint next(self) except -1:
-        """Go to the next batch with records for the reader; False at the end, or before a partial batch."""
+        """Go to the next batch with records for the reader.
+
+        False at the end, or before a partial batch.
+        """
         cdef Batch* b = &self.batch
         cdef const uint8_t* p
-        cdef int64_t crc, attributes
+        cdef uint32_t crc
+        cdef int64_t attributes
         while self.find():
             p = self.source.data + b.position
-            if p[AT_MAGIC] != 2:
+            if p[AT_MAGIC] != MAGIC:
                 if self.open_legacy():
                     return b.base_offset < self.end_offset
                 continue
-            b.base_offset = big_endian(p, 8)
+            b.base_offset = big_endian(p + AT_BASE_OFFSET, 8)
             if b.base_offset >= self.end_offset:
                 return False
-            crc = big_endian(p + AT_CRC, 4)
-            if self.check_crc and <uint32_t>crc != <uint32_t>_crc32c(view_of(p + AT_ATTRIBUTES, p + b.size)):
-                raise self.corrupt("its CRC-32C is wrong")
+            if self.check_crc:
+                crc = <uint32_t>big_endian(p + AT_CRC, 4)
+                if crc != <uint32_t>_crc32c(view_of(p + CRC_START, p + b.size)):
+                    raise self.corrupt("its CRC-32C is wrong")
             attributes = big_endian(p + AT_ATTRIBUTES, 2)
             if attributes & CONTROL and not self.control:
                 continue
@@ -141,9 +148,9 @@ cdef class Fetch:
             raise self.corrupt("its length is too small for any message")
         if left <= AT_MAGIC:
             return False
-        if p[AT_MAGIC] > 2:
+        if p[AT_MAGIC] > MAGIC:
             raise self.corrupt("its magic is none of 0, 1 and 2")
-        if p[AT_MAGIC] == 2 and length < HEADER_SIZE - LOG_OVERHEAD:
+        if p[AT_MAGIC] == MAGIC and length < MIN_BATCH_LENGTH:
             raise self.corrupt("its length is too small for a header")
         if left < length + LOG_OVERHEAD:
             return False
@@ -151,16 +158,21 @@ cdef class Fetch:
         return True
 
     cdef bint open_legacy(self) except -1:
-        """Point the batch, of an older version, at its records as those of version 2; False if none is asked for."""
+        """Point the batch, of an older version, at its records as those of version 2.
+
+        False if none of them is asked for.
+        """
         cdef Batch* b = &self.batch
         source = view_of(self.source.data, self.source.data + self.source.size)
         header = _read_header(source, b.position)
-        found = _as_records(source, b.position, header, self.start_offset, self.check_crc)
-        if found is None:
+        records = _as_records(source, b.position, header, self.start_offset, self.check_crc)
+        if records is None:
             return False
-        b.base_offset, b.timestamp_type, b.left, plain = found
+        b.base_offset, b.timestamp_type, b.left = (
+            records.base_offset, records.timestamp_type, records.count
+        )
         b.base_timestamp, b.log_append_time = 0, False
-        self.plain = View(plain)
+        self.plain = View(records.plain)
         b.p, b.end = self.plain.data, self.plain.data + self.plain.size
         self.count_plain()
         return True
@@ -182,11 +194,13 @@ cdef class Fetch:
     cdef int count_plain(self) except -1:
         self.plain_bytes += self.batch.end - self.batch.p
         if self.plain_bytes > _MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once")
+            raise InvalidRecord(
+                f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once"
+            )
         return 0
 
     cdef int64_t extrapolate(self, int64_t so_far) noexcept:
-        """How much there will be of what there is ``so_far`` of, if the rest is like what was read."""
+        """How much there will be of what there is ``so_far`` of, if the rest is like that."""
         cdef double whole = <double>self.source.size / (self.batch.position + self.batch.size)
         return <int64_t>(so_far * min(whole, MAX_GROWTH))
 
@@ -241,9 +255,15 @@ def decode_rows(buffer, int64_t start_offset, bint check_crc, bint control):
             offset = add(b.base_offset, r.offset_delta)
             if not start_offset <= offset < fetch.end_offset:
                 continue
-            timestamp = b.max_timestamp if b.log_append_time else add(b.base_timestamp, r.timestamp_delta)
+            if b.log_append_time:
+                timestamp = b.max_timestamp
+            else:
+                timestamp = add(b.base_timestamp, r.timestamp_delta)
             records.append(named_tuple(_RECORD, (
-                offset, timestamp, bytes_or_none(r.key, r.key_size), bytes_or_none(r.value, r.value_size),
+                offset,
+                timestamp,
+                bytes_or_none(r.key, r.key_size),
+                bytes_or_none(r.value, r.value_size),
                 headers_of(&r) if r.header_count else (),
             )))
         if b.p != b.end:
@@ -312,8 +332,12 @@ cdef inline bint has_room(OutTable* t, Record* r) noexcept nogil:
 
 cdef const char* fill(OutTable* table, Batch* batch, int64_t start_offset, int64_t end_offset,
                       Record* stopped_at) noexcept nogil:
-    """Decode until the batch ends (``left`` is 0), ``stopped_at`` finds no room, or one is corrupt (why)."""
-    cdef OutTable t = table[0]    # copies that no write to a column can alias: they stay in registers
+    """Decode until the batch ends (``left`` is 0), ``stopped_at`` finds no room, or one is corrupt.
+
+    Returns why it is corrupt, or NULL.
+    """
+    # copies that no write to a column can alias: they stay in registers
+    cdef OutTable t = table[0]
     cdef Batch b = batch[0]
     cdef Record r
     cdef int64_t offset
@@ -410,7 +434,7 @@ cdef class OutColumns:
         return 0
 
     cdef int reserve_batch(self, Fetch fetch) except -1:
-        """Room for every row and value of the batch, and at once for the rest of a fetch that is like it."""
+        """Room for all rows and values of the batch, and for the rest of a fetch like it."""
         cdef OutTable* t = &self.table
         cdef Batch* b = &fetch.batch
         cdef int64_t rows = t.rows + b.left, size = t.values.size + (b.end - b.p)
@@ -457,21 +481,27 @@ cdef class OutColumns:
         names = values = headers = None
         self.reserve_rows(0)          # where there was no batch: the ends begin with a 0
         if t.header_names.rows:
-            names, values = self.header_names.take(&t.header_names), self.header_values.take(&t.header_values)
+            names = self.header_names.take(&t.header_names)
+            values = self.header_values.take(&t.header_values)
         if t.with_headers:
             headers = self.header_ends.take(4 * (t.rows + 1)), t.header_names.rows, names, values
         return (
-            t.rows, self.offsets.take(8 * t.rows), self.timestamps.take(8 * t.rows),
-            self.timestamp_types.take(4 * t.rows), self.keys.take(&t.keys), self.values.take(&t.values),
+            t.rows,
+            self.offsets.take(8 * t.rows),
+            self.timestamps.take(8 * t.rows),
+            self.timestamp_types.take(4 * t.rows),
+            self.keys.take(&t.keys),
+            self.values.take(&t.values),
             headers,
         )
 
 
 def decode_columns(buffer, int64_t start_offset, int64_t end_offset, bint check_crc, bint headers):
-    """The columns of all whole batches: (rows, offsets, timestamps, timestamp types, keys, values, headers).
+    """The columns of all whole batches, as Arrow buffers.
 
-    They are Arrow buffers. Keys and values are (ends, data, validity or None). Headers are None if they are
-    not asked for, or (ends, count, names, values); without any, names and values are None.
+    (rows, offsets, timestamps, timestamp types, keys, values, headers). Keys and values are (ends,
+    data, validity or None). Headers are None if they are not asked for, or (ends, count, names,
+    values); without any, names and values are None.
     """
     cdef Fetch fetch = Fetch(buffer, start_offset, end_offset, check_crc, False)
     cdef OutColumns columns = OutColumns(headers)

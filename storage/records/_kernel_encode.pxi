@@ -34,7 +34,9 @@ cdef object as_bytes(object field, str what, Py_ssize_t row):
         return field
     if isinstance(field, (bytearray, memoryview)):
         return bytes(field)
-    raise InvalidRecord(f"record {row}: its {what} is {type(field).__name__}: encode it to bytes, or None")
+    raise InvalidRecord(
+        f"record {row}: its {what} is {type(field).__name__}: encode it to bytes, or None"
+    )
 
 
 cdef inline int bytes_field(object field, const uint8_t** data, int64_t* size) except -1:
@@ -49,7 +51,9 @@ cdef inline int bytes_field(object field, const uint8_t** data, int64_t* size) e
 cdef int text_field(object field, Py_ssize_t row, const uint8_t** data, int64_t* size) except -1:
     cdef Py_ssize_t length
     if not PyUnicode_Check(field):
-        raise InvalidRecord(f"record {row}: a header's name is {type(field).__name__}: it must be str")
+        raise InvalidRecord(
+            f"record {row}: a header's name is {type(field).__name__}: it must be str"
+        )
     data[0] = <const uint8_t*>PyUnicode_AsUTF8AndSize(field, &length)
     size[0] = length
     return 0
@@ -86,8 +90,8 @@ cdef int64_t integer(object number, str what, Py_ssize_t row) except? -1:
 def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
     """(batch with 61 free bytes, base timestamp, max timestamp, last offset delta) of the rows.
 
-    A row is a tuple (timestamp, key, value, headers). ``base_timestamp`` None is the first row's; ``offsets``
-    None counts on from the base offset.
+    A row is a tuple (timestamp, key, value, headers). ``base_timestamp`` None is the first row's;
+    ``offsets`` None counts on from the base offset.
     """
     cdef list items = rows if type(rows) is list else list(rows)
     cdef Py_ssize_t count = PyList_Size(items), i
@@ -104,7 +108,9 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
             raise InvalidRecord(f"record {i} must be a tuple (timestamp, key, value, headers)")
         timestamp = integer(<object>PyTuple_GetItem(row, 0), "timestamp", i)
         if timestamp < -1:
-            raise InvalidRecord(f"record {i}: timestamp {timestamp}: use ms since 1970, or -1 for none")
+            raise InvalidRecord(
+                f"record {i}: timestamp {timestamp}: use ms since 1970, or -1 for none"
+            )
         if i == 0 and base_timestamp is None:
             base = timestamp
         max_timestamp = max(max_timestamp, timestamp)
@@ -124,7 +130,9 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
         r.headers_size = headers_size(headers, i) if r.header_count else 0
         body = body_size(&r)
         if size + body > _MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"record {i}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records")
+            raise InvalidRecord(
+                f"record {i}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records"
+            )
         if size + 5 + body > out.capacity:
             # as if the others were like this one, within reason
             out.reserve(min(size + (5 + body) * (count - i), MAX_GROWTH * (size + 5 + body)))
@@ -167,8 +175,12 @@ cdef class TextColumn:
 
     def __cinit__(self, ends, data, valid, int64_t valid_start, int64_t rows):
         self.ends, self.data, self.valid = View(ends), View(data), View(valid)
-        if self.ends.size < 4 * (rows + 1) or (self.valid.held and 8 * self.valid.size < valid_start + rows):
-            raise InvalidRecord("an Arrow array's buffers are too small for its rows: validate() it")
+        cdef bint has_ends = self.ends.size >= 4 * (rows + 1)
+        cdef bint has_validity = not self.valid.held or 8 * self.valid.size >= valid_start + rows
+        if not has_ends or not has_validity:
+            raise InvalidRecord(
+                "an Arrow array's buffers are too small for its rows: validate() it"
+            )
         self.text.ends = <const int32_t*>self.ends.data
         self.text.data, self.text.data_size = self.data.data, self.data.size
         self.text.valid, self.text.valid_start, self.text.rows = self.valid.data, valid_start, rows
@@ -231,7 +243,8 @@ cdef uint8_t* put_table_headers(Table* t, int64_t row, uint8_t* to) noexcept nog
     return to
 
 
-cdef inline const char* load_row(Table* t, int64_t row, int64_t timestamp, Record* r) noexcept nogil:
+cdef inline const char* load_row(Table* t, int64_t row, int64_t timestamp,
+                                 Record* r) noexcept nogil:
     if timestamp < -1:
         return "its timestamp is negative: use ms since 1970, or -1 for none"
     if t.has_keys and not get_text(&t.keys, row, &r.key, &r.key_size):
@@ -247,10 +260,12 @@ cdef inline void no_fields(Record* r) noexcept nogil:
     r.header_count = r.headers_size = 0
 
 
-cdef void put_rows(const Table* table, int64_t start, int64_t base_timestamp, uint8_t* out, int64_t limit,
-                   Run* run) noexcept nogil:
-    """Write rows from ``start`` on behind the header's place until one would pass ``limit`` bytes."""
-    cdef Table t = table[0]       # a copy that no write through ``out`` can alias: it stays in registers
+cdef void put_rows(const Table* table, int64_t start, int64_t base_timestamp, uint8_t* out,
+                   int64_t limit, Run* run) noexcept nogil:
+    """Write rows from ``start`` on behind the header's place until one would pass ``limit``
+    bytes."""
+    # a copy that no write through ``out`` can alias: it stays in registers
+    cdef Table t = table[0]
     cdef Record r
     cdef int64_t row, body, timestamp, max_timestamp = -1
     cdef int64_t stop = t.rows if t.rows - start <= INT32_MAX else start + INT32_MAX
@@ -281,8 +296,8 @@ cdef void put_rows(const Table* table, int64_t start, int64_t base_timestamp, ui
 cdef class TableEncoder:
     """Arrow columns by their buffers, ready to be cut into batches.
 
-    ``keys`` and the three of the headers may be None; ``header_lists`` has no data, its ends count headers.
-    ``timestamps`` is a buffer of int64, or None.
+    ``keys`` and the three of the headers may be None; ``header_lists`` has no data, its ends count
+    headers. ``timestamps`` is a buffer of int64, or None.
     """
 
     cdef Table table
@@ -295,7 +310,9 @@ cdef class TableEncoder:
         self.columns = (keys, values, header_lists, header_names, header_values)
         self.timestamps = View(timestamps)
         if self.timestamps.held and self.timestamps.size < 8 * rows:
-            raise InvalidRecord("the timestamp column's buffer is too small for its rows: validate() it")
+            raise InvalidRecord(
+                "the timestamp column's buffer is too small for its rows: validate() it"
+            )
         self.table.rows = rows
         self.table.timestamps = <const int64_t*>self.timestamps.data
         self.table.default_timestamp = default_timestamp
@@ -306,10 +323,11 @@ cdef class TableEncoder:
         self.table.has_headers = header_lists is not None
         if header_lists is not None:
             self.table.header_lists = header_lists.text
-            self.table.header_names, self.table.header_values = header_names.text, header_values.text
+            self.table.header_names = header_names.text
+            self.table.header_values = header_values.text
 
     cdef int64_t upper_bound(self, int64_t start) noexcept:
-        """Bytes that the rows from ``start`` on cannot exceed, from the ends of the columns alone."""
+        """Bytes that the rows from ``start`` on cannot exceed, by the ends of the columns alone."""
         cdef Table* t = &self.table
         cdef int64_t first, last, size = HEADER_SIZE + MAX_RECORD_OVERHEAD * (t.rows - start)
         size += t.values.ends[t.rows] - t.values.ends[start]
@@ -336,8 +354,10 @@ cdef class TableEncoder:
         return HEADER_SIZE + varint_size(body) + body
 
     def encode(self, int64_t start, int64_t max_bytes):
-        """(batch with 61 free bytes, rows in it, base timestamp, max timestamp) of the rows from ``start`` on
-        that fit in ``max_bytes``, but one at least."""
+        """(batch with 61 free bytes, rows in it, base timestamp, max timestamp)
+
+        The rows are those from ``start`` on that fit in ``max_bytes``, but one at least.
+        """
         if not 0 <= start < self.table.rows:
             raise IndexError(f"row {start} of {self.table.rows}")
         cdef Run run
@@ -345,7 +365,9 @@ cdef class TableEncoder:
         cdef int64_t limit = max(min(max_bytes, self.upper_bound(start)),
                                  self.size_with_first_row(start, base_timestamp))
         if limit > _MAX_PLAIN_BYTES:
-            raise InvalidRecord(f"row {start}: a batch of over {MAX_PLAIN_BYTES} bytes: lower max_bytes")
+            raise InvalidRecord(
+                f"row {start}: a batch of over {MAX_PLAIN_BYTES} bytes: lower max_bytes"
+            )
         cdef Vector out = Vector(limit)
         with nogil:
             put_rows(&self.table, start, base_timestamp, out.data, limit, &run)

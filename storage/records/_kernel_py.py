@@ -11,25 +11,24 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord
-from raylog.storage.records.batch import (
+from raylog.storage.limits import MAX_INT
+from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
+from raylog.storage.records.batch import check_crc as _check_crc
+from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
+from raylog.storage.records.layout import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
-    BatchHeader,
-    iter_batches,
-    read_header,
+    MIN_RECORD_SIZE,
 )
-from raylog.storage.records.batch import check_crc as _check_crc
-from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
 from raylog.storage.records.legacy import as_records
-from raylog.storage.records.record import Buffer, Header, Record
+from raylog.storage.records.record import Header, Record
 from raylog.storage.records.varints import put_varint
 
 KERNEL: Final = "pure Python"
-MIN_RECORD_SIZE: Final = 7  # seven fields of one byte each
-INT32_MAX: Final = 2**31 - 1
 
 Text: TypeAlias = tuple[bytearray, bytearray, bytearray | None]  # ends, data, validity
 # rows, offsets, timestamps, timestamp types, keys, values, (ends, count, names, values) of headers
@@ -90,7 +89,7 @@ def encode_rows(
         base = timestamp if base is None else base
         max_timestamp = max(max_timestamp, timestamp)
         delta = i if offsets is None else _integer(offsets[i], "offset", i) - base_offset
-        if not last < delta <= INT32_MAX:
+        if not last < delta <= MAX_INT:
             raise InvalidRecord(f"record {i}: offset delta {delta} after {last}: offsets must rise")
         last = delta
         headers = [(_name(name, i), _bytes(value, "header's value", i)) for name, value in row[3]]
@@ -217,7 +216,7 @@ class TableEncoder:
             raise IndexError(f"row {start} of {self.rows}")
         out = bytearray(HEADER_SIZE)
         base, max_timestamp = self._timestamp(start), -1
-        for row in range(start, min(self.rows, start + INT32_MAX)):
+        for row in range(start, min(self.rows, start + MAX_INT)):
             size_before, timestamp = len(out), self._timestamp(row)
             try:
                 self._put_row(out, row, timestamp, _wrap(timestamp - base), row - start)
@@ -231,7 +230,7 @@ class TableEncoder:
                     f"row {start}: a batch of over {MAX_PLAIN_BYTES} bytes: lower max_bytes"
                 )
             max_timestamp = max(max_timestamp, timestamp)
-        return out, min(self.rows - start, INT32_MAX), base, max_timestamp
+        return out, min(self.rows - start, MAX_INT), base, max_timestamp
 
     def _timestamp(self, row: int) -> int:
         return self.default_timestamp if self.timestamps is None else self.timestamps[row]
@@ -323,12 +322,20 @@ def _batches(
     """The batches with records for the reader, checked and decompressed."""
     for position, header in iter_batches(view):
         if header.magic < MAGIC:
-            found = as_records(view, position, header, start_offset, check_crc)
-            if found is None:
+            records = as_records(view, position, header, start_offset, check_crc)
+            if records is None:
                 continue
-            if found.base_offset >= end_offset:
+            if records.base_offset >= end_offset:
                 return
-            yield _Batch(position, found.base_offset, 0, None, *found[1:])
+            yield _Batch(
+                position=position,
+                base_offset=records.base_offset,
+                base_timestamp=0,
+                append_time=None,
+                timestamp_type=records.timestamp_type,
+                count=records.count,
+                plain=records.plain,
+            )
             continue
         if header.base_offset >= end_offset:
             return
@@ -346,13 +353,13 @@ def _batches(
         kind = int(bool(header.attributes & LOG_APPEND_TIME))
         append_time = header.max_timestamp if kind else None
         yield _Batch(
-            position,
-            header.base_offset,
-            header.base_timestamp,
-            append_time,
-            kind,
-            header.count,
-            plain,
+            position=position,
+            base_offset=header.base_offset,
+            base_timestamp=header.base_timestamp,
+            append_time=append_time,
+            timestamp_type=kind,
+            count=header.count,
+            plain=plain,
         )
 
 
@@ -475,8 +482,8 @@ class OffsetTable:
         wanted = blake2b(key, digest_size=16, key=self._secret).digest()
         slot = int.from_bytes(wanted[:8], "little") % self._slots
         while True:
-            found, next_offset = _SLOT.unpack_from(self._bytes, slot * _SLOT.size)
-            if not next_offset or found == wanted:
+            digest, next_offset = _SLOT.unpack_from(self._bytes, slot * _SLOT.size)
+            if not next_offset or digest == wanted:
                 return slot * _SLOT.size, wanted, next_offset
             slot = (slot + 1) % self._slots
 
@@ -509,10 +516,10 @@ class OffsetTable:
         last, view = -1, memoryview(chunk)
         while first < len(headers) and _is_plain(header := headers[first]):
             plain = view[position + HEADER_SIZE : position + header.size_bytes]
-            put, _, is_full = self.put_records(
+            last_put, _, is_full = self.put_records(
                 plain, header.count, header.base_offset, start_offset
             )
-            last = max(last, put)
+            last = max(last, last_put)
             if is_full:
                 return first, position, last, True
             first, position = first + 1, position + header.size_bytes
@@ -540,7 +547,9 @@ class OffsetTable:
     def judge_batches(
         self, chunk: Buffer, headers: list[BatchHeader], latest_offset: int
     ) -> tuple[bytearray, int]:
-        verdicts, all_keyless, position, view = bytearray(len(headers)), 0, 0, memoryview(chunk)
+        verdicts = bytearray(len(headers))
+        view = memoryview(chunk)
+        all_keyless = position = 0
         for number, header in enumerate(headers):
             if _is_plain(header):
                 plain = view[position + HEADER_SIZE : position + header.size_bytes]

@@ -42,40 +42,42 @@ appended is the log's. Source: ``org.apache.kafka.common.record``: ``DefaultReco
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from crc32c import crc32c
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord
-from raylog.storage.records.record import Buffer
+from raylog.storage.records.layout import (
+    AT_BASE_OFFSET,
+    AT_CRC,
+    AT_LEADER_EPOCH,
+    AT_LENGTH,
+    AT_MAGIC,
+    CODEC_MASK,
+    CONTROL,
+    CRC,
+    CRC_START,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_CRC_START,
+    LEGACY_HEADER,
+    LENGTH,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAX_SEQUENCE,
+    MIN_BATCH_LENGTH,
+    MIN_BATCH_SIZE,
+    MIN_MESSAGE_LENGTH,
+    MIN_V1_MESSAGE_LENGTH,
+    TRANSACTIONAL,
+)
 
-MAGIC: Final = 2
-LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
-HEADER_SIZE: Final = 61
-# these bytes are alike in every format: enough to tell them apart
-HEADER_SIZE_UP_TO_MAGIC: Final = 17
-MAGIC_AT: Final = 16
-CRC_START: Final = 21
-MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
-MIN_MESSAGE_LENGTH: Final = 14  # of the smallest message of any format, and of version 0
-MIN_V1_MESSAGE_LENGTH: Final = 22
-MIN_BATCH_SIZE: Final = LOG_OVERHEAD + MIN_MESSAGE_LENGTH
-LEGACY_CRC_START: Final = 16
-MAX_SEQUENCE: Final = 2**31 - 1
-
-CODEC_MASK: Final = 0x07
-LOG_APPEND_TIME: Final = 0x08
-TRANSACTIONAL: Final = 0x10
-CONTROL: Final = 0x20
-DELETE_HORIZON: Final = 0x40
-
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-# A message of version 0 has no timestamp, but never fewer bytes than this either.
-_LEGACY_HEADER: Final = struct.Struct(">qiIbbq")
 # _make, without its checks: every append and every step of a scan makes one
 _new_header = tuple.__new__
-_LENGTH: Final = struct.Struct(">i")
-_CRC: Final = struct.Struct(">I")
 
 
 class BatchHeader(NamedTuple):
@@ -155,7 +157,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     try:
         if position < 0:
             raise struct.error
-        header = _new_header(BatchHeader, _HEADER.unpack_from(buffer, position))
+        header = _new_header(BatchHeader, HEADER.unpack_from(buffer, position))
     except struct.error:
         return _read_legacy_header(buffer, position)
     if header.magic != MAGIC:
@@ -167,7 +169,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def size_of(buffer: Buffer, position: int = 0) -> int:
     """How large the batch at ``position`` says it is, by its first 12 bytes; nothing is checked."""
-    length: int = _LENGTH.unpack_from(buffer, position + 8)[0]
+    length: int = LENGTH.unpack_from(buffer, position + AT_LENGTH)[0]
     return length + LOG_OVERHEAD
 
 
@@ -176,7 +178,7 @@ def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
     left = max(memoryview(buffer).nbytes - max(position, 0), 0)
     if position < 0 or left < MIN_BATCH_SIZE:
         raise _corrupt(position, f"{left} bytes hold no header of {HEADER_SIZE}")
-    offset, length, crc, magic, attributes, timestamp = _LEGACY_HEADER.unpack_from(buffer, position)
+    offset, length, crc, magic, attributes, timestamp = LEGACY_HEADER.unpack_from(buffer, position)
     if magic == MAGIC:
         raise _corrupt(position, f"{left} bytes hold no header of {HEADER_SIZE}")
     if magic not in (0, 1):
@@ -188,7 +190,19 @@ def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
     timestamp = timestamp if magic else -1
     count = -1 if attributes & CODEC_MASK else 1
     return BatchHeader(
-        offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count
+        base_offset=offset,
+        batch_length=length,
+        leader_epoch=-1,
+        magic=magic,
+        crc=crc,
+        attributes=attributes,
+        last_offset_delta=0,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        count=count,
     )
 
 
@@ -215,12 +229,12 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     view = memoryview(buffer)
     position = 0
     while (left := len(view) - position) >= LOG_OVERHEAD:
-        (length,) = _LENGTH.unpack_from(view, position + 8)
+        (length,) = LENGTH.unpack_from(view, position + AT_LENGTH)
         if length < MIN_MESSAGE_LENGTH:
             raise _corrupt(position, f"batch length {length} is under {MIN_MESSAGE_LENGTH}")
         if left < HEADER_SIZE_UP_TO_MAGIC:
             return
-        magic = view[position + MAGIC_AT]
+        magic = view[position + AT_MAGIC]
         if magic == MAGIC and length < MIN_BATCH_LENGTH:
             raise _corrupt(position, f"batch length {length} is under {MIN_BATCH_LENGTH}")
         if left < length + LOG_OVERHEAD and magic <= MAGIC:
@@ -249,8 +263,8 @@ def stamp(
 ) -> None:
     """Write what only the leader knows into an encoded batch. Both fields are outside of the
     CRC."""
-    struct.pack_into(">q", batch, position, base_offset)
-    struct.pack_into(">i", batch, position + LOG_OVERHEAD, leader_epoch)
+    struct.pack_into(">q", batch, position + AT_BASE_OFFSET, base_offset)
+    struct.pack_into(">i", batch, position + AT_LEADER_EPOCH, leader_epoch)
 
 
 def seal(batch: bytearray, header: BatchHeader) -> bytearray:
@@ -259,8 +273,8 @@ def seal(batch: bytearray, header: BatchHeader) -> bytearray:
 
     ``batch`` may be any writable buffer, and is what is returned.
     """
-    _HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0))
-    _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
+    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0))
+    CRC.pack_into(batch, AT_CRC, crc32c(memoryview(batch)[CRC_START:]))
     return batch
 
 

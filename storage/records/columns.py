@@ -16,9 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.records import kernel
-from raylog.storage.records.record import Buffer
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 DECODED: Final = pa.schema(

@@ -21,8 +21,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, UnsupportedCompressionType
-from raylog.storage.records.record import Buffer
 
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 

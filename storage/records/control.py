@@ -14,10 +14,10 @@ KIP-98.
 from struct import Struct
 from typing import Final, NamedTuple
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
-from raylog.storage.records.record import Buffer
 
 ABORT: Final = 0
 COMMIT: Final = 1

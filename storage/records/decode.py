@@ -8,8 +8,9 @@ malformed raises CorruptRecord. Whether a batch's transaction was aborted is not
 
 from typing import TYPE_CHECKING
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.records import kernel
-from raylog.storage.records.record import Buffer, Record
+from raylog.storage.records.record import Record
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raylog.storage.errors import InvalidRecord
+from raylog.storage.limits import MAX_INT
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import (
+from raylog.storage.records.batch import BatchHeader, seal
+from raylog.storage.records.compression import codec_id, compress
+from raylog.storage.records.layout import (
     CONTROL,
     DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
     TRANSACTIONAL,
-    BatchHeader,
-    seal,
 )
-from raylog.storage.records.compression import codec_id, compress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,7 +242,7 @@ class _BatchKind(NamedTuple):
 
 
 def _last_delta(wanted: int, of_records: int) -> int:
-    if not of_records <= wanted < 2**31:
+    if not of_records <= wanted <= MAX_INT:
         raise InvalidRecord(
             f"last offset delta {wanted} is before the last record's, {of_records}, or over 2^31"
         )

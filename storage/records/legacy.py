@@ -27,18 +27,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord
-from raylog.storage.records.batch import (
-    LEGACY_CRC_START,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    BatchHeader,
-    check_crc,
-    iter_batches,
-)
+from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.compression import CODECS, codec_id, compress, decompress
+from raylog.storage.records.layout import LEGACY_CRC_START, LOG_APPEND_TIME, LOG_OVERHEAD
 from raylog.storage.records.lz4_frames import with_broken_checksum, with_right_checksum
-from raylog.storage.records.record import Buffer
 from raylog.storage.records.varints import put_varint
 
 NO_TIMESTAMP_TYPE: Final = -1  # Kafka's id; 0 is CreateTime, 1 LogAppendTime
@@ -96,7 +90,9 @@ def as_records(
     kind = (
         NO_TIMESTAMP_TYPE if header.magic == 0 else int(bool(header.attributes & LOG_APPEND_TIME))
     )
-    return LegacyRecords(base_offset, kind, len(messages), plain)
+    return LegacyRecords(
+        base_offset=base_offset, timestamp_type=kind, count=len(messages), plain=plain
+    )
 
 
 def _put_record(out: bytearray, message: Message, base_offset: int) -> None:
@@ -165,7 +161,13 @@ def _message(view: memoryview, position: int, header: BatchHeader) -> Message:
     value, _ = _field(view, at, end, position)
     is_valid = zlib.crc32(view[start:end]) == header.crc
     return Message(
-        header.last_offset, header.max_timestamp, key, value, header.magic, header.crc, is_valid
+        offset=header.last_offset,
+        timestamp=header.max_timestamp,
+        key=key,
+        value=value,
+        magic=header.magic,
+        crc=header.crc,
+        is_valid=is_valid,
     )
 
 

@@ -16,7 +16,7 @@ before it is read. Source: ``KafkaLZ4BlockOutputStream`` of Kafka, KAFKA-3160; t
 import struct
 from typing import Final
 
-from raylog.storage.records.record import Buffer
+from raylog.storage.buffers import Buffer
 
 _MAGIC: Final = bytes.fromhex("04224d18")
 _HAS_CONTENT_SIZE: Final = 0x08
@@ -49,24 +49,24 @@ def _with_checksum(frame: Buffer, start: int) -> bytearray:
 def xxh32(content: Buffer) -> int:
     """The xxHash of less than 16 or up to 18 bytes, which is all that a frame's header has; seed
     0."""
-    one, two, three, four, five = _PRIMES
-    h, position = five, 0
+    prime_1, prime_2, prime_3, prime_4, prime_5 = _PRIMES
+    h, position = prime_5, 0
     if len(content) >= 16:
-        lanes = [one + two & _MASK, two, 0, -one & _MASK]
+        lanes = [prime_1 + prime_2 & _MASK, prime_2, 0, -prime_1 & _MASK]
         for i, word in enumerate(struct.unpack_from("<4I", content)):
-            lanes[i] = _rotated(lanes[i] + word * two, 13) * one & _MASK
+            lanes[i] = _rotated(lanes[i] + word * prime_2, 13) * prime_1 & _MASK
         h = sum(_rotated(lane, turn) for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True))
         position = 16
     h += len(content)
     while len(content) - position >= 4:
         (word,) = struct.unpack_from("<I", content, position)
-        h = _rotated(h + word * three, 17) * four
+        h = _rotated(h + word * prime_3, 17) * prime_4
         position += 4
     for byte in content[position:]:
-        h = _rotated(h + byte * five, 11) * one
+        h = _rotated(h + byte * prime_5, 11) * prime_1
     h &= _MASK
-    h = (h ^ h >> 15) * two & _MASK
-    h = (h ^ h >> 13) * three & _MASK
+    h = (h ^ h >> 15) * prime_2 & _MASK
+    h = (h ^ h >> 13) * prime_3 & _MASK
     return h ^ h >> 16
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.records import kernel
-from raylog.storage.records.record import Buffer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,11 +5,7 @@ and timestamp written as differences to the batch's. Large reads and writes go t
 instead (``encode_table``, ``decode_table``), which make no object per record.
 """
 
-from typing import NamedTuple, TypeAlias
-
-# What functions here read; pyarrow's and numpy's buffers serve as well, and a memoryview costs no
-# copy.
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from typing import NamedTuple
 
 
 class Header(NamedTuple):

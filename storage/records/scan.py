@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import MAGIC, MIN_BATCH_SIZE, check_crc, read_header
-from raylog.storage.records.record import Buffer
+from raylog.storage.records.batch import check_crc, read_header
+from raylog.storage.records.layout import MAGIC, MIN_BATCH_SIZE
 
 # The columns of a scan's rows.
 POSITION: Final = 0

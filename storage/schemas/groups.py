@@ -1,14 +1,32 @@
-"""The records of Kafka's own topics but the metadata log: groups, transactions, and KRaft's control
-records.
+"""The records of ``__consumer_offsets``: groups of the classic protocol, of the new one, and share
+groups.
 
-``__consumer_offsets`` has keys and values that begin with a version, an int16; a key's version is
-its type, too. Source: the schemas of Kafka's group and transaction coordinators and of
-``ConsumerProtocol``; KIP-848, KIP-932.
+Key and value begin with a version, an int16, and a key's version is the record's type::
+
+    0, 1    a committed offset (``offsets.py``)
+    2       a classic group
+    3 - 8   a group of the new consumer protocol (KIP-848)
+    9 - 15  a share group (KIP-932)
+
+So ``GROUP_RECORDS`` holds a key and a value for each type, and a record of type 3 has a key of
+version 3 and a value of any version that its schema has. A record without a value deletes what its
+key names. Of a classic group's value Kafka 3.9 writes version 3. What the members' ``subscription``
+and ``assignment`` hold, ``consumer_protocol.py`` reads. Source: the schemas of Kafka's group and
+share coordinators, as of 3.9.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
+from raylog.storage.schemas.offsets import OFFSET_KEY, OFFSET_VALUE
 from raylog.storage.schemas.schema import Schema, schema
+
+
+class RecordSchemas(NamedTuple):
+    """One type of record."""
+
+    key: Schema
+    value: Schema
+
 
 _ASSIGNED_BY_ID = """
 topicId uuid
@@ -20,49 +38,6 @@ def _indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.split("\n") if line)
 
 
-CONSUMER_PROTOCOL: Final = "consumer"
-SUBSCRIPTION: Final = schema(
-    "ConsumerProtocolSubscription",
-    """
-    topics []string
-    userData ?bytes
-    ownedPartitions [] 1+
-        topic string
-        partitions []int32
-    generationId int32 2+
-    rackId ?string 3+
-    """,
-)
-ASSIGNMENT: Final = schema(
-    "ConsumerProtocolAssignment",
-    """
-    assignedPartitions []
-        topic string
-        partitions []int32
-    userData ?bytes
-    """,
-)
-
-_OFFSET_KEY = schema(
-    "OffsetCommitKey",
-    """
-    group string
-    topic string
-    partition int32
-    """,
-)
-_OFFSET_VALUE = schema(
-    "OffsetCommitValue",
-    """
-    offset int64
-    leaderEpoch int32 3+
-    metadata string
-    commitTimestamp int64
-    expireTimestamp int64 1-1
-    """,
-    last_version=4,
-    flexible=4,
-)
 _GROUP_VALUE = schema(
     "GroupMetadataValue",
     """
@@ -70,13 +45,13 @@ _GROUP_VALUE = schema(
     generation int32
     protocol ?string
     leader ?string
-    currentStateTimestamp int64 2+
+    currentStateTimestamp int64 2+ default=-1
     members []
         memberId string
         groupInstanceId ?string 3+
         clientId string
         clientHost string
-        rebalanceTimeout int32 1+
+        rebalanceTimeout int32 1+ default=-1
         sessionTimeout int32
         subscription bytes
         assignment bytes
@@ -86,12 +61,12 @@ _GROUP_VALUE = schema(
 )
 
 
-def _group_key(name: str) -> Schema:
-    return schema(name, "groupId string")
+def _group_key(name: str, record_type: int) -> Schema:
+    return schema(name, "groupId string", last_version=record_type)
 
 
-def _member_key(name: str) -> Schema:
-    return schema(name, "groupId string\nmemberId string")
+def _member_key(name: str, record_type: int) -> Schema:
+    return schema(name, "groupId string\nmemberId string", last_version=record_type)
 
 
 def _value(name: str, text: str) -> Schema:
@@ -109,21 +84,20 @@ _PARTITION_METADATA = """
 """
 _TARGET_MEMBER = "topicPartitions []\n" + _indented(_ASSIGNED_BY_ID)
 
-# Keys and values of __consumer_offsets by the key's version.
-GROUP_RECORDS: Final[dict[int, tuple[Schema, Schema]]] = {
-    0: (_OFFSET_KEY, _OFFSET_VALUE),
-    1: (_OFFSET_KEY, _OFFSET_VALUE),
-    2: (schema("GroupMetadataKey", "group string"), _GROUP_VALUE),
-    3: (
-        _group_key("ConsumerGroupMetadataKey"),
+GROUP_RECORDS: Final = {
+    0: RecordSchemas(OFFSET_KEY, OFFSET_VALUE),
+    1: RecordSchemas(OFFSET_KEY, OFFSET_VALUE),
+    2: RecordSchemas(schema("GroupMetadataKey", "group string", last_version=2), _GROUP_VALUE),
+    3: RecordSchemas(
+        _group_key("ConsumerGroupMetadataKey", 3),
         _value("ConsumerGroupMetadataValue", "epoch int32"),
     ),
-    4: (
-        _group_key("ConsumerGroupPartitionMetadataKey"),
+    4: RecordSchemas(
+        _group_key("ConsumerGroupPartitionMetadataKey", 4),
         _value("ConsumerGroupPartitionMetadataValue", _PARTITION_METADATA),
     ),
-    5: (
-        _member_key("ConsumerGroupMemberMetadataKey"),
+    5: RecordSchemas(
+        _member_key("ConsumerGroupMemberMetadataKey", 5),
         _value(
             "ConsumerGroupMemberMetadataValue",
             """
@@ -143,16 +117,16 @@ GROUP_RECORDS: Final[dict[int, tuple[Schema, Schema]]] = {
             """,
         ),
     ),
-    6: (
-        _group_key("ConsumerGroupTargetAssignmentMetadataKey"),
+    6: RecordSchemas(
+        _group_key("ConsumerGroupTargetAssignmentMetadataKey", 6),
         _value("ConsumerGroupTargetAssignmentMetadataValue", "assignmentEpoch int32"),
     ),
-    7: (
-        _member_key("ConsumerGroupTargetAssignmentMemberKey"),
+    7: RecordSchemas(
+        _member_key("ConsumerGroupTargetAssignmentMemberKey", 7),
         _value("ConsumerGroupTargetAssignmentMemberValue", _TARGET_MEMBER),
     ),
-    8: (
-        _member_key("ConsumerGroupCurrentMemberAssignmentKey"),
+    8: RecordSchemas(
+        _member_key("ConsumerGroupCurrentMemberAssignmentKey", 8),
         _value(
             "ConsumerGroupCurrentMemberAssignmentValue",
             "memberEpoch int32\npreviousMemberEpoch int32\nstate int8\nassignedPartitions []\n"
@@ -161,12 +135,12 @@ GROUP_RECORDS: Final[dict[int, tuple[Schema, Schema]]] = {
             + _indented(_ASSIGNED_BY_ID),
         ),
     ),
-    9: (
-        _group_key("ShareGroupPartitionMetadataKey"),
+    9: RecordSchemas(
+        _group_key("ShareGroupPartitionMetadataKey", 9),
         _value("ShareGroupPartitionMetadataValue", _PARTITION_METADATA),
     ),
-    10: (
-        _member_key("ShareGroupMemberMetadataKey"),
+    10: RecordSchemas(
+        _member_key("ShareGroupMemberMetadataKey", 10),
         _value(
             "ShareGroupMemberMetadataValue",
             """
@@ -177,25 +151,27 @@ GROUP_RECORDS: Final[dict[int, tuple[Schema, Schema]]] = {
             """,
         ),
     ),
-    11: (_group_key("ShareGroupMetadataKey"), _value("ShareGroupMetadataValue", "epoch int32")),
-    12: (
-        _group_key("ShareGroupTargetAssignmentMetadataKey"),
+    11: RecordSchemas(
+        _group_key("ShareGroupMetadataKey", 11), _value("ShareGroupMetadataValue", "epoch int32")
+    ),
+    12: RecordSchemas(
+        _group_key("ShareGroupTargetAssignmentMetadataKey", 12),
         _value("ShareGroupTargetAssignmentMetadataValue", "assignmentEpoch int32"),
     ),
-    13: (
-        _member_key("ShareGroupTargetAssignmentMemberKey"),
+    13: RecordSchemas(
+        _member_key("ShareGroupTargetAssignmentMemberKey", 13),
         _value("ShareGroupTargetAssignmentMemberValue", _TARGET_MEMBER),
     ),
-    14: (
-        _member_key("ShareGroupCurrentMemberAssignmentKey"),
+    14: RecordSchemas(
+        _member_key("ShareGroupCurrentMemberAssignmentKey", 14),
         _value(
             "ShareGroupCurrentMemberAssignmentValue",
             "memberEpoch int32\npreviousMemberEpoch int32\nstate int8\nassignedPartitions []\n"
             + _indented(_ASSIGNED_BY_ID),
         ),
     ),
-    15: (
-        _group_key("ShareGroupStatePartitionMetadataKey"),
+    15: RecordSchemas(
+        _group_key("ShareGroupStatePartitionMetadataKey", 15),
         _value(
             "ShareGroupStatePartitionMetadataValue",
             """
@@ -206,63 +182,6 @@ GROUP_RECORDS: Final[dict[int, tuple[Schema, Schema]]] = {
             deletingTopics []
                 topicId uuid
                 topicName string
-            """,
-        ),
-    ),
-}
-
-TRANSACTION_KEY: Final = schema("TransactionLogKey", "transactionalId string")
-TRANSACTION_VALUE: Final = schema(
-    "TransactionLogValue",
-    """
-    producerId int64
-    producerEpoch int16
-    transactionTimeoutMs int32
-    transactionStatus int8
-    transactionPartitions ?[]
-        topic string
-        partitionIds []int32
-    transactionLastUpdateTimestampMs int64
-    transactionStartTimestampMs int64
-    """,
-    last_version=1,
-    flexible=1,
-)
-TRANSACTION_STATES: Final = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
-
-# Values of control records, which begin with their version as a field, by the record's type.
-CONTROL_VALUES: Final = {
-    3: (
-        "SnapshotHeader",
-        _value("SnapshotHeaderRecord", "version int16\nlastContainedLogTimestamp int64"),
-    ),
-    4: ("SnapshotFooter", _value("SnapshotFooterRecord", "version int16")),
-    5: ("KRaftVersion", _value("KRaftVersionRecord", "version int16\nkRaftVersion int16")),
-    6: (
-        "KRaftVoters",
-        _value(
-            "VotersRecord",
-            """
-            version int16
-            voters []
-                voterId int32
-                voterDirectoryId uuid
-                endpoints []
-                    name string
-                    host string
-                    port uint16
-                kRaftVersionFeature struct
-                    minSupportedVersion int16
-                    maxSupportedVersion int16
             """,
         ),
     ),

@@ -1,14 +1,24 @@
 """The records of KRaft's metadata log, by their type id, as of Kafka 3.9.
 
-A record's value is three unsigned varints (frame version 1, type, version) and the message, which
-is flexible. Source: the schemas of ``org.apache.kafka.common.metadata``; KIP-631, KIP-746, KIP-866,
-KIP-868, KIP-919.
+A record has no key. Its value is a frame of three unsigned varints and the message, which is
+flexible in every version::
+
+    frame version = 1 | type | version | message
+
+raylog's own metadata log holds msgpack maps instead, which are no business of this module. Source:
+the schemas of ``org.apache.kafka.common.metadata``; KIP-631, KIP-746, KIP-866, KIP-868, KIP-919.
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
+from raylog.storage.buffers import Buffer
+from raylog.storage.errors import InvalidRecord
+from raylog.storage.schemas.binary import ByteReader, put_unsigned
 from raylog.storage.schemas.schema import Schema, schema
+from raylog.storage.schemas.types import Value
+
+FRAME_VERSION: Final = 1
 
 _ENDPOINTS_AND_FEATURES = """
     endPoints []
@@ -161,6 +171,44 @@ METADATA_RECORDS: Final[dict[int, Schema]] = {
         + _ENDPOINTS_AND_FEATURES,
     ),
 }
+
+
+class MetadataRecord(NamedTuple):
+    """What one record says."""
+
+    type: int
+    version: int
+    value: Value
+
+    @property
+    def schema(self) -> Schema:
+        return METADATA_RECORDS[self.type]
+
+
+def read_record(content: Buffer) -> MetadataRecord:
+    """A record by its value in the log. Raises InvalidRecord."""
+    reader = ByteReader(content)
+    frame_version = reader.unsigned()
+    if frame_version != FRAME_VERSION:
+        raise InvalidRecord(
+            f"Could not deserialize metadata record due to unknown frame version {frame_version}"
+            f"(only frame version {FRAME_VERSION} is supported)"
+        )
+    record_type, version = reader.unsigned(), reader.unsigned()
+    schema = METADATA_RECORDS.get(record_type)
+    if schema is None or version > schema.last_version:
+        raise InvalidRecord(
+            f"a metadata record of type {record_type}, version {version}, which is not known"
+        )
+    return MetadataRecord(record_type, version, schema.read(reader, version))
+
+
+def write_record(record: MetadataRecord) -> bytes:
+    """A record's value in the log. Raises UnwritableValue."""
+    frame = bytearray()
+    for number in (FRAME_VERSION, record.type, record.version):
+        put_unsigned(frame, number)
+    return bytes(frame) + record.schema.write(record.value, record.version)
 
 
 def type_name(record: Schema) -> str:

@@ -17,11 +17,12 @@ from typing import Any
 
 from raylog.storage.errors import CorruptCheckpoint, DiskFull
 from raylog.storage.files import FileSystem
+from raylog.storage.limits import MAX_INT
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
 
 NO_EPOCH = -1
 NO_OFFSET = -1
-MAX_EPOCH = 2**31 - 1
+MAX_EPOCH = MAX_INT
 
 
 class LeaderEpochs:

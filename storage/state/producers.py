@@ -42,10 +42,10 @@ from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import SNAPSHOT_SUFFIX, offset_of, segment_file
 from raylog.storage.records.batch import BatchHeader, increment_sequence
 from raylog.storage.records.control import Marker
+from raylog.storage.records.layout import MAX_SEQUENCE
 
 # Kafka keeps five, because its producers have at most five requests in flight.
 CACHED_BATCHES = 5
-MAX_SEQUENCE = 2**31 - 1
 NO_PRODUCER = -1
 NEVER_MS = 2**63 - 1
 
@@ -66,6 +66,23 @@ class CachedBatch(NamedTuple):
     def first_sequence(self) -> int:
         last, delta = self.last_sequence, self.offset_delta
         return last - delta if last >= delta else MAX_SEQUENCE - (delta - last) + 1
+
+
+# of a producer whose last batch is not known
+_NO_BATCH = CachedBatch(last_sequence=-1, last_offset=-1, offset_delta=0, timestamp=-1)
+
+
+class _SnapshotEntry(NamedTuple):
+    """A producer in a snapshot file, field by field; ``_ENTRY`` is its format."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    transaction_start: int
 
 
 class LastRecord(NamedTuple):
@@ -120,7 +137,10 @@ class ProducerState:
         last_offset = base_offset + header.last_offset_delta
         self.batches.append(
             CachedBatch(
-                header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp
+                last_sequence=header.last_sequence,
+                last_offset=last_offset,
+                offset_delta=header.last_offset_delta,
+                timestamp=header.max_timestamp,
             )
         )
         if header.is_transactional and self.transaction_start < 0:
@@ -213,7 +233,10 @@ class ProducerStates:
             start for producer_id, start in self._open.items() if producer_id != header.producer_id
         )
         return AbortedTransaction(
-            header.producer_id, first, offset, min(others, default=offset + 1)
+            producer_id=header.producer_id,
+            first_offset=first,
+            last_offset=offset,
+            last_stable_offset=min(others, default=offset + 1),
         )
 
     def add(
@@ -323,36 +346,39 @@ def decode_snapshot(path: str, content: bytes, now_ms: int = 0) -> dict[int, Pro
         )
     if len(content) != _HEAD.size + count * _ENTRY.size:
         raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
-    return dict(_decode_entry(entry, now_ms) for entry in _ENTRY.iter_unpack(content[_HEAD.size :]))
+    entries = map(_SnapshotEntry._make, _ENTRY.iter_unpack(content[_HEAD.size :]))
+    return dict(_decode_entry(entry, now_ms) for entry in entries)
 
 
 def _encode_entry(producer_id: int, known: ProducerState) -> bytes:
-    last = known.batches[-1] if known.batches else CachedBatch(-1, -1, 0, known.timestamp)
-    return _ENTRY.pack(
-        producer_id,
-        known.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.offset_delta,
-        known.timestamp,
-        known.coordinator_epoch,
-        known.transaction_start,
+    last = known.batches[-1] if known.batches else _NO_BATCH
+    entry = _SnapshotEntry(
+        producer_id=producer_id,
+        epoch=known.epoch,
+        last_sequence=last.last_sequence,
+        last_offset=last.last_offset,
+        offset_delta=last.offset_delta,
+        timestamp=known.timestamp,
+        coordinator_epoch=known.coordinator_epoch,
+        transaction_start=known.transaction_start,
     )
+    return _ENTRY.pack(*entry)
 
 
-def _decode_entry(entry: tuple[int, ...], now_ms: int) -> tuple[int, ProducerState]:
-    (
-        producer_id,
-        epoch,
-        last_sequence,
-        last_offset,
-        delta,
-        timestamp,
-        coordinator_epoch,
-        transaction_start,
-    ) = entry
-    known = ProducerState(epoch, now_ms, timestamp=timestamp, coordinator_epoch=coordinator_epoch)
-    known.transaction_start = transaction_start
-    if last_offset >= 0:
-        known.batches.append(CachedBatch(last_sequence, last_offset, delta, timestamp))
-    return producer_id, known
+def _decode_entry(entry: _SnapshotEntry, now_ms: int) -> tuple[int, ProducerState]:
+    producer = ProducerState(
+        entry.epoch,
+        now_ms,
+        timestamp=entry.timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+    )
+    producer.transaction_start = entry.transaction_start
+    if entry.last_offset >= 0:
+        last = CachedBatch(
+            last_sequence=entry.last_sequence,
+            last_offset=entry.last_offset,
+            offset_delta=entry.offset_delta,
+            timestamp=entry.timestamp,
+        )
+        producer.batches.append(last)
+    return entry.producer_id, producer

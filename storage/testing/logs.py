@@ -7,9 +7,10 @@ from raylog.storage.config import LogConfig
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
-from raylog.storage.records.batch import LOG_APPEND_TIME, empty_batch, iter_batches, read_header
+from raylog.storage.records.batch import empty_batch, iter_batches, read_header
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import AT_ATTRIBUTES, LOG_APPEND_TIME
 from raylog.storage.records.record import Record
 from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -56,7 +57,9 @@ def encoded_again(batch: bytes) -> bytearray:
     if not header.count:
         return empty_batch(header)
     as_created = bytearray(batch)
-    as_created[22] &= ~LOG_APPEND_TIME  # under it a reader cannot see the timestamps that were sent
+    as_created[
+        AT_ATTRIBUTES + 1
+    ] &= ~LOG_APPEND_TIME  # under it a reader cannot see the timestamps that were sent
     records = decode_records(as_created, check_crc=False, control=True)
     return encode_records(
         [record[1:] for record in records],

@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from random import Random
 from typing import Literal
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import LogLocked, RaylogError, StorageError
-from raylog.storage.files import Buffer, FileStat, Room
+from raylog.storage.files import FileStat, Room
 from raylog.storage.testing.clock import T0
 
 TOTAL_BYTES = 1 << 40
@@ -362,7 +363,10 @@ class MemoryLock:
     """A lock of a MemoryFileSystem. The next process finds none: locks end with their process."""
 
     def __init__(self, fs: MemoryFileSystem, path: str, is_file: bool) -> None:
-        self._fs, self._path, self._is_file, self._is_held = fs, path, is_file, True
+        self._fs = fs
+        self._path = path
+        self._is_file = is_file
+        self._is_held = True
 
     def release(self) -> None:
         try:

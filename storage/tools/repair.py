@@ -92,7 +92,12 @@ def repair_folder(
         if report.size_bytes > kept.get(report.base_offset, report.size_bytes)
     )
     gone = (report.base_offset for report in before if report.base_offset not in kept)
-    return Repaired(copy, cut, tuple(segment_file(base, LOG_SUFFIX) for base in gone), end_offset)
+    return Repaired(
+        copy=copy,
+        cut=cut,
+        dropped=tuple(segment_file(base, LOG_SUFFIX) for base in gone),
+        end_offset=end_offset,
+    )
 
 
 @contextmanager

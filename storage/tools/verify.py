@@ -1,13 +1,13 @@
 """Does all that is in a partition's folder agree? Every byte is read, nothing is written.
 
-==============
-========================================================================================== ``.log``
-whole batches to the end, each with its CRC; offsets that rise, and stay below the next segment's
+==============  ====================================================================================
+``.log``        whole batches to the end, each with its CRC; offsets that rise, and stay below the
+                next segment's
 ``.index``      each entry is at the head of a batch, and a batch ends with its offset
 ``.timeindex``  each entry's batch has its timestamp, and no batch before it a larger one
-``.txnindex``   the transactions that the log's markers abort, and no others ``.snapshot``   what
-the log's batches tell of the producers up to its offset ==============
-==========================================================================================
+``.txnindex``   the transactions that the log's markers abort, and no others
+``.snapshot``   what the log's batches tell of the producers up to its offset
+==============  ====================================================================================
 
 The last two are compared in full where the log tells everything: from its first offset on, or from
 a snapshot at its first segment, with no gap that compaction made. Elsewhere they may know more than
@@ -33,6 +33,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.limits import MAX_INT
 from raylog.storage.loader import count_kept
 from raylog.storage.names import (
     DELETED_SUFFIX,
@@ -46,7 +47,7 @@ from raylog.storage.names import (
 )
 from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.control import read_marker
-from raylog.storage.segment import MAX_INT32, Recovered, Segment
+from raylog.storage.segment import Recovered, Segment
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 
 
@@ -141,20 +142,20 @@ def _verify_segment(
 ) -> SegmentReport:
     problems: list[Problem] = []
     aborted: list[AbortedTransaction] = []
-    batches, good, next_offset, is_dense = 0, 0, segment.base_offset, True
+    batches = good = 0
+    next_offset = segment.base_offset
+    is_dense = True
     log_file = segment_file(segment.base_offset, LOG_SUFFIX)
     try:
         for position, header in _good_batches(segment):
             aborted += replayed.take(segment, position, header, problems)
             is_dense = is_dense and _follows(header, next_offset)
-            batches, good, next_offset = (
-                batches + 1,
-                position + header.size_bytes,
-                header.next_offset,
-            )
+            batches += 1
+            good = position + header.size_bytes
+            next_offset = header.next_offset
     except (CorruptRecord, InvalidRecord) as error:
-        told = error.args[1] if isinstance(error, CorruptRecord) else str(error)
-        problems.append(Problem(log_file, f"position {good}: {told}"))
+        why = error.args[1] if isinstance(error, CorruptRecord) else str(error)
+        problems.append(Problem(log_file, f"position {good}: {why}"))
     else:
         if good < segment.size:
             problems.append(
@@ -176,7 +177,13 @@ def _verify_segment(
         problems += replayed.snapshot_problems(next_offset)
         problems += replayed.snapshots_beyond(next_offset)
     return SegmentReport(
-        segment.base_offset, next_offset, batches, segment.size, good, is_dense, tuple(problems)
+        base_offset=segment.base_offset,
+        next_offset=next_offset,
+        batches=batches,
+        size_bytes=segment.size,
+        good_bytes=good,
+        is_dense=is_dense,
+        problems=tuple(problems),
     )
 
 
@@ -188,7 +195,7 @@ def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
     view, next_offset = segment.log.view(), segment.base_offset
     for position, header in iter_batches(view):
         check_crc(view, position, header)
-        if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT32:
+        if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT:
             raise CorruptRecord(
                 f"position {position}",
                 f"offset {header.base_offset} where {next_offset} or more must be",

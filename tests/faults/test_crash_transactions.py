@@ -71,7 +71,12 @@ def told(log: Log) -> tuple[list[AbortedTransaction], int]:
                 if first is not None and marker is not None and marker.is_abort:
                     stable = min(open_since.values(), default=header.next_offset)
                     aborted.append(
-                        AbortedTransaction(header.producer_id, first, header.last_offset, stable)
+                        AbortedTransaction(
+                            producer_id=header.producer_id,
+                            first_offset=first,
+                            last_offset=header.last_offset,
+                            last_stable_offset=stable,
+                        )
                     )
             elif header.is_transactional:
                 open_since.setdefault(header.producer_id, header.base_offset)

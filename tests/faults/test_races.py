@@ -146,7 +146,13 @@ def compacting(race: Race) -> None:
         race.append(0)
         if n % 30 == 29:
             bound = race.log.segments[-1].base_offset
-            clean(FS, CLOCK, race.log, Cleanable(0, bound, 0, 1), buffers)
+            clean(
+                FS,
+                CLOCK,
+                race.log,
+                Cleanable(first_dirty_offset=0, bound=bound, clean_bytes=0, cleanable_bytes=1),
+                buffers,
+            )
 
 
 def truncating(race: Race) -> None:
@@ -171,7 +177,12 @@ def by_two_owners(race: Race) -> None:
                     FS,
                     CLOCK,
                     log,
-                    Cleanable(log.log_start_offset, bound, log.log_start_offset, 1),
+                    Cleanable(
+                        first_dirty_offset=log.log_start_offset,
+                        bound=bound,
+                        clean_bytes=log.log_start_offset,
+                        cleanable_bytes=1,
+                    ),
                     buffers,
                 )
             else:

@@ -52,7 +52,18 @@ def live(fs: MemoryFileSystem | None, stale: int, stop: int | None) -> Disk:
 
 def compact(disk: Disk, log: Log) -> None:
     remote = RemoteLog(disk.fs, view_of(log, log.begin_round()), log)
-    clean(disk.fs, disk.clock, remote, Cleanable(0, log.segments[-1].base_offset, 0, 1), ROOMY)
+    clean(
+        disk.fs,
+        disk.clock,
+        remote,
+        Cleanable(
+            first_dirty_offset=0,
+            bound=log.segments[-1].base_offset,
+            clean_bytes=0,
+            cleanable_bytes=1,
+        ),
+        ROOMY,
+    )
 
 
 @pytest.mark.parametrize("stale", [0, 1, 2, 3, 4, 7])

@@ -44,6 +44,20 @@ def _indexes() -> Iterator[bytes]:
         yield from _files(f"kafka-3.9-*/*/*.{suffix}")
 
 
+def _schemas() -> Iterator[bytes]:
+    """A subscription, an assignment, a transaction and a group, each behind two choices."""
+    yield bytes.fromhex("00 02 00000001 000174 ffffffff 00000000 ffffffff")
+    yield bytes.fromhex("01 00 00000001 000174 00000002 00000000 00000001 ffffffff")
+    yield bytes.fromhex(
+        "02 01 00000000000003e8 0000 0000ea60 01 02 0274 03 00000000 00000001 00"
+        "0000018bcfe56805 0000018bcfe56805 02 00 08 00000000000003e8 63 02 0002"
+    )
+    yield bytes.fromhex(
+        "05 03 0008636f6e73756d6572 00000003 ffff ffff 0000018bcfe56800 00000001"
+        "0003632d31 ffff 000163 0000 000493e0 0000afc8 00000001 aa 00000000"
+    )
+
+
 def _snapshots() -> Iterator[bytes]:
     for content in _files("kafka-3.9-*/g-*/*.snapshot"):
         yield content
@@ -88,6 +102,7 @@ _SEEDS = {
     "messages": _messages,
     "codecs": _streams,
     "markers": lambda: _files("kafka-clients-3.9.1-batches/m2-control-*.bin"),
+    "schemas": _schemas,
     "indexes": _indexes,
     "snapshots": _snapshots,
     "checkpoints": _checkpoints,

@@ -20,19 +20,18 @@ from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.indexes.transaction_index import TransactionIndex
 from raylog.storage.records import _kernel_py, compression, kernel, legacy
-from raylog.storage.records.batch import (
-    HEADER_SIZE,
-    BatchHeader,
-    iter_batches,
-    next_offset,
-    read_header,
-    seal,
-)
+from raylog.storage.records.batch import BatchHeader, iter_batches, next_offset, read_header, seal
 from raylog.storage.records.columns import decoded_batch
 from raylog.storage.records.compression import compress, decompress
 from raylog.storage.records.control import read_marker
 from raylog.storage.records.decode import decode_records
+from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.records.scan import scan_batches
+from raylog.storage.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
+from raylog.storage.schemas.groups import GROUP_RECORDS
+from raylog.storage.schemas.metadata import METADATA_RECORDS
+from raylog.storage.schemas.schema import Schema
+from raylog.storage.schemas.transactions import TRANSACTION_VALUE
 from raylog.storage.state.checkpoints import read_epochs, read_offsets
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import (
@@ -49,6 +48,13 @@ from raylog.storage.validation import check_append
 KERNELS: Final = (kernel.ops, _kernel_py)
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 MAX_PLAIN_BYTES: Final = 1 << 22
+SCHEMAS: Final = (
+    SUBSCRIPTION,
+    ASSIGNMENT,
+    TRANSACTION_VALUE,
+    *(group_schemas.value for group_schemas in GROUP_RECORDS.values()),
+    *METADATA_RECORDS.values(),
+)
 
 
 def limit_bombs() -> None:
@@ -119,7 +125,21 @@ def sealed(data: bytes) -> None:
     if len(data) < 2:
         return
     codec, count = data[0] % 5, data[1] % 8
-    header = BatchHeader(0, 0, -1, 2, 0, codec, max(count - 1, 0), T0, T0, -1, -1, -1, count)
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=codec,
+        last_offset_delta=max(count - 1, 0),
+        base_timestamp=T0,
+        max_timestamp=T0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        count=count,
+    )
     records(bytes(seal(bytearray(HEADER_SIZE) + data[2:], header)))
 
 
@@ -145,6 +165,23 @@ def codecs(data: bytes) -> None:
 
 def markers(data: bytes) -> None:
     agreed(lambda: read_marker(data))
+
+
+def schemas(data: bytes) -> None:
+    """The bytes as a message of the schema and the version that the first two bytes say."""
+    if len(data) < 2:
+        return
+    schema = SCHEMAS[data[0] % len(SCHEMAS)]
+    version = data[1] % (schema.last_version + 1)
+    value = with_kernel(kernel.ops, lambda: schema.read(data[2:], version))
+    if value != "an error":
+        check_written(schema, value, version)
+
+
+def check_written(schema: Schema, value: dict[str, Any], version: int) -> None:
+    written = schema.write(value, version)
+    if schema.write(schema.read(written, version), version) != written:
+        raise Disagreement(f"{value!r} is written as other bytes the second time")
 
 
 def indexes(data: bytes) -> None:
@@ -224,6 +261,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         messages,
         codecs,
         markers,
+        schemas,
         indexes,
         snapshots,
         checkpoints,

@@ -20,6 +20,7 @@ from raylog.actors.messages import AppendResult, FetchResult
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.fetch import PartitionReader, SegmentMaps, read_range
 from raylog.cluster.client.transport import RayTransport
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import (
     InvalidConfig,
     InvalidRecord,
@@ -27,7 +28,6 @@ from raylog.storage.errors import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from raylog.storage.files import Buffer
 from raylog.storage.records.murmur2 import partition_for_key
 
 T0 = 1_700_000_000_000

@@ -4,7 +4,6 @@ A *parser* makes of a record the text of its key and of its value, None where no
 printed. Source: ``DumpLogSegments`` and ``TransactionLog`` of Kafka 3.9.
 """
 
-import base64
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, TypeAlias
@@ -12,19 +11,25 @@ from typing import Any, Final, TypeAlias
 import msgpack
 
 from raylog.storage.errors import InvalidRecord
-from raylog.storage.schemas.groups import (
+from raylog.storage.schemas.binary import ByteReader
+from raylog.storage.schemas.consumer_protocol import (
     ASSIGNMENT,
     CONSUMER_PROTOCOL,
-    GROUP_RECORDS,
     SUBSCRIPTION,
+    read_latest,
+)
+from raylog.storage.schemas.groups import GROUP_RECORDS
+from raylog.storage.schemas.metadata import read_record, type_name
+from raylog.storage.schemas.schema import read_version
+from raylog.storage.schemas.transactions import (
     TRANSACTION_KEY,
     TRANSACTION_STATES,
     TRANSACTION_VALUE,
 )
-from raylog.storage.schemas.metadata import METADATA_RECORDS, type_name
-from raylog.storage.schemas.schema import Reader
+from raylog.storage.schemas.types import Value
 from raylog.storage.tools.dump.java_text import utf8_text
 from raylog.storage.tools.dump.json_text import json_text
+from raylog.storage.tools.dump.message_json import message_json
 
 Parsed: TypeAlias = tuple[str | None, str | None]
 # (offset, key, value) -> text of the key, text of the value
@@ -32,7 +37,7 @@ Parser: TypeAlias = Callable[[int, bytes | None, bytes | None], Parsed]
 Decoder: TypeAlias = Callable[[bytes], str]
 
 DELETED: Final = "<DELETE>"
-_FRAME_VERSION: Final = 1
+_GROUP_TYPE: Final = 2  # of GROUP_RECORDS: a classic group
 
 
 def _number(form: Struct) -> Decoder:
@@ -88,62 +93,64 @@ def offsets(offset: int, key: bytes | None, value: bytes | None) -> Parsed:
             "--print-data-log"
         )
     try:
-        reader = Reader(key)
-        kind = reader.number("int16")
-        if kind not in GROUP_RECORDS:
-            return f"Unknown record type {kind} at offset {offset}, skipping.", None
-        key_schema, value_schema = GROUP_RECORDS[kind]
-        key_text = json_text({"type": str(kind), "data": reader.message(key_schema, kind)})
+        reader = ByteReader(key)
+        record_type = read_version(reader)
+        schemas = GROUP_RECORDS.get(record_type)
+        if schemas is None:
+            return f"Unknown record type {record_type} at offset {offset}, skipping.", None
+        key_json = message_json(schemas.key, schemas.key.read(reader, record_type), record_type)
+        key_text = json_text({"type": str(record_type), "data": key_json})
         if value is None:
             return key_text, DELETED
-        version, data = Reader(value).versioned(value_schema)
-        if kind == 2:
-            _decode_members(data)
-        return key_text, json_text({"version": str(version), "data": data})
+        version, content = schemas.value.read_versioned(value)
+        value_json = message_json(schemas.value, content, version)
+        if record_type == _GROUP_TYPE and content["protocolType"] == CONSUMER_PROTOCOL:
+            _show_members(content["members"], value_json["members"])
+        return key_text, json_text({"version": str(version), "data": value_json})
     except InvalidRecord as error:
         return f"Error at offset {offset}, skipping. {error}", None
 
 
-def _decode_members(group: dict[str, Any]) -> None:
-    """Put what consumers subscribed to, and what they were assigned, in the place of its bytes."""
-    if group["protocolType"] != CONSUMER_PROTOCOL:
-        return
-    for member in group["members"]:
+def _show_members(members: list[Value], shown: list[dict[str, Any]]) -> None:
+    """Show what consumers subscribed to, and what they were assigned, in the place of its bytes."""
+    for member, member_json in zip(members, shown, strict=True):
         for name, schema in (("subscription", SUBSCRIPTION), ("assignment", ASSIGNMENT)):
             try:
-                reader = Reader(base64.b64decode(member[name]))
-                member[name] = reader.message(schema, reader.number("int16"))
+                version, content = read_latest(schema, member[name])
             except InvalidRecord:
-                pass  # the bytes stay
+                continue  # the bytes stay
+            member_json[name] = message_json(schema, content, version)
 
 
 def transactions(offset: int, key: bytes | None, value: bytes | None) -> Parsed:
     """The parser of ``__transaction_state``."""
-    reader = Reader(key or b"")
-    version = reader.number("int16")
+    reader = ByteReader(key or b"")
+    version = read_version(reader)
     if version != 0:
         return f"unknown::version={version}", None
-    transactional_id = reader.message(TRANSACTION_KEY, version)["transactionalId"]
+    key_json = message_json(TRANSACTION_KEY, TRANSACTION_KEY.read(reader, version), version)
+    transactional_id = key_json["transactionalId"]
     return f"transaction_metadata::transactionalId={transactional_id}", _transaction(value)
 
 
 def _transaction(value: bytes | None) -> str:
     if value is None:
         return DELETED
-    _, found = Reader(value).versioned(TRANSACTION_VALUE)
-    status = found["transactionStatus"]
+    version, content = TRANSACTION_VALUE.read_versioned(value)
+    transaction = message_json(TRANSACTION_VALUE, content, version)
+    status = transaction["transactionStatus"]
     if not 0 <= status < len(TRANSACTION_STATES):
         raise InvalidRecord(f"a transaction's status {status} that is none")
     partitions = [
         f"{topic['topic']}-{partition}"
-        for topic in found["transactionPartitions"] or ()
+        for topic in transaction["transactionPartitions"] or ()
         for partition in topic["partitionIds"]
     ]
     return (
-        f"producerId:{found['producerId']},producerEpoch:{found['producerEpoch']},"
+        f"producerId:{transaction['producerId']},producerEpoch:{transaction['producerEpoch']},"
         f"state={TRANSACTION_STATES[status]},partitions=[{','.join(partitions)}],"
-        f"txnLastUpdateTimestamp={found['transactionLastUpdateTimestampMs']},"
-        f"txnTimeoutMs={found['transactionTimeoutMs']}"
+        f"txnLastUpdateTimestamp={transaction['transactionLastUpdateTimestampMs']},"
+        f"txnTimeoutMs={transaction['transactionTimeoutMs']}"
     )
 
 
@@ -157,28 +164,20 @@ def cluster_metadata(offset: int, _: bytes | None, value: bytes | None) -> Parse
 
 
 def _metadata_record(value: bytes) -> dict[str, Any]:
-    own = _own_record(value)
-    if own is not None:
-        return own
-    reader = Reader(value)
-    frame_version = reader.unsigned()
-    if frame_version != _FRAME_VERSION:
-        raise InvalidRecord(
-            f"Could not deserialize metadata record due to unknown frame version {frame_version}"
-            f"(only frame version {_FRAME_VERSION} is supported)"
-        )
-    kind, version = reader.unsigned(), reader.unsigned()
-    schema = METADATA_RECORDS.get(kind)
-    if schema is None or version > schema.last_version:
-        raise InvalidRecord(
-            f"a metadata record of type {kind}, version {version}, which is not known"
-        )
-    return {"type": type_name(schema), "version": version, "data": reader.message(schema, version)}
+    own_record = _own_record(value)
+    if own_record is not None:
+        return own_record
+    record = read_record(value)
+    return {
+        "type": type_name(record.schema),
+        "version": record.version,
+        "data": message_json(record.schema, record.value, record.version),
+    }
 
 
 def _own_record(value: bytes) -> dict[str, Any] | None:
     try:
-        found = msgpack.unpackb(value)
+        record = msgpack.unpackb(value)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from raylog.storage.errors import CorruptIndex
 from raylog.storage.indexes.offset_index import OffsetIndex
-from raylog.storage.indexes.time_index import NO_TIMESTAMP, TimeIndex
+from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.indexes.transaction_index import read_aborted
-from raylog.storage.records.batch import MAGIC, BatchHeader
+from raylog.storage.records.batch import BatchHeader
+from raylog.storage.records.layout import MAGIC, NO_TIMESTAMP
 from raylog.storage.records.legacy import read_messages
 from raylog.storage.state.producers import decode_snapshot
 from raylog.storage.tools.dump.findings import Findings

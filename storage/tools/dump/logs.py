@@ -9,22 +9,13 @@ and 1 have their CRC there, and a closing brace that nothing opened: it is Kafka
 import os
 import re
 from collections.abc import Iterator, Sequence
-from struct import Struct
 from typing import Final, NamedTuple
 
 from raylog.storage.errors import CorruptRecord
+from raylog.storage.limits import MAX_INT
 from raylog.storage.names import LOG_SUFFIX
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import (
-    HEADER_SIZE_UP_TO_MAGIC,
-    LOG_OVERHEAD,
-    MAGIC,
-    MIN_MESSAGE_LENGTH,
-    BatchHeader,
-    check_crc,
-    increment_sequence,
-    read_header,
-)
+from raylog.storage.records.batch import BatchHeader, check_crc, increment_sequence, read_header
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.control import (
     ABORT,
@@ -33,20 +24,26 @@ from raylog.storage.records.control import (
     control_type,
     read_marker_record,
 )
+from raylog.storage.records.layout import (
+    AT_LENGTH,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LENGTH,
+    LOG_OVERHEAD,
+    MAGIC,
+    MIN_MESSAGE_LENGTH,
+)
 from raylog.storage.records.legacy import read_messages
 from raylog.storage.records.record import Record
-from raylog.storage.schemas.groups import CONTROL_VALUES
-from raylog.storage.schemas.schema import read_message
+from raylog.storage.schemas.control import CONTROL_VALUES
 from raylog.storage.tools.dump.decoders import Parser
 from raylog.storage.tools.dump.findings import Findings
 from raylog.storage.tools.dump.json_text import json_text
+from raylog.storage.tools.dump.message_json import message_json
 
-MAX_INT32: Final = 2**31 - 1
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
-_LENGTH: Final = Struct(">i")
 
 
 class LogOptions(NamedTuple):
@@ -55,7 +52,7 @@ class LogOptions(NamedTuple):
     is_deep: bool = False  # records too
     parser: Parser | None = None  # their keys and values too
     skip_metadata: bool = False  # nothing but those
-    max_bytes: int = MAX_INT32  # of the file
+    max_bytes: int = MAX_INT  # of the file
 
 
 class _Line(NamedTuple):
@@ -86,7 +83,7 @@ def dump_log(
             last_offset = record.offset
             yield _record_line(record, header, options)
     left = len(content) - end
-    if left and options.max_bytes == MAX_INT32:
+    if left and options.max_bytes == MAX_INT:
         yield f"Found {left} invalid bytes at the end of {os.path.basename(path)}"
 
 
@@ -112,7 +109,7 @@ def file_batches(content: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     """
     position = 0
     while (left := len(content) - position) > HEADER_SIZE_UP_TO_MAGIC:
-        (length,) = _LENGTH.unpack_from(content, position + 8)
+        (length,) = LENGTH.unpack_from(content, position + AT_LENGTH)
         if length >= MIN_MESSAGE_LENGTH and length + LOG_OVERHEAD > left:
             return
         header = read_header(content, position)
@@ -178,7 +175,13 @@ def _records(content: memoryview, position: int, header: BatchHeader) -> Iterato
             key, value = (
                 None if field is None else bytes(field) for field in (message.key, message.value)
             )
-            yield _Line(message.offset, message.timestamp, key, value, about)
+            yield _Line(
+                offset=message.offset,
+                timestamp=message.timestamp,
+                key=key,
+                value=value,
+                about=about,
+            )
         return
     for record in decoded(content, position, header):
         sequence = -1
@@ -186,7 +189,13 @@ def _records(content: memoryview, position: int, header: BatchHeader) -> Iterato
             sequence = increment_sequence(header.base_sequence, record.offset - header.base_offset)
         names = ",".join(name for name, _ in record.headers)
         about = f" sequence: {sequence} headerKeys: [{names}]"
-        yield _Line(record.offset, record.timestamp, record.key, record.value, about)
+        yield _Line(
+            offset=record.offset,
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+            about=about,
+        )
 
 
 def _record_line(record: _Line, header: BatchHeader, options: LogOptions) -> str:
@@ -217,5 +226,6 @@ def _control(record: _Line) -> str:
         return f" endTxnMarker: {CONTROL_TYPES[kind]} coordinatorEpoch: {marker.coordinator_epoch}"
     if kind in CONTROL_VALUES:
         name, schema = CONTROL_VALUES[kind]
-        return f" {name} {json_text(read_message(schema, record.value or b'', 0))}"
+        content = schema.read(record.value or b"", 0)
+        return f" {name} {json_text(message_json(schema, content, 0))}"
     return f" controlType: {CONTROL_TYPES.get(kind, 'UNKNOWN')}({kind})"

@@ -93,7 +93,9 @@ def _dump(
     base_offset = offset_of(name)
     if base_offset is None or suffix not in _DUMPS:
         raise UnknownLogFile(path)
-    return _DUMPS[suffix](_File(fs, path, base_offset, told_path), options, findings)
+    return _DUMPS[suffix](
+        _File(fs=fs, path=path, base_offset=base_offset, told_path=told_path), options, findings
+    )
 
 
 class _File(NamedTuple):

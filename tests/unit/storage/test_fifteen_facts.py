@@ -14,9 +14,10 @@ from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.log import Log
 from raylog.storage.log_dir import LogDir, PartitionOffsets
 from raylog.storage.names import TopicPartition
-from raylog.storage.records.batch import HEADER_SIZE, iter_batches, read_header, stamp
+from raylog.storage.records.batch import iter_batches, read_header, stamp
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
@@ -43,7 +44,13 @@ def compact(disk: Disk, log: Log, bound: int | None = None) -> None:
     """One round over all sealed segments, or those below ``bound``."""
     end = log.segments[-1].base_offset if bound is None else bound
     buffers = Buffers(dedupe_bytes=1 << 16, load_factor=0.9, chunk_bytes=4096)
-    clean(disk.fs, disk.clock, log, Cleanable(0, end, 0, 1), buffers)
+    clean(
+        disk.fs,
+        disk.clock,
+        log,
+        Cleanable(first_dirty_offset=0, bound=end, clean_bytes=0, cleanable_bytes=1),
+        buffers,
+    )
 
 
 def test_fact_1_an_index_entry_pairs_the_last_offset_of_a_batch_with_the_position_where_it_starts(

@@ -7,8 +7,9 @@ import pytest
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord, DiskFull, StorageError, UndoFailed
 from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.limits import MAX_INT
 from raylog.storage.records.batch import read_header, stamp
-from raylog.storage.segment import MAX_INT32, Segment
+from raylog.storage.segment import Segment
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import batch, batch_of_size, flip
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -140,8 +141,8 @@ def test_a_full_index_rolls() -> None:
 
 def test_an_offset_that_is_too_far_from_the_base_rolls() -> None:
     box = Box(base_offset=10)
-    assert not box.segment.should_roll(1, T0, 10 + MAX_INT32, T0)
-    assert box.segment.should_roll(1, T0, 11 + MAX_INT32, T0)
+    assert not box.segment.should_roll(1, T0, 10 + MAX_INT, T0)
+    assert box.segment.should_roll(1, T0, 11 + MAX_INT, T0)
 
 
 # -- finding ---------------------------------------------------------------------------------------

@@ -29,7 +29,21 @@ def batch(timestamp: int = NOW_MS, **changed: int) -> bytes:
     encoded = encode_records([(timestamp, b"k", b"v", ()), (timestamp + 1, None, None, ())])
     if not changed:
         return bytes(encoded)
-    header = BatchHeader(0, 0, -1, 2, 0, 0, 1, timestamp, timestamp + 1, -1, -1, -1, 2)
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp + 1,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        count=2,
+    )
     return bytes(seal(bytearray(encoded), header._replace(**changed)))
 
 
@@ -109,7 +123,21 @@ def test_each_records_timestamp_is_held_against_both_bounds(behind: int) -> None
         check_append(content, config, NOW_MS)
     late = seal(
         encode_records([(NOW_MS + 6, None, b"v", ())]),
-        BatchHeader(0, 0, -1, 2, 0, 0, 0, NOW_MS + 6, NOW_MS, -1, -1, -1, 1),
+        BatchHeader(
+            base_offset=0,
+            batch_length=0,
+            leader_epoch=-1,
+            magic=2,
+            crc=0,
+            attributes=0,
+            last_offset_delta=0,
+            base_timestamp=NOW_MS + 6,
+            max_timestamp=NOW_MS,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            count=1,
+        ),
     )
     # the header's own maximum lies
     with pytest.raises(InvalidTimestamp, match=r"after\.max\.ms=5"):

@@ -26,8 +26,8 @@ from raylog.cluster.broker import LOOKUP_TIMEOUT_S
 from raylog.cluster.client.producer import Producer
 from raylog.cluster.client.topic_watch import partitions_added
 from raylog.cluster.client.transport import RayTransport
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidConfig, RecordTooLarge
-from raylog.storage.files import Buffer
 from raylog.storage.records.murmur2 import partition_for_key
 from raylog.storage.testing.logs import Disk, records_of
 from raylog.storage.testing.waiting import wait_for

@@ -43,7 +43,14 @@ def compact(
 ) -> Cleaned:
     """One round over all sealed segments, or up to ``bound``."""
     end = log.segments[-1].base_offset if bound is None else bound
-    return clean(disk.fs, disk.clock, log, Cleanable(first_dirty, end, 0, 1), buffers, **arguments)
+    return clean(
+        disk.fs,
+        disk.clock,
+        log,
+        Cleanable(first_dirty_offset=first_dirty, bound=end, clean_bytes=0, cleanable_bytes=1),
+        buffers,
+        **arguments,
+    )
 
 
 def content(log: Log) -> list[tuple[int, str | None, str | None]]:

@@ -22,9 +22,19 @@ COMPACT = LogConfig(cleanup_policy="compact")
 
 def facts(*times: int, start: int = 0, stable: int | None = None) -> LogFacts:
     """Segments of 10 offsets and 100 bytes; each one's records have this time."""
-    segments = [SegmentTimes(10 * n, 100, time, time) for n, time in enumerate(times)]
+    segments = [
+        SegmentTimes(
+            base_offset=10 * n, size_bytes=100, largest_timestamp=time, first_timestamp=time
+        )
+        for n, time in enumerate(times)
+    ]
     end = 10 * len(times)
-    return LogFacts(segments, start, end, end if stable is None else stable)
+    return LogFacts(
+        segments=segments,
+        log_start_offset=start,
+        log_end_offset=end,
+        last_stable_offset=end if stable is None else stable,
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from raylog.storage.cleaner.grouping import MAX_INT32, SegmentSizes, group_segments
+from raylog.storage.cleaner.grouping import SegmentSizes, group_segments
 from raylog.storage.config import LogConfig
+from raylog.storage.limits import MAX_INT
 
 
 def bases(segments: list[SegmentSizes], **config: Any) -> list[list[int]]:
@@ -19,7 +20,14 @@ def bases(segments: list[SegmentSizes], **config: Any) -> list[list[int]]:
 
 def some(*sizes: int, index: int = 0, time_index: int = 0) -> list[SegmentSizes]:
     return [
-        SegmentSizes(10 * n, 10 * n + 10, size, index, time_index) for n, size in enumerate(sizes)
+        SegmentSizes(
+            base_offset=10 * n,
+            end_offset=10 * n + 10,
+            size_bytes=size,
+            index_bytes=index,
+            time_index_bytes=time_index,
+        )
+        for n, size in enumerate(sizes)
     ]
 
 
@@ -52,11 +60,11 @@ def test_a_group_stays_within_the_size_of_each_index() -> None:
 def test_a_group_stays_within_an_int32_of_offsets_from_its_first_base() -> None:
     far = [
         SegmentSizes(0, 10, 1, 0, 0),
-        SegmentSizes(10, MAX_INT32 + 1, 1, 0, 0),
-        SegmentSizes(MAX_INT32 + 1, MAX_INT32 + 2, 1, 0, 0),
+        SegmentSizes(10, MAX_INT + 1, 1, 0, 0),
+        SegmentSizes(MAX_INT + 1, MAX_INT + 2, 1, 0, 0),
     ]
-    assert bases(far) == [[0, 10], [MAX_INT32 + 1]]
-    too_far = [far[0], far[1]._replace(end_offset=MAX_INT32 + 2)]
+    assert bases(far) == [[0, 10], [MAX_INT + 1]]
+    too_far = [far[0], far[1]._replace(end_offset=MAX_INT + 2)]
     assert bases(too_far) == [[0], [10]]
 
 

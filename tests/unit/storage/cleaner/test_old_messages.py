@@ -27,7 +27,18 @@ ROOMY = Buffers(dedupe_bytes=1 << 20, load_factor=0.9, chunk_bytes=4096)
 
 def compact(disk: Disk, log: Log, buffers: Buffers = ROOMY) -> None:
     log.roll()
-    clean(disk.fs, disk.clock, log, Cleanable(0, log.segments[-1].base_offset, 0, 1), buffers)
+    clean(
+        disk.fs,
+        disk.clock,
+        log,
+        Cleanable(
+            first_dirty_offset=0,
+            bound=log.segments[-1].base_offset,
+            clean_bytes=0,
+            cleanable_bytes=1,
+        ),
+        buffers,
+    )
 
 
 def content(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]:
@@ -116,7 +127,18 @@ def test_a_log_that_an_old_kafka_wrote_is_compacted_to_its_last_values(
     before = records_of(log)
     last = {record.key: record for record in before if record.key is not None}
     log.roll()
-    clean(fs, clock, log, Cleanable(0, log.segments[-1].base_offset, 0, 1), ROOMY)
+    clean(
+        fs,
+        clock,
+        log,
+        Cleanable(
+            first_dirty_offset=0,
+            bound=log.segments[-1].base_offset,
+            clean_bytes=0,
+            cleanable_bytes=1,
+        ),
+        ROOMY,
+    )
     after = records_of(log)
     assert 0 < len(after) < len(before)
     assert after == sorted(last.values(), key=lambda record: record.offset)

@@ -37,7 +37,13 @@ def cleaned(disk: Disk) -> dict[str, bytes]:
 
 def compact(disk: Disk, log: Log, bound: int | None = None) -> None:
     end = log.segments[-1].base_offset if bound is None else bound
-    clean(disk.fs, disk.clock, log, Cleanable(0, end, 0, 1), ROOMY)
+    clean(
+        disk.fs,
+        disk.clock,
+        log,
+        Cleanable(first_dirty_offset=0, bound=end, clean_bytes=0, cleanable_bytes=1),
+        ROOMY,
+    )
 
 
 def add(disk: Disk, files: dict[str, bytes], suffix: str) -> None:
@@ -133,7 +139,14 @@ def test_a_truncation_ends_the_round_even_where_the_segments_look_the_same(disk:
                 log.roll()
 
     with pytest.raises(CleaningAborted):
-        clean(disk.fs, disk.clock, log, Cleanable(0, 3, 0, 1), ROOMY, pace=pace)
+        clean(
+            disk.fs,
+            disk.clock,
+            log,
+            Cleanable(first_dirty_offset=0, bound=3, clean_bytes=0, cleanable_bytes=1),
+            ROOMY,
+            pace=pace,
+        )
     assert [(record.offset, record.value) for record in records_of(log)] == [
         (0, b"1"),
         (1, b"4"),

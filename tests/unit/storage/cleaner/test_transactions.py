@@ -10,15 +10,10 @@ from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.log import Log
-from raylog.storage.records.batch import (
-    CONTROL,
-    TRANSACTIONAL,
-    BatchHeader,
-    iter_batches,
-    read_header,
-)
+from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import CONTROL, TRANSACTIONAL
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, records_of
 from raylog.storage.validation import COORDINATOR
@@ -53,7 +48,18 @@ class Producer:
 
 
 def compact(disk: Disk, log: Log) -> None:
-    clean(disk.fs, disk.clock, log, Cleanable(0, log.segments[-1].base_offset, 0, 1), ROOMY)
+    clean(
+        disk.fs,
+        disk.clock,
+        log,
+        Cleanable(
+            first_dirty_offset=0,
+            bound=log.segments[-1].base_offset,
+            clean_bytes=0,
+            cleanable_bytes=1,
+        ),
+        ROOMY,
+    )
 
 
 def batches(disk: Disk) -> list[tuple[int, int]]:
@@ -196,7 +202,15 @@ def test_an_open_transaction_is_not_touched(disk: Disk) -> None:
     stable = log.last_stable_offset
     assert stable == 2
     before = log.segments
-    clean(disk.fs, disk.clock, log, Cleanable(0, before[1].base_offset, 0, 1), ROOMY)
+    clean(
+        disk.fs,
+        disk.clock,
+        log,
+        Cleanable(
+            first_dirty_offset=0, bound=before[1].base_offset, clean_bytes=0, cleanable_bytes=1
+        ),
+        ROOMY,
+    )
     assert log.segments[1:] == before[1:]
 
 

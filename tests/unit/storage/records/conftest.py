@@ -6,7 +6,8 @@ import pytest
 from hypothesis import settings
 
 from raylog.storage.records import _kernel_py, kernel
-from raylog.storage.records.batch import HEADER_SIZE, MAGIC, BatchHeader, seal
+from raylog.storage.records.batch import BatchHeader, seal
+from raylog.storage.records.layout import HEADER_SIZE, MAGIC
 
 T0 = 1_700_000_000_000
 
@@ -30,7 +31,21 @@ def batch_of() -> Callable[..., bytearray]:
     field."""
 
     def build(records: bytes, count: int = 1, **fields: int) -> bytearray:
-        header = BatchHeader(0, 0, -1, MAGIC, 0, 0, max(count - 1, 0), T0, T0, -1, -1, -1, count)
+        header = BatchHeader(
+            base_offset=0,
+            batch_length=0,
+            leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=0,
+            last_offset_delta=max(count - 1, 0),
+            base_timestamp=T0,
+            max_timestamp=T0,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            count=count,
+        )
         return seal(bytearray(HEADER_SIZE) + records, header._replace(**fields))
 
     return build

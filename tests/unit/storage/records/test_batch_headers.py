@@ -6,7 +6,6 @@ import pytest
 
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.records.batch import (
-    HEADER_SIZE,
     BatchHeader,
     check_crc,
     empty_batch,
@@ -16,9 +15,9 @@ from raylog.storage.records.batch import (
     stamp,
 )
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import HEADER_SIZE, MAX_SEQUENCE
 
 T0 = 1_700_000_000_000
-LAST = 2**31 - 1
 
 
 def small_batch(**options: int) -> bytearray:
@@ -27,11 +26,23 @@ def small_batch(**options: int) -> bytearray:
 
 def test_a_header_reads_back_field_by_field() -> None:
     batch = small_batch(
-        base_offset=7, leader_epoch=3, producer_id=9, producer_epoch=1, base_sequence=LAST
+        base_offset=7, leader_epoch=3, producer_id=9, producer_epoch=1, base_sequence=MAX_SEQUENCE
     )
     header = read_header(batch)
     assert header._replace(crc=0) == BatchHeader(
-        7, len(batch) - 12, 3, 2, 0, 0, 1, T0, T0 + 1, 9, 1, LAST, 2
+        base_offset=7,
+        batch_length=len(batch) - 12,
+        leader_epoch=3,
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=1,
+        base_timestamp=T0,
+        max_timestamp=T0 + 1,
+        producer_id=9,
+        producer_epoch=1,
+        base_sequence=MAX_SEQUENCE,
+        count=2,
     )
     assert (header.size_bytes, header.last_offset, header.next_offset) == (len(batch), 8, 9)
     assert header.last_sequence == 0
@@ -77,7 +88,8 @@ def test_stamping_keeps_the_crc_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "by", "result"), [(LAST, 1, 0), (LAST - 2, 5, 2), (0, 0, 0), (17, 3, 20)]
+    ("start", "by", "result"),
+    [(MAX_SEQUENCE, 1, 0), (MAX_SEQUENCE - 2, 5, 2), (0, 0, 0), (17, 3, 20)],
 )
 def test_sequences_wrap_to_zero(start: int, by: int, result: int) -> None:
     assert increment_sequence(start, by) == result

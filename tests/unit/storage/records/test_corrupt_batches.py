@@ -7,17 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raylog.storage.errors import CorruptRecord
-from raylog.storage.records.batch import (
-    CRC_START,
-    HEADER_SIZE,
-    MAGIC,
-    iter_batches,
-    read_header,
-    seal,
-)
+from raylog.storage.records.batch import iter_batches, read_header, seal
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import CRC_START, HEADER_SIZE, MAGIC
 
 T0 = 1_700_000_000_000
 ROWS = [

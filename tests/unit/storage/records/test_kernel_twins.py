@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.records import _kernel_py, kernel
-from raylog.storage.records.batch import HEADER_SIZE, read_header, seal
+from raylog.storage.records.batch import read_header, seal
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import HEADER_SIZE
 
 _kernel = pytest.importorskip("raylog.storage.records._kernel")
 BOTH = (_kernel, _kernel_py)

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from raylog.storage.records import legacy
-from raylog.storage.records.batch import LOG_OVERHEAD, check_crc, iter_batches, read_header
+from raylog.storage.records.batch import check_crc, iter_batches, read_header
 from raylog.storage.records.compression import compress, decompress
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import LOG_OVERHEAD
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.records.lz4_frames import with_broken_checksum, with_right_checksum, xxh32
-from raylog.storage.records.record import Buffer
 from tests.harness.paths import GOLDEN
 
 FOLDER = GOLDEN / "kafka-clients-3.9.1-batches"

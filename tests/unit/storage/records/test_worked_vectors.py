@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from raylog.storage.records.batch import HEADER_SIZE, check_crc, empty_batch, read_header
+from raylog.storage.records.batch import check_crc, empty_batch, read_header
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import HEADER_SIZE
 
 T0 = 1_700_000_000_000
 

@@ -8,12 +8,12 @@ from raylog.storage.errors import (
     InvalidProducerEpoch,
     OutOfOrderSequence,
 )
+from raylog.storage.records.layout import MAX_SEQUENCE
 from raylog.storage.state.producers import CachedBatch, ProducerState, ProducerStates
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, of_producer, offsets_of
 from raylog.storage.testing.memory import MemoryFileSystem
 
-LARGEST = 2**31 - 1
 DAY = 86_400_000
 
 
@@ -47,7 +47,7 @@ def test_a_repeat_cut_differently_is_out_of_order(disk: Disk) -> None:
         log.append(of_producer(0, 2))
 
 
-@pytest.mark.parametrize("sequence", [4, 5, 99, LARGEST])
+@pytest.mark.parametrize("sequence", [4, 5, 99, MAX_SEQUENCE])
 def test_a_gap_is_out_of_order_and_says_what_was_expected(disk: Disk, sequence: int) -> None:
     log = disk.open()
     log.append(of_producer(0, 3))
@@ -85,16 +85,16 @@ def test_producers_do_not_mind_each_other(disk: Disk) -> None:
 
 def test_sequences_wrap_from_the_largest_to_zero(disk: Disk) -> None:
     log = disk.open()
-    log.append(of_producer(LARGEST - 1, 2))
+    log.append(of_producer(MAX_SEQUENCE - 1, 2))
     log.append(of_producer(0, 2))
-    assert log.append(of_producer(LARGEST - 1, 2)).is_duplicate
+    assert log.append(of_producer(MAX_SEQUENCE - 1, 2)).is_duplicate
     assert log.append(of_producer(0, 2)).is_duplicate
 
 
 def test_one_batch_may_wrap_itself(disk: Disk) -> None:
     log = disk.open()
-    log.append(of_producer(LARGEST - 1, 5))
-    assert log.append(of_producer(LARGEST - 1, 5)).is_duplicate
+    log.append(of_producer(MAX_SEQUENCE - 1, 5))
+    assert log.append(of_producer(MAX_SEQUENCE - 1, 5)).is_duplicate
     with pytest.raises(OutOfOrderSequence, match="where 3 was expected"):
         log.append(of_producer(4))
     log.append(of_producer(3))
@@ -104,7 +104,7 @@ def test_one_batch_may_wrap_itself(disk: Disk) -> None:
 
 
 def test_the_first_sequence_of_a_batch_that_wraps() -> None:
-    assert CachedBatch(2, 9, 4, T0).first_sequence == LARGEST - 1
+    assert CachedBatch(2, 9, 4, T0).first_sequence == MAX_SEQUENCE - 1
     assert CachedBatch(4, 9, 4, T0).first_sequence == 0
 
 

@@ -8,11 +8,12 @@ import pytest
 
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.schemas.metadata import METADATA_RECORDS, type_name
-from raylog.storage.schemas.schema import read_message, schema
+from raylog.storage.schemas.schema import schema
 from raylog.storage.testing.clock import T0
 from raylog.storage.tools.dump import decoders
 from raylog.storage.tools.dump.java_text import double_text
 from raylog.storage.tools.dump.json_text import json_text
+from raylog.storage.tools.dump.message_json import message_json
 
 OFFSET_KEY = bytes.fromhex("0001 0003 677270 0005 746f706963 00000003")
 
@@ -237,13 +238,21 @@ def test_json_escapes_as_java_does() -> None:
     assert json_text({"a": ['"\n\x1f\x7fé']}) == '{"a":["\\"\\n\\u001F\x7fé"]}'
 
 
-def test_tags_that_are_not_known_are_skipped_and_defaults_are_left_out() -> None:
+def test_tags_that_are_not_known_and_defaults_are_left_out() -> None:
     own = schema("Own", "a int8\nb int8 0+ tag=1 default=5\nc ?string 0+ tag=3\nd int8", flexible=0)
-    content = bytes.fromhex("01 04  03  01 01 06  02 02 aabb  03 03 02 78 79")
-    assert read_message(own, content, 0) == {"a": 1, "b": 6, "c": "x", "d": 4}
-    assert read_message(own, bytes.fromhex("01 04  01  01 01 05"), 0) == {"a": 1, "d": 4}
+
+    def shown(content: str) -> dict[str, Any]:
+        return message_json(own, own.read(bytes.fromhex(content), 0), 0)
+
+    assert shown("01 04  03  01 01 06  02 02 aabb  03 02 02 78") == {
+        "a": 1,
+        "b": 6,
+        "c": "x",
+        "d": 4,
+    }
+    assert shown("01 04  01  01 01 05") == {"a": 1, "d": 4}
 
 
-def test_a_count_that_no_message_can_have_is_refused() -> None:
-    with pytest.raises(InvalidRecord, match="of 2147483646 entries"):
-        read_message(schema("Own", "a []int32"), b"\x7f\xff\xff\xfe", 0)
+def test_text_that_is_no_utf8_is_shown_as_java_shows_it() -> None:
+    key, _ = decoders.offsets(9, bytes.fromhex("0002 0005 61 eda080 ff"), None)
+    assert key == '{"type":"2","data":{"group":"a\ufffd\ufffd"}}'

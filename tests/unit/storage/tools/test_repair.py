@@ -57,7 +57,9 @@ def test_a_bad_tail_is_cut_after_a_copy_of_everything(disk: Disk) -> None:
     before = files(disk)
     copies: list[str] = []
     done = repair(disk, on_copy=copies.append)
-    assert done == Repaired(copies[0], ((SECOND, len(batch(2))),), (), 10)
+    assert done == Repaired(
+        copy=copies[0], cut=((SECOND, len(batch(2))),), dropped=(), end_offset=10
+    )
     assert files(disk, done.copy) == before
     assert os.path.dirname(done.copy) == "/logs"
     assert os.path.basename(done.copy).startswith("orders-0.")

@@ -56,7 +56,13 @@ def test_a_whole_folder_is_whole(disk: Disk) -> None:
     fill(disk)
     first, second = verify_folder(disk.fs, FOLDER)
     assert first == SegmentReport(
-        0, 8, 4, len(disk.read("0" * 20 + ".log")), first.size_bytes, True, ()
+        base_offset=0,
+        next_offset=8,
+        batches=4,
+        size_bytes=len(disk.read("0" * 20 + ".log")),
+        good_bytes=first.size_bytes,
+        is_dense=True,
+        problems=(),
     )
     assert (second.base_offset, second.next_offset, second.batches, second.problems) == (
         8,
