@@ -1,6 +1,8 @@
 """CompactionActor: the Ray actor that compacts the logs of one node, beside their LogActors.
 
-It is a shell over :class:`~raylog.actors.upkeep.compactor.Compactor`. One a node, named, detached, pinned; its LogManager starts it with the first compacted partition. It
+It is a shell over :class:`~raylog.actors.upkeep.compactor.Compactor`.
+
+One a node, named, detached, pinned; its LogManager starts it with the first compacted partition. It
 may be killed at any moment: Ray starts it again, and it begins where the checkpoints say.
 """
 

@@ -1,6 +1,8 @@
 """RetentionActor: the Ray actor that has old segments removed from the logs of one node.
 
-It is a shell over :class:`~raylog.actors.upkeep.retention.Retention`. One a node, named, detached, pinned; its LogManager starts it with the first partition that is not
+It is a shell over :class:`~raylog.actors.upkeep.retention.Retention`.
+
+One a node, named, detached, pinned; its LogManager starts it with the first partition that is not
 compacted.
 """
 
