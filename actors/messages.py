@@ -86,6 +86,14 @@ class PartitionOffsets(NamedTuple):
     log_end_offset: int
 
 
+class Serving(NamedTuple):
+    """Which log a LogActor serves, and where."""
+
+    topic_id: str
+    folder: str
+    node_id: str
+
+
 class PartitionStatus(NamedTuple):
     """What ``raylog status`` shows of a partition."""
 

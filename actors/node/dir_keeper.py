@@ -15,9 +15,8 @@ end. A task that hangs in one dir does not come to the next.
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.events import warn
@@ -26,11 +25,12 @@ from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import NodeDirs
 from raylog.actors.node.meters import export_dirs
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, wait_for
-from raylog.actors.runtime.handles import find, kill
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, gather
+from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.nodes import own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
+from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import StorageError
 from raylog.storage.files import RealFileSystem
@@ -39,6 +39,7 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 # A node of a cluster whose disks are mounted elsewhere than the others' says so in its environment.
 LOG_DIRS_VARIABLE = "RAYLOG_LOG_DIRS"
@@ -101,28 +102,20 @@ class DirKeeper:
             self._dirs.cleaned(partition, topic_id, offset)
 
     def _ask_all(
-        self, call: Callable[[Any], Any], timeout_s: float = CALL_TIMEOUT_S
-    ) -> Mapping[TopicPartition, Any]:
-        """The answers of those LogActors that answer in time: of all together, since they are asked
-        at once."""
+        self, ask: Callable[[LogActorStub], Call[Answer]], timeout_s: float = CALL_TIMEOUT_S
+    ) -> Mapping[TopicPartition, Answer]:
+        """Ask every LogActor at once; the answers of those that answer within ``timeout_s``."""
         with self._lock:
-            names = {partition: log_actor_name(partition) for partition in self._dirs.opened}
-        handles = {partition: find(name, self._namespace) for partition, name in names.items()}
-        pending = {
-            partition: call(handle) for partition, handle in handles.items() if handle is not None
-        }
-        deadline = time.monotonic() + timeout_s
-        answers = {}
-        for partition, reference in pending.items():
-            try:
-                answers[partition] = wait_for(
-                    reference, str(partition), max(0, deadline - time.monotonic())
-                )
-            except (
-                Exception
-            ) as error:  # Ray may fail in its own ways; the others are asked all the same
-                warn(logger, "no-answer", partition=partition, why=error)
-        return answers
+            partitions = list(self._dirs.opened)
+        calls: dict[TopicPartition, Call[Answer]] = {}
+        for partition in partitions:
+            log = find_log_actor(partition, self._namespace)
+            if log is not None:
+                calls[partition] = ask(log)
+        gathered = gather(calls, timeout_s)
+        for partition, error in gathered.errors.items():
+            warn(logger, "no-answer", partition=partition, why=error)
+        return gathered.answers
 
     # -- upkeep ------------------------------------------------------------------------------------
 
@@ -169,7 +162,7 @@ class DirKeeper:
     def _note_offsets(self) -> None:
         with self._lock:
             asked = dict(self._dirs.opened)
-        answers = self._ask_all(lambda handle: handle.offsets.remote())
+        answers = self._ask_all(LogActorStub.offsets)
         with self._lock:
             for partition, offsets in answers.items():
                 if partition in asked:

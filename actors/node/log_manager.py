@@ -23,22 +23,22 @@ import ray
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import event, set_up_logs, warn
-from raylog.actors.messages import Configured
+from raylog.actors.messages import Configured, Serving
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, checkpointed, node_log_dirs
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.node.mover import MOVES_AT_ONCE, Mover
 from raylog.actors.partition.log_actor import LogActor, LogSpec, lock_patiently
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, wait_for
-from raylog.actors.runtime.handles import create, find, kill
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S
+from raylog.actors.runtime.handles import create, kill
 from raylog.actors.runtime.names import (
     Node,
     compaction_actor_name,
     log_actor_name,
-    log_manager_name,
     retention_actor_name,
 )
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node
+from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.actors.upkeep.compaction_actor import CompactionActor
 from raylog.actors.upkeep.retention_actor import RetentionActor
 from raylog.storage.config import LogConfig
@@ -149,52 +149,56 @@ class LogManagerImpl(Mover):
         return place
 
     def _open(
-        self, partition: TopicPartition, topic_id: str, place: Placed, told: Configured
+        self, partition: TopicPartition, topic_id: str, place: Placed, requested: Configured
     ) -> None:
         spec = LogSpec(
-            partition,
-            topic_id,
-            place.folder,
-            told.config,
-            False,
-            self._config.producer_id_expiration_ms,
-            told.version,
-            self._namespace,
-            log_manager_name(self._node.key),
+            partition=partition,
+            topic_id=topic_id,
+            folder=place.folder,
+            config=requested.config,
+            is_clean=False,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            config_version=requested.version,
+            namespace=self._namespace,
+            node=self._node.key,
         )
-        handle, known = self._start_actor(spec, place)
-        if not self._serves(handle, spec):
+        log, newest = self._start_actor(spec, place)
+        if not self._serves(log, spec):
             kill(log_actor_name(partition), self._namespace)
-            handle, known = self._start_actor(spec, place)
-            if not self._serves(handle, spec):
+            log, newest = self._start_actor(spec, place)
+            if not self._serves(log, spec):
                 raise NotLeader(str(partition), "the actor that had its name is still ending")
-        # One that has lived on may have been told of another config.
-        wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
+        # One that has lived on may have another config.
+        log.reconfigure(newest).get()
 
-    def _start_actor(self, spec: LogSpec, place: Placed) -> tuple[Any, Configured]:
-        """The LogActor, and what it is to obey: a newer config may have been told meanwhile."""
+    def _start_actor(self, spec: LogSpec, place: Placed) -> tuple[LogActorStub, Configured]:
+        """The LogActor, and the config that it is to obey: a newer one may have come meanwhile."""
         with self._lock:  # over the start: a shutdown or deletion that follows ends it
             self._check_running(str(spec.partition))
-            told = Configured(spec.config, spec.config_version)
-            known, is_clean = self._dirs.open(
-                spec.partition, spec.topic_id, place.directory_id, told
+            requested = Configured(spec.config, spec.config_version)
+            newest, is_clean = self._dirs.open(
+                spec.partition, spec.topic_id, place.directory_id, requested
             )
-            self._start_upkeep_of(known.config)
+            self._start_upkeep_of(newest.config)
             spec = spec._replace(
-                is_clean=is_clean, config=known.config, config_version=known.version
+                is_clean=is_clean, config=newest.config, config_version=newest.version
             )
             name = log_actor_name(spec.partition)
-            return create(LogActor, name, self._namespace, self._pinned_node(), spec), known
+            handle = create(LogActor, name, self._namespace, self._pinned_node(), spec)
+            return LogActorStub(handle, spec.partition), newest
 
     def _pinned_node(self) -> Node:
         """This node, as new actors are pinned to it: a label may be shared by now."""
         return own_node() if self._node.label else self._node
 
-    def _serves(self, handle: Any, spec: LogSpec) -> bool:
-        """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of
-        another folder."""
-        serving = wait_for(handle.serving.remote(), f"opening {spec.partition}", OPEN_TIMEOUT_S)
-        return serving == (spec.topic_id, spec.folder, self._node.node_id)
+    def _serves(self, log: LogActorStub, spec: LogSpec) -> bool:
+        """Whether an actor serves this log.
+
+        One that was adopted may not: an unfinished stop, deletion or move leaves it closed, or with
+        another folder.
+        """
+        serving = log.serving().get(OPEN_TIMEOUT_S)
+        return serving == Serving(spec.topic_id, spec.folder, self._node.node_id)
 
     def _opened(self, partition: TopicPartition, place: Placed, seconds: float) -> None:
         """Progress of the start; a partition whose opening failed counts, too: its error was
@@ -228,15 +232,15 @@ class LogManagerImpl(Mover):
         another topic's."""
         with self._lock:
             self._check_running(str(partition))
-            known = self._dirs.configure(partition, topic_id, Configured(config, version))
-            if known is None:
+            newest = self._dirs.configure(partition, topic_id, Configured(config, version))
+            if newest is None:
                 return
-            self._start_upkeep_of(known.config)
-        handle = find(log_actor_name(partition), self._namespace)
-        if handle is None:
+            self._start_upkeep_of(newest.config)
+        log = find_log_actor(partition, self._namespace)
+        if log is None:
             raise NotLeader(str(partition), "its actor is being started")
-        wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
-        if not known.config.is_compacted:
+        log.reconfigure(newest).get()
+        if not newest.config.is_compacted:
             self._abandon_compaction(partition)
 
     def config_of(self, partition: TopicPartition) -> Configured | None:
@@ -291,26 +295,31 @@ class LogManagerImpl(Mover):
     def _end_actor(
         self, partition: TopicPartition, topic_id: str | None, folder: str | None = None
     ) -> None:
-        """End the LogActor in order, if it serves this topic (and this node's folder): a newer
-        topic's of the same name may run here or on another node. One that does not say what it
-        serves ends if the topic's log is here."""
-        handle = find(log_actor_name(partition), self._namespace)
-        if handle is None:
+        """End the LogActor in order, if it serves this topic, and this folder where one is given.
+
+        Another topic's of the same name may run, here or on another node. An actor that does not
+        say what it serves ends if the topic's log is here.
+        """
+        log = find_log_actor(partition, self._namespace)
+        if log is None:
             return
-        is_here = (folder, self._node.node_id)
         try:
-            serving = wait_for(handle.serving.remote(), f"closing {partition}")
-            if serving is not None and (
-                serving[0] != topic_id or (folder and serving[1:] != is_here)
-            ):
+            serving = log.serving("closing").get()
+            if serving is not None and not self._is_same_log(serving, topic_id, folder):
                 return
-            wait_for(handle.close.remote(), f"closing {partition}")
+            log.close().get()
         except RaylogError as error:
             with self._lock:
                 if not self._dirs.has(partition, topic_id):
                     return
             warn(logger, "log-not-closed", partition=partition, why=error)
         kill(log_actor_name(partition), self._namespace)
+
+    def _is_same_log(self, serving: Serving, topic_id: str | None, folder: str | None) -> bool:
+        """Whether an actor serves this topic, and the folder of this node where one is given."""
+        if serving.topic_id != topic_id:
+            return False
+        return not folder or (serving.folder, serving.node_id) == (folder, self._node.node_id)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -325,7 +334,7 @@ class LogManagerImpl(Mover):
             kill(name, self._namespace)
         with self._lock:
             asked = dict(self._dirs.opened)
-        closed = self._ask_all(lambda handle: handle.close.remote(), CLOSE_TIMEOUT_S)
+        closed = self._ask_all(LogActorStub.close, CLOSE_TIMEOUT_S)
         with self._lock:
             # before anything can fail: a closed actor must not be found again
             for partition in asked:

@@ -30,9 +30,10 @@ from raylog.actors.node.dir_keeper import DirKeeper, checkpointed
 from raylog.actors.node.dirs import Placed
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.actors.partition.log_actor import lock_patiently
-from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, wait_for
-from raylog.actors.runtime.handles import find, kill
-from raylog.actors.runtime.names import compaction_actor_name, log_actor_name
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
+from raylog.actors.runtime.handles import kill
+from raylog.actors.runtime.names import log_actor_name
+from raylog.actors.runtime.stubs import LogActorStub, find_compaction_actor, find_log_actor
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import DiskFull, InvalidLogDir, LogDirOffline
@@ -45,6 +46,7 @@ logger = logging.getLogger(__name__)
 SMALL_BYTES = 16 << 20
 # Where appends are faster than copies the rest never gets small, and the last round takes longer.
 MAX_ROUNDS = 20
+# In a node, and in a broker: each holds a thread of its LogManager, and one of the Controller.
 MOVES_AT_ONCE = 4
 
 
@@ -66,10 +68,8 @@ class Mover(DirKeeper):
         super().__init__(namespace, config)
         self._moves: dict[TopicPartition, Move] = {}
         rate = config.replica_alter_log_dirs_io_max_bytes_per_second
-        self._throttle, self._throttle_lock = (
-            Throttle(rate, time.monotonic, time.sleep),
-            threading.Lock(),
-        )
+        self._throttle = Throttle(rate, time.monotonic, time.sleep)
+        self._throttle_lock = threading.Lock()
 
     def _check_running(self, what: str) -> None:
         if self._stopped.is_set():
@@ -149,11 +149,8 @@ class Mover(DirKeeper):
         On a full disk it can neither roll nor grow.
         """
         for number in range(1, MAX_ROUNDS + 1):
-            handle = find(log_actor_name(partition), self._namespace)
-            if handle is None:
-                raise NotLeader(str(partition), "its LogActor does not run")
             with suppress(DiskFull):
-                wait_for(handle.roll.remote(), f"moving {partition}")
+                self._log(partition).roll().get()
             if mirror.round() <= SMALL_BYTES:
                 return number
         return MAX_ROUNDS
@@ -163,16 +160,17 @@ class Mover(DirKeeper):
             self._check_running(str(partition))
             move.is_closing = True
         self._abandon_compaction(partition)
-        handle = find(log_actor_name(partition), self._namespace)
-        if handle is None:
-            raise NotLeader(str(partition), "its LogActor does not run")
+        log = self._log(partition)
         try:
-            offsets: PartitionOffsets = wait_for(
-                handle.close.remote(), f"closing {partition}", OPEN_TIMEOUT_S
-            )
+            return log.close().get(OPEN_TIMEOUT_S)
         finally:  # one that was half closed must not stay
             kill(log_actor_name(partition), self._namespace)
-        return offsets
+
+    def _log(self, partition: TopicPartition) -> LogActorStub:
+        log = find_log_actor(partition, self._namespace)
+        if log is None:
+            raise NotLeader(str(partition), "its LogActor does not run")
+        return log
 
     def _adopt(self, partition: TopicPartition, move: Move, offsets: PartitionOffsets) -> None:
         with self._lock:
@@ -210,6 +208,6 @@ class Mover(DirKeeper):
     def _abandon_compaction(self, partition: TopicPartition) -> None:
         """Have a round given up whose swaps would be refused: it saves work, and is not waited
         for."""
-        compaction = find(compaction_actor_name(self._node.key), self._namespace)
+        compaction = find_compaction_actor(self._node.key, self._namespace)
         if compaction is not None:
-            compaction.abandon.remote(partition)
+            compaction.abandon(partition).ignore()

@@ -29,6 +29,7 @@ from raylog.actors.messages import (
     PartitionOffsets,
     PartitionStatus,
     RemovedSegments,
+    Serving,
 )
 from raylog.actors.metrics import EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.partition.bounds import (
@@ -38,10 +39,9 @@ from raylog.actors.partition.bounds import (
     REFUSALS_AT_ONCE,
 )
 from raylog.actors.partition.partition import Partition
-from raylog.actors.runtime.calls import wait_for
-from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.ray_metrics import ray_metric
+from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
@@ -80,7 +80,9 @@ class LogSpec(NamedTuple):
     producer_expiration_ms: int
     config_version: int = 0
     namespace: str = ""
-    manager: str = ""  # the name of the node's LogManager: a restart asks it for the config of now
+    # The key of its node, whose LogManager it reports to, and asks for the config after a restart;
+    # empty where there is no LogManager.
+    node: str = ""
 
 
 class LogActorImpl:
@@ -162,13 +164,12 @@ class LogActorImpl:
     # -- what it is --------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
-    def serving(self) -> tuple[str, str, str] | None:
-        """The id of the topic whose log this serves, its folder, and the node that has it; None
-        once it is closed. Raises why it is offline."""
+    def serving(self) -> Serving | None:
+        """Which log this serves; None once it is closed. Raises why it is offline."""
         if self._partition.is_closed:
             return None
         _or_exit(self._partition.check_online)
-        return self._spec.topic_id, self._spec.folder, own_node_id()
+        return Serving(self._spec.topic_id, self._spec.folder, own_node_id())
 
     @ray.method(concurrency_group="admin")
     def offsets(self) -> PartitionOffsets:
@@ -333,17 +334,21 @@ def lock_patiently(take: Callable[[], Answer]) -> Answer:
             time.sleep(0.05)
 
 
+def _log_manager_of(spec: LogSpec) -> LogManagerStub | None:
+    return find_log_manager(spec.node, spec.namespace) if spec.node else None
+
+
 def _up_to_date(spec: LogSpec) -> LogSpec:
-    """The spec with the topic's config of now: Ray repeats the arguments of the first start.
+    """The spec with the topic's present config: Ray repeats the arguments of the first start.
 
     A LogManager that does not answer is itself being started again; what it is told then reaches
     this actor.
     """
-    manager = find(spec.manager, spec.namespace) if spec.manager else None
-    if manager is None:
+    log_manager = _log_manager_of(spec)
+    if log_manager is None:
         return spec
     try:
-        found = wait_for(manager.config_of.remote(spec.partition), spec.manager, MANAGER_TIMEOUT_S)
+        configured = log_manager.config_of(spec.partition).get(MANAGER_TIMEOUT_S)
     except RaylogError as error:
         warn(
             logger,
@@ -353,22 +358,24 @@ def _up_to_date(spec: LogSpec) -> LogSpec:
             uses="that of the first start",
         )
         return spec
-    return (
-        spec if found is None else spec._replace(config=found.config, config_version=found.version)
-    )
+    if configured is None:
+        return spec
+    return spec._replace(config=configured.config, config_version=configured.version)
 
 
 def _report(spec: LogSpec, error: StorageError, *, is_loud: bool = True) -> bool:
-    """Tell the LogManager that a disk has failed, which takes the whole dir offline; returns
-    whether it has heard."""
+    """Tell the LogManager that a disk has failed; returns whether it has heard.
+
+    It takes the whole dir offline then.
+    """
     if not error.is_disk_failure:
         return True
     try:
-        manager = find(spec.manager, spec.namespace) if spec.manager else None
-        if manager is None:
+        log_manager = _log_manager_of(spec)
+        if log_manager is None:
             return False
-        told = manager.failed.remote(spec.partition, spec.topic_id, error)
-        wait_for(told, spec.manager, MANAGER_TIMEOUT_S)
+        report = log_manager.failed(spec.partition, spec.topic_id, error)
+        report.get(MANAGER_TIMEOUT_S)
     except Exception as failure:  # Ray may fail in its own ways: it is told again
         if is_loud:
             warn(logger, "failure-not-reported", partition=spec.partition, why=failure)

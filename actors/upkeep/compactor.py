@@ -65,7 +65,7 @@ class Node(Protocol):
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, LogFacts | Exception]: ...
     def view(self, partition: TopicPartition) -> LogView: ...
-    def door(self, partition: TopicPartition) -> Door: ...
+    def calls(self, partition: TopicPartition) -> Door: ...
     def delete_old_segments(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, RemovedSegments | Exception]: ...
@@ -193,7 +193,7 @@ class Compactor:
         view = self._node.view(partition)
         checkpoint, now_ms = self._node.cleaner_offsets().get(partition), self._clock.now_ms()
         section = cleanable(view.facts, checkpoint, view.config, now_ms)
-        with closing(RemoteLog(self._reading, view, self._node.door(partition))) as log:
+        with closing(RemoteLog(self._reading, view, self._node.calls(partition))) as log:
             return clean(
                 self._fs,
                 self._clock,

@@ -89,7 +89,7 @@ class Node:
         self.before_view()
         return self.partitions[partition].cleaning_view()
 
-    def door(self, partition: TopicPartition) -> Door:
+    def calls(self, partition: TopicPartition) -> Door:
         return self.partitions[partition]
 
     def delete_old_segments(
