@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Any, NamedTuple, Self
 
 from raylog.storage.config import LogConfig
+from raylog.storage.log_dir import CheckpointedOffsets
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
 
@@ -78,12 +79,16 @@ class FetchResult(NamedTuple):
 
 
 class PartitionOffsets(NamedTuple):
-    """The offsets of a partition's log."""
+    """The offsets of a partition's log, as its LogActor has them now."""
 
     log_start_offset: int
     recovery_point: int
     high_watermark: int
     log_end_offset: int
+
+    def checkpointed(self) -> CheckpointedOffsets:
+        """Those of them that the checkpoint files keep."""
+        return CheckpointedOffsets(self.recovery_point, self.log_start_offset, self.high_watermark)
 
 
 class Serving(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.events import warn
-from raylog.actors.messages import Hosted, LogDirStatus, NodeState, PartitionOffsets
+from raylog.actors.messages import Hosted, LogDirStatus, NodeState
 from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import NodeDirs
@@ -34,7 +34,6 @@ from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import StorageError
 from raylog.storage.files import RealFileSystem
-from raylog.storage.log_dir import PartitionOffsets as Checkpointed
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import random_id
 
@@ -166,7 +165,7 @@ class DirKeeper:
         with self._lock:
             for partition, offsets in answers.items():
                 if partition in asked:
-                    self._dirs.note(partition, asked[partition], checkpointed(offsets))
+                    self._dirs.note(partition, asked[partition], offsets.checkpointed())
 
     def remove_deleted(self) -> None:
         """Remove the folders whose delay is over."""
@@ -199,8 +198,3 @@ class DirKeeper:
             orphans = self._dirs.take_orphans()
         for partition in orphans:
             kill(log_actor_name(partition), self._namespace)
-
-
-def checkpointed(offsets: PartitionOffsets) -> Checkpointed:
-    """What a checkpoint keeps of a log's offsets."""
-    return Checkpointed(offsets.recovery_point, offsets.log_start_offset, offsets.high_watermark)

@@ -39,7 +39,7 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.files import FileSystem
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -367,7 +367,7 @@ class NodeDirs:
 
     # -- checkpoints -------------------------------------------------------------------------------
 
-    def note(self, partition: TopicPartition, asked: Opened, offsets: PartitionOffsets) -> None:
+    def note(self, partition: TopicPartition, asked: Opened, offsets: CheckpointedOffsets) -> None:
         """What the LogActor that was ``asked`` says of its offsets; not heard if the partition was
         made anew since."""
         now = self.opened.get(partition)

@@ -25,7 +25,7 @@ from raylog.actors.errors import NotLeader
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import Configured, Serving
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, checkpointed, node_log_dirs
+from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, node_log_dirs
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.node.mover import MOVES_AT_ONCE, Mover
 from raylog.actors.partition.log_actor import LogActor, LogSpec, lock_patiently
@@ -340,7 +340,7 @@ class LogManagerImpl(Mover):
             for partition in asked:
                 kill(log_actor_name(partition), self._namespace)
             for partition, offsets in closed.items():
-                self._dirs.note(partition, asked[partition], checkpointed(offsets))
+                self._dirs.note(partition, asked[partition], offsets.checkpointed())
             return self._dirs.unlock(set(closed))
 
 

@@ -26,7 +26,7 @@ from raylog.actors.errors import MoveRunning, NotLeader
 from raylog.actors.events import event
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dir_keeper import DirKeeper, checkpointed
+from raylog.actors.node.dir_keeper import DirKeeper
 from raylog.actors.node.dirs import Placed
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.actors.partition.log_actor import lock_patiently
@@ -180,7 +180,7 @@ class Mover(DirKeeper):
             cleaner_offset = move.source.cleaner_offsets().get(partition)
             target = self._dirs.online(move.target.directory_id)
             with self._dirs.using(target):
-                target.adopt(partition, move.folder, checkpointed(offsets), cleaner_offset)
+                target.adopt(partition, move.folder, offsets.checkpointed(), cleaner_offset)
             move.is_whole = True
 
     def _give_up(self, partition: TopicPartition, move: Move) -> None:

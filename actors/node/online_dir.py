@@ -28,13 +28,13 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.mirror import folder_bytes
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import read_topic_id
 
 logger = logging.getLogger(__name__)
-Offsets = Mapping[TopicPartition, PartitionOffsets]
+Offsets = Mapping[TopicPartition, CheckpointedOffsets]
 
 
 class Doomed(NamedTuple):
@@ -136,7 +136,7 @@ class OnlineDir:
         self,
         partition: TopicPartition,
         copy: str,
-        offsets: PartitionOffsets,
+        offsets: CheckpointedOffsets,
         cleaner_offset: int | None,
     ) -> None:
         """A copy becomes the partition, as its log was closed in order; all that is written of it

@@ -394,8 +394,8 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
         spec.config,
         topic_id=spec.topic_id,
         is_clean=spec.is_clean and not is_restart,
-        recovery_point=_checkpointed(log_dir, RECOVERY_POINTS, spec.partition),
-        log_start_offset=_checkpointed(log_dir, LOG_START_OFFSETS, spec.partition),
+        recovery_point=_offset_in_checkpoint(log_dir, RECOVERY_POINTS, spec.partition),
+        log_start_offset=_offset_in_checkpoint(log_dir, LOG_START_OFFSETS, spec.partition),
     )
     partition = Partition(log, clock, spec.config_version)
     event(
@@ -414,9 +414,11 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
     return partition
 
 
-def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
-    """What a checkpoint says of this partition; 0, which is always safe, if it says nothing that
-    can be read."""
+def _offset_in_checkpoint(log_dir: str, name: str, partition: TopicPartition) -> int:
+    """The offset that a checkpoint file of a log dir has for this partition.
+
+    Without one that can be read: 0, which is always safe.
+    """
     try:
         return read_offsets(RealFileSystem(), os.path.join(log_dir, name)).get(partition, 0)
     except CorruptCheckpoint as error:

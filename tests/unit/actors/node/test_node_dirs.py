@@ -18,7 +18,7 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.loader import create_log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
@@ -375,7 +375,7 @@ def test_what_an_old_topics_actor_says_is_not_written_for_the_new_one(node: Node
     asked = node.dirs.opened[ORDERS]
     node.dirs.delete(ORDERS, OTHER_TOPIC)
     node.make()
-    node.dirs.note(ORDERS, asked, PartitionOffsets(7, 0, 7))
+    node.dirs.note(ORDERS, asked, CheckpointedOffsets(7, 0, 7))
     node.dirs.cleaned(ORDERS, OTHER_TOPIC, 7)
     node.dirs.write_recovery_points()
     assert node.checkpoint(A) == {}
@@ -425,7 +425,7 @@ def copied(node: Node, path: str = B) -> str:
 @pytest.mark.parametrize("cleaner_offset", [None, 4])
 def test_an_adopted_copy_brings_its_checkpoints(node: Node, cleaner_offset: int | None) -> None:
     target = node.dirs.online(node.id_of(B))
-    target.adopt(ORDERS, copied(node), PartitionOffsets(7, 3, 9), cleaner_offset)
+    target.adopt(ORDERS, copied(node), CheckpointedOffsets(7, 3, 9), cleaner_offset)
     assert (node.checkpoint(B), node.checkpoint(B, LOG_START_OFFSETS)) == ({ORDERS: 7}, {ORDERS: 3})
     assert node.checkpoint(B, CLEANER_OFFSETS) == ({ORDERS: 4} if cleaner_offset else {})
     assert target.open(ORDERS), "as an orderly end left it"
@@ -439,7 +439,7 @@ def test_a_copy_whose_checkpoints_find_no_room_is_in_nobodys_way(node: Node) -> 
         copy = copied(node)
         node.fs.fail_at(node.fs.operations + fault, DiskFull)
         try:
-            target.adopt(ORDERS, copy, PartitionOffsets(7, 3, 9), 4)
+            target.adopt(ORDERS, copy, CheckpointedOffsets(7, 3, 9), 4)
         except DiskFull:
             failures += 1
         else:
