@@ -1,5 +1,6 @@
-"""What actors and their callers send each other: requests' results, and facts. Their errors:
-``errors.py``.
+"""What actors and their callers send each other: results of requests, and facts.
+
+Their errors are in ``errors.py``.
 
 Results are plain tuples of ints, strings and one buffer: cheap to pickle, and the buffer travels
 out of band.
@@ -30,8 +31,11 @@ _LOCATED = Struct(">qqqqq")
 
 
 class FetchRequest(NamedTuple):
-    """What a reader asks for. It travels as bytes: Ray makes an object of every argument of a call,
-    and four of them cost a third of what an empty call takes."""
+    """What a reader asks for.
+
+    It travels as bytes: Ray makes an object of every argument of a call, and four of them cost a
+    third of what an empty call takes.
+    """
 
     offset: int
     max_bytes: int
@@ -62,10 +66,12 @@ class FetchResult(NamedTuple):
     log_start_offset: int
 
     def encode(self) -> bytes:
-        """An answer that holds a location, or nothing, as bytes: cheaper for Ray than nested
-        tuples."""
+        """An answer that holds a location, or nothing, as bytes.
+
+        Bytes cost Ray less than nested tuples.
+        """
         assert self.records is None, "records travel as a buffer, not inside of bytes"
-        place = self.location or Slice("", 0, 0, 0)
+        place = self.location or Slice(path="", inode=0, position=0, size_bytes=0)
         return (
             _LOCATED.pack(self.high_watermark, self.log_start_offset, *place[1:])
             + place.path.encode()
@@ -75,7 +81,12 @@ class FetchResult(NamedTuple):
     def decode(cls, content: bytes) -> Self:
         high_watermark, log_start_offset, *place = _LOCATED.unpack_from(content)
         path = content[_LOCATED.size :].decode()
-        return cls(None, Slice(path, *place) if path else None, high_watermark, log_start_offset)
+        return cls(
+            records=None,
+            location=Slice(path, *place) if path else None,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
+        )
 
 
 class PartitionOffsets(NamedTuple):
@@ -205,7 +216,19 @@ class LogDirStatus(NamedTuple):
 
     @classmethod
     def offline(cls, node_id: str, path: str, directory_id: str | None, why: str) -> Self:
-        return cls(node_id, path, directory_id or "", False, why, 0, 0, 0, 0, 0, 0)
+        return cls(
+            node_id=node_id,
+            path=path,
+            directory_id=directory_id or "",
+            is_online=False,
+            problem=why,
+            partitions=0,
+            size_bytes=0,
+            total_bytes=0,
+            usable_bytes=0,
+            loaded=0,
+            to_load=0,
+        )
 
 
 class Configured(NamedTuple):

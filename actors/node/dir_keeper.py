@@ -94,11 +94,11 @@ class DirKeeper:
         """Where the compaction of each partition goes on."""
         return self._dirs.cleaner_offsets()
 
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
+    def record_cleaner_offset(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
         """Write down where the compaction of a partition goes on; fine if it is gone, or another
         topic's."""
         if not self._stopped.is_set():
-            self._dirs.cleaned(partition, topic_id, offset)
+            self._dirs.record_cleaner_offset(partition, topic_id, offset)
 
     def _ask_all(
         self, ask: Callable[[LogActorStub], Call[Answer]], timeout_s: float = CALL_TIMEOUT_S
@@ -165,7 +165,7 @@ class DirKeeper:
         with self._lock:
             for partition, offsets in answers.items():
                 if partition in asked:
-                    self._dirs.note(partition, asked[partition], offsets.checkpointed())
+                    self._dirs.record_offsets(partition, asked[partition], offsets.checkpointed())
 
     def remove_deleted(self) -> None:
         """Remove the folders whose delay is over."""

@@ -96,7 +96,7 @@ class LogManagerImpl(Mover):
     def found(self) -> list[Found]:
         """The partitions on this node's disks."""
         with self._lock:
-            return self._dirs.found()
+            return self._dirs.partitions_on_disk()
 
     # -- making and opening ------------------------------------------------------------------------
 
@@ -340,7 +340,7 @@ class LogManagerImpl(Mover):
             for partition in asked:
                 kill(log_actor_name(partition), self._namespace)
             for partition, offsets in closed.items():
-                self._dirs.note(partition, asked[partition], offsets.checkpointed())
+                self._dirs.record_offsets(partition, asked[partition], offsets.checkpointed())
             return self._dirs.unlock(set(closed))
 
 

@@ -179,8 +179,12 @@ class LogManagerStub:
     def cleaner_offsets(self) -> Call[dict[TopicPartition, int]]:
         return Call(self.handle.cleaner_offsets.remote(), self.name)
 
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> Call[None]:
-        return Call(self.handle.cleaned.remote(partition, topic_id, offset), self.name)
+    def record_cleaner_offset(
+        self, partition: TopicPartition, topic_id: str, offset: int
+    ) -> Call[None]:
+        return Call(
+            self.handle.record_cleaner_offset.remote(partition, topic_id, offset), self.name
+        )
 
     def shutdown(self) -> Call[bool]:
         return Call(self.handle.shutdown.remote(), f"stopping {self.name}")

@@ -60,7 +60,9 @@ class Node(Protocol):
 
     def hosted(self) -> list[Hosted]: ...
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]: ...
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None: ...
+    def record_cleaner_offset(
+        self, partition: TopicPartition, topic_id: str, offset: int
+    ) -> None: ...
     def facts(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, LogFacts | Exception]: ...
@@ -185,7 +187,7 @@ class Compactor:
         """Where its compaction goes on. Not on a full disk: retention, which comes next, may make
         room."""
         try:
-            self._node.cleaned(one.partition, one.topic_id, offset)
+            self._node.record_cleaner_offset(one.partition, one.topic_id, offset)
         except RaylogError as error:
             self._failed(one, error)
 

@@ -60,8 +60,8 @@ class NodeLogs:
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]:
         return self._log_manager().cleaner_offsets().get()
 
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
-        self._log_manager().cleaned(partition, topic_id, offset).get()
+    def record_cleaner_offset(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
+        self._log_manager().record_cleaner_offset(partition, topic_id, offset).get()
 
     def _log_manager(self) -> LogManagerStub:
         log_manager = find_log_manager(self._node, self._namespace)

@@ -95,7 +95,7 @@ def live(fs: MemoryFileSystem, world: World) -> None:
     world.place = OLD
     log = open_in(fs, clock, old)
     append(world, log, 8)
-    dirs.cleaned(PARTITION, TOPIC_ID, 3)
+    dirs.record_cleaner_offset(PARTITION, TOPIC_ID, 3)
     copy = new.log_dir.future_folder(PARTITION)
     mirror = Mirror(fs, clock, old.folder(PARTITION), copy)
     for _ in range(2):

@@ -210,7 +210,7 @@ def dies_at(step: str) -> Callable[[Any], None]:
             "rewrite": (CleanedSegment, "finish", die),
             "before the swap": (LogCalls, "replace_segments", die),
             "after the swap": (LogCalls, "replace_segments", die_after),
-            "before the checkpoint": (NodeLogs, "cleaned", die),
+            "before the checkpoint": (NodeLogs, "record_cleaner_offset", die),
         }[step]
         setattr(owner, name, instead)
 
