@@ -255,12 +255,12 @@ class Exporter:
         self._totals: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
 
     def add(self, name: str, grown: float, **tags: str) -> None:
-        """A counter, told by how much it has grown."""
+        """Add to a counter what it has grown by."""
         if grown > 0:
             self._metric(name, "counter").inc(grown, {**self._tags, **tags})
 
     def total(self, name: str, total: float, **tags: str) -> None:
-        """A counter, told by what it has come to since this process began."""
+        """Set a counter to its total since this process began."""
         key = (name, tuple(sorted(tags.items())))
         grown = total - self._totals.get(key, 0)
         self._totals[key] = max(total, self._totals.get(key, 0))
@@ -269,9 +269,9 @@ class Exporter:
     def gauge(self, name: str, value: float, **tags: str) -> None:
         self._metric(name, "gauge").set(value, {**self._tags, **tags})
 
-    def numbers(self, known: Mapping[str, float]) -> None:
-        """Metrics by name: counters told as totals."""
-        for name, value in known.items():
+    def numbers(self, values: Mapping[str, float]) -> None:
+        """Export metrics by name: gauges, and the totals of counters."""
+        for name, value in values.items():
             (self.total if BY_NAME[name].kind == "counter" else self.gauge)(name, value)
 
     def observe(self, name: str, values: Iterable[float], **tags: str) -> None:
@@ -293,5 +293,5 @@ def export_for_ever(exporter: Exporter, numbers: Callable[[], Mapping[str, float
         time.sleep(EXPORT_INTERVAL_S)
         try:
             exporter.numbers(numbers())
-        except Exception:  # Ray may fail in its own ways, and metrics are not worth what is counted
+        except Exception:  # whatever Ray raises: metrics are not worth the actor
             warn(logger, "metrics-failed", trace=True)
