@@ -1,5 +1,6 @@
-"""What actors and their callers send each other: requests' results, and facts. Their errors:
-``errors.py``.
+"""What actors and their callers send each other: results of requests, and facts.
+
+Their errors are in ``errors.py``.
 
 Results are plain tuples of ints, strings and one buffer: cheap to pickle, and the buffer travels
 out of band.
@@ -9,6 +10,7 @@ from struct import Struct
 from typing import Any, NamedTuple, Self
 
 from raylog.storage.config import LogConfig
+from raylog.storage.log_dir import CheckpointedOffsets
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
 
@@ -29,8 +31,11 @@ _LOCATED = Struct(">qqqqq")
 
 
 class FetchRequest(NamedTuple):
-    """What a reader asks for. It travels as bytes: Ray makes an object of every argument of a call,
-    and four of them cost a third of what an empty call takes."""
+    """What a reader asks for.
+
+    It travels as bytes: Ray makes an object of every argument of a call, and four of them cost a
+    third of what an empty call takes.
+    """
 
     offset: int
     max_bytes: int
@@ -61,10 +66,12 @@ class FetchResult(NamedTuple):
     log_start_offset: int
 
     def encode(self) -> bytes:
-        """An answer that holds a location, or nothing, as bytes: cheaper for Ray than nested
-        tuples."""
+        """An answer that holds a location, or nothing, as bytes.
+
+        Bytes cost Ray less than nested tuples.
+        """
         assert self.records is None, "records travel as a buffer, not inside of bytes"
-        place = self.location or Slice("", 0, 0, 0)
+        place = self.location or Slice(path="", inode=0, position=0, size_bytes=0)
         return (
             _LOCATED.pack(self.high_watermark, self.log_start_offset, *place[1:])
             + place.path.encode()
@@ -74,16 +81,33 @@ class FetchResult(NamedTuple):
     def decode(cls, content: bytes) -> Self:
         high_watermark, log_start_offset, *place = _LOCATED.unpack_from(content)
         path = content[_LOCATED.size :].decode()
-        return cls(None, Slice(path, *place) if path else None, high_watermark, log_start_offset)
+        return cls(
+            records=None,
+            location=Slice(path, *place) if path else None,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
+        )
 
 
 class PartitionOffsets(NamedTuple):
-    """The offsets of a partition's log."""
+    """The offsets of a partition's log, as its LogActor has them now."""
 
     log_start_offset: int
     recovery_point: int
     high_watermark: int
     log_end_offset: int
+
+    def checkpointed(self) -> CheckpointedOffsets:
+        """Those of them that the checkpoint files keep."""
+        return CheckpointedOffsets(self.recovery_point, self.log_start_offset, self.high_watermark)
+
+
+class Serving(NamedTuple):
+    """Which log a LogActor serves, and where."""
+
+    topic_id: str
+    folder: str
+    node_id: str
 
 
 class PartitionStatus(NamedTuple):
@@ -192,7 +216,19 @@ class LogDirStatus(NamedTuple):
 
     @classmethod
     def offline(cls, node_id: str, path: str, directory_id: str | None, why: str) -> Self:
-        return cls(node_id, path, directory_id or "", False, why, 0, 0, 0, 0, 0, 0)
+        return cls(
+            node_id=node_id,
+            path=path,
+            directory_id=directory_id or "",
+            is_online=False,
+            problem=why,
+            partitions=0,
+            size_bytes=0,
+            total_bytes=0,
+            usable_bytes=0,
+            loaded=0,
+            to_load=0,
+        )
 
 
 class Configured(NamedTuple):

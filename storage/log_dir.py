@@ -62,7 +62,7 @@ LOCK_FILE = ".lock"
 METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 
 
-class PartitionOffsets(NamedTuple):
+class CheckpointedOffsets(NamedTuple):
     """What the checkpoint files say of one partition."""
 
     recovery_point: int
@@ -152,7 +152,7 @@ class LogDir:
                 self.path, f"another log dir, {meta.directory_id}, was put in its place"
             )
 
-    def offsets(self) -> dict[TopicPartition, PartitionOffsets]:
+    def offsets(self) -> dict[TopicPartition, CheckpointedOffsets]:
         """What the checkpoints say. One that cannot be read is set aside: data tells what it
         told."""
         columns = [
@@ -160,7 +160,7 @@ class LogDir:
         ]
         known = set().union(*columns)
         return {
-            partition: PartitionOffsets(*(column.get(partition, 0) for column in columns))
+            partition: CheckpointedOffsets(*(column.get(partition, 0) for column in columns))
             for partition in known
         }
 
@@ -172,20 +172,22 @@ class LogDir:
             self._fs.rename(path, path + ".corrupt")
             return {}
 
-    def write_offsets(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
+    def write_offsets(self, offsets: Mapping[TopicPartition, CheckpointedOffsets]) -> None:
         """Replace the checkpoint files of recovery points, high watermarks and log start
         offsets."""
         self.write_recovery_points(offsets)
         self.write_log_start_offsets(offsets)
 
-    def write_recovery_points(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
+    def write_recovery_points(self, offsets: Mapping[TopicPartition, CheckpointedOffsets]) -> None:
         """Replace the checkpoint files of recovery points and high watermarks."""
         recovery = {partition: known.recovery_point for partition, known in offsets.items()}
         marks = {partition: known.high_watermark for partition, known in offsets.items()}
         write_offsets(self._fs, os.path.join(self.path, RECOVERY_POINTS), recovery)
         write_offsets(self._fs, os.path.join(self.path, HIGH_WATERMARKS), marks)
 
-    def write_log_start_offsets(self, offsets: Mapping[TopicPartition, PartitionOffsets]) -> None:
+    def write_log_start_offsets(
+        self, offsets: Mapping[TopicPartition, CheckpointedOffsets]
+    ) -> None:
         """Replace the checkpoint file of log start offsets. One of 0 is not listed."""
         starts = {
             partition: known.log_start_offset

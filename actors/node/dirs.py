@@ -9,11 +9,18 @@
 When a dir goes offline, no checkpoint is written to it any more, its lock is given up, and its
 LogActors are orphans: they are to be killed.
 
-LogManager does what needs actors; what the disks and the clock decide is decided here and in
-``online_dir.py``. **The lock** of LogManager guards it all, and its callers hold it, but for what
-is done again and again and must not hold the lock while a disk hangs: ``check``, ``dir_of``, what
-writes a checkpoint, ``cleaner_offsets`` and ``cleaned``. These take it themselves, for what is
-known and for the verdict, and none of them while it waits for a disk.
+The LogManager does what needs actors. What the disks and the clock decide is decided here and in
+``online_dir.py``. **The lock** of the LogManager guards all of it. A method that is called again
+and again must not hold the lock while it waits for a disk, which may hang:
+
+==============================================================  ================================
+method                                                          who takes the lock
+==============================================================  ================================
+``check``, ``dir_of``, ``write_recovery_points``,               the method, to read the state and
+``write_log_start_offsets``, ``cleaner_offsets``,               to change it, but never while it
+``record_cleaner_offset``                                       waits for a disk
+every other                                                     its caller
+==============================================================  ================================
 
 Source: the state of Kafka's ``LogManager``.
 """
@@ -39,11 +46,11 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.files import FileSystem
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
-Taken = TypeVar("Taken")
+Content = TypeVar("Content")
 
 
 class Found(NamedTuple):
@@ -67,8 +74,12 @@ class Opened(NamedTuple):
 
     topic_id: str
     directory_id: str
-    # None of one adopted after a restart, until the Controller tells it again
+    # None where the actor was adopted after a restart, until the Controller opens it again
     configured: Configured | None
+
+    def is_same_log(self, other: "Opened") -> bool:
+        """Whether both are the same topic's, in the same dir."""
+        return (self.topic_id, self.directory_id) == (other.topic_id, other.directory_id)
 
 
 class NodeDirs:
@@ -81,21 +92,20 @@ class NodeDirs:
         delete_delay_ms: int,
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
-        """``lock``: may be taken again by who has it; None where there is one thread."""
+        """``lock``: a reentrant lock; None where there is one thread."""
         self._fs, self._clock, self._delete_delay_ms = fs, clock, delete_delay_ms
         self._lock = lock or nullcontext()
         self._online: dict[str, OnlineDir] = {}
         self.offline: list[OfflineDir] = []
         self.opened: dict[TopicPartition, Opened] = {}
         self._orphans: list[TopicPartition] = []
-        # that went offline with their dir, and their topic ids
+        # the topic ids of partitions that went offline with their dir
         self._lost: dict[TopicPartition, str] = {}
 
     # -- start and end -----------------------------------------------------------------------------
 
     def lock(self, paths: Sequence[str], open_dir: Callable[[str], LogDir]) -> None:
-        """Lock the dirs; one that cannot be used is offline from the start, as long as there is
-        another.
+        """Lock the dirs. One that cannot be used is offline, as long as another can be used.
 
         Raises DuplicateLogDir, LogLocked, InconsistentClusterId, or why the first cannot be used
         where none can; no dir is locked then.
@@ -105,7 +115,7 @@ class NodeDirs:
             self._check_different(paths)
             for path in paths:
                 try:
-                    self._take(open_dir(path))
+                    self._add_online(open_dir(path))
                 except (InvalidLogDir, CorruptCheckpoint, StorageError) as error:
                     problems[path] = error
             if not self._online:
@@ -116,17 +126,17 @@ class NodeDirs:
             self._online.clear()
             raise
         for path, problem in problems.items():
-            self._is_offline(OfflineDir(path, None, str(problem)))
+            self._add_offline(OfflineDir(path, None, str(problem)))
 
     def _check_different(self, paths: Sequence[str]) -> None:
-        seen: dict[str, str] = {}
+        path_by_real_path: dict[str, str] = {}
         for path in paths:
-            real = self._fs.real_path(path)
-            if real in seen:
-                raise DuplicateLogDir(path, seen[real], "are one folder")
-            seen[real] = path
+            real_path = self._fs.real_path(path)
+            if real_path in path_by_real_path:
+                raise DuplicateLogDir(path, path_by_real_path[real_path], "are one folder")
+            path_by_real_path[real_path] = path
 
-    def _take(self, log_dir: LogDir) -> None:
+    def _add_online(self, log_dir: LogDir) -> None:
         """Look through a dir that has just been locked."""
         try:
             twin = self._online.get(log_dir.directory_id)
@@ -139,16 +149,17 @@ class NodeDirs:
         self._online[log_dir.directory_id] = dir
 
     def adopt(self) -> None:
-        """A LogManager was restarted: what lies here is served by LogActors that have lived on."""
-        for partition, topic_id, directory_id in self.found():
-            if topic_id is not None:
-                self.opened[partition] = Opened(topic_id, directory_id, None)
+        """After a restart of the LogManager: LogActors that have lived on serve what lies here."""
+        for found in self.partitions_on_disk():
+            if found.topic_id is not None:
+                opened = Opened(found.topic_id, found.directory_id, configured=None)
+                self.opened[found.partition] = opened
 
     def unlock(self, closed: Set[TopicPartition]) -> bool:
-        """Write the checkpoints and the clean-shutdown markers, and unlock; ``closed``: the logs
-        closed in order.
+        """Write the checkpoints and the clean-shutdown markers, and unlock the dirs.
 
-        Returns whether all of it was clean, and no dir has failed.
+        ``closed``: the logs that were closed in order. Returns whether all were, and no dir has
+        failed.
         """
         were_clean = [dir.unlock(closed) for dir in self._online.values()]
         self._online.clear()
@@ -159,35 +170,33 @@ class NodeDirs:
 
     @property
     def paths(self) -> dict[str, str]:
-        """Directory id -> path, of those that are online."""
+        """Directory id -> path, of the dirs that are online."""
         return {directory_id: dir.log_dir.path for directory_id, dir in self._online.items()}
 
     def dirs(self) -> list[OnlineDir]:
-        """Those that are online."""
+        """The dirs that are online."""
         with self._lock:
             return list(self._online.values())
 
     def online(self, directory_id: str) -> OnlineDir:
-        """A dir by its id. Raises LogDirOffline, or InvalidLogDir of one that is not this
-        node's."""
-        for path, offline_id, why in self.offline:
-            if offline_id == directory_id:
-                raise LogDirOffline(path, why)
+        """A dir by its id. Raises LogDirOffline, or InvalidLogDir if it is not this node's."""
+        for dir in self.offline:
+            if dir.directory_id == directory_id:
+                raise LogDirOffline(dir.path, dir.why)
         if directory_id not in self._online:
             raise InvalidLogDir(directory_id, f"is none of this node's, which are {self.paths}")
         return self._online[directory_id]
 
     def check(self) -> None:
-        """Take those offline that have vanished."""
+        """Take the dirs offline that have vanished."""
         self._each(OnlineDir.check)
 
     def fail(self, directory_id: str, why: str) -> None:
-        """A dir's disk has failed: the dir is offline from now on, and its LogActors are
-        orphans."""
+        """Take a dir offline whose disk has failed. Its LogActors are orphans from now on."""
         dir = self._online.pop(directory_id, None)
         if dir is None:
             return
-        self._is_offline(OfflineDir(dir.log_dir.path, directory_id, why))
+        self._add_offline(OfflineDir(dir.log_dir.path, directory_id, why))
         lost = [
             partition
             for partition, opened in self.opened.items()
@@ -198,24 +207,26 @@ class NodeDirs:
         self._orphans += lost
         dir.log_dir.close(clean=False)
 
-    def _is_offline(self, dir: OfflineDir) -> None:
+    def _add_offline(self, dir: OfflineDir) -> None:
         event(logger, "log-dir-offline", level=logging.ERROR, log_dir=dir.path, why=dir.why)
         self.offline.append(dir)
 
     def take_orphans(self) -> list[TopicPartition]:
-        """The partitions whose LogActors are to be killed; each is told once."""
+        """The partitions whose LogActors are to be killed; each is returned once."""
         orphans, self._orphans = self._orphans, []
         return orphans
 
     @property
     def offline_count(self) -> int:
-        """How many partitions went offline with their dir, and have not been deleted or opened
-        elsewhere since."""
+        """How many partitions went offline with their dir.
+
+        Those that were deleted or opened elsewhere since are not counted.
+        """
         return len(self._lost)
 
     @contextmanager
     def using(self, dir: OnlineDir) -> Iterator[None]:
-        """Where the disk fails in here, the dir goes offline: LogDirOffline."""
+        """Take the dir offline, and raise LogDirOffline, if its disk fails in this context."""
         try:
             yield
         except StorageError as error:
@@ -226,47 +237,45 @@ class NodeDirs:
             raise LogDirOffline(dir.log_dir.path, str(error)) from error
 
     def _each(self, work: Callable[[OnlineDir], None]) -> None:
-        """Do it in every dir that is online; the others go on where one fails."""
+        """Do ``work`` in every dir that is online; if one fails, the others go on."""
         for dir in self.dirs():
             try:
                 with self.using(dir):
                     work(dir)
             except LogDirOffline:
-                pass  # which has been logged
+                pass  # it has been logged
             except StorageError as error:
                 warn(logger, "log-dir-work-failed", log_dir=dir.log_dir.path, why=error)
 
     # -- partitions --------------------------------------------------------------------------------
 
-    def found(self) -> list[Found]:
-        """The partitions in the dirs."""
-        found: list[Found] = []
+    def partitions_on_disk(self) -> list[Found]:
+        """The partitions whose folders are in the dirs that are online."""
+        partitions: list[Found] = []
 
-        def look(dir: OnlineDir) -> None:
+        def list_dir(dir: OnlineDir) -> None:
             for partition in dir.log_dir.partitions():
-                found.append(Found(partition, dir.topic_id(partition), dir.directory_id))
+                partitions.append(Found(partition, dir.topic_id(partition), dir.directory_id))
 
-        self._each(look)
-        return found
+        self._each(list_dir)
+        return partitions
 
     def create(self, partition: TopicPartition, topic_id: str) -> OnlineDir:
-        """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that
-        fails.
+        """Make a new partition's folder, in the dir with the fewest partitions.
 
         Raises NoLogDirs, DiskFull, or InvalidLogDir where a folder of its name is there already.
+        Nothing is left of the folder then.
         """
-        while counts := self._counts():
+        while counts := self._partition_counts():
             dir = min(counts, key=counts.__getitem__)
-            with suppress(LogDirOffline), self.using(dir):  # then another takes it
+            with suppress(LogDirOffline), self.using(dir):  # if it fails, another dir is tried
                 dir.create(partition, topic_id)
                 return dir
-        raise NoLogDirs(
-            "; ".join(f"{path}: {why}" for path, _, why in self.offline) or "none is locked"
-        )
+        problems = [f"{dir.path}: {dir.why}" for dir in self.offline]
+        raise NoLogDirs("; ".join(problems) or "none is locked")
 
-    def _counts(self) -> dict[OnlineDir, int]:
-        """How many partitions each dir has that is online, in the order in which they were
-        given."""
+    def _partition_counts(self) -> dict[OnlineDir, int]:
+        """How many partitions each online dir has, in the order in which the dirs were given."""
         counts: dict[OnlineDir, int] = {}
 
         def count(dir: OnlineDir) -> None:
@@ -276,9 +285,9 @@ class NodeDirs:
         return counts
 
     def dir_of(self, partition: TopicPartition, directory_id: str | None = None) -> OnlineDir:
-        """The dir that has a partition's folder; it must be the one with this id, if that is given.
+        """The dir that has a partition's folder. Raises LogMissing, LogDirOffline.
 
-        Raises LogMissing, LogDirOffline.
+        ``directory_id``: the dir that must have it; None: any.
         """
         with self._lock:
             candidates = self.dirs() if directory_id is None else [self.online(directory_id)]
@@ -289,7 +298,7 @@ class NodeDirs:
         raise LogMissing(where, "the partition's folder is in none of this node's log dirs")
 
     def delete(self, partition: TopicPartition, topic_id: str) -> None:
-        """Rename the topic's folder of this partition, wherever it lies; it is removed later.
+        """Rename the topic's folder of this partition, in every dir; it is removed later.
 
         In a dir that is offline it stays, and is set aside as stray once the dir is back.
         """
@@ -303,27 +312,34 @@ class NodeDirs:
             del self._lost[partition]
 
     def open(
-        self, partition: TopicPartition, topic_id: str, directory_id: str, told: Configured
+        self, partition: TopicPartition, topic_id: str, directory_id: str, requested: Configured
     ) -> tuple[Configured, bool]:
-        """Its LogActor is started now; returns what it is to obey, and whether an orderly stop left
-        the log."""
+        """Note that a partition's LogActor is started now.
+
+        Returns the config that it is to obey, and whether an orderly stop left the log.
+        """
         is_clean = self.online(directory_id).open(partition)
         self._lost.pop(partition, None)
-        known = self.opened.get(partition)
-        if known is None or known[:2] != (topic_id, directory_id):
-            self.opened[partition] = Opened(topic_id, directory_id, told)
-        return self.configure(partition, topic_id, told) or told, is_clean
+        before = self.opened.get(partition)
+        opened = Opened(topic_id, directory_id, requested)
+        if before is None or not before.is_same_log(opened):
+            self.opened[partition] = opened
+        newest = self.configure(partition, topic_id, requested)
+        return newest or requested, is_clean
 
     def configure(
-        self, partition: TopicPartition, topic_id: str, told: Configured
+        self, partition: TopicPartition, topic_id: str, requested: Configured
     ) -> Configured | None:
-        """What a partition obeys from now on, which is the newer of ``told`` and known; None if it
-        is not served."""
+        """Give a partition the requested config, unless it has a newer one.
+
+        Returns what it obeys from now on; None if it is not served.
+        """
         opened = self.opened.get(partition)
         if opened is None or opened.topic_id != topic_id:
             return None
-        known = opened.configured
-        newest = told if known is None or told.version >= known.version else known
+        newest = opened.configured
+        if newest is None or requested.version >= newest.version:
+            newest = requested
         self.opened[partition] = opened._replace(configured=newest)
         return newest
 
@@ -337,10 +353,9 @@ class NodeDirs:
     def set_aside(
         self, partition: TopicPartition, topic_id: str | None, directory_id: str | None
     ) -> str:
-        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new
-        path.
+        """Rename the folder of a partition that no topic has any more, and keep it.
 
-        Raises LogMissing if it is gone, or another topic's by now.
+        Returns its new path. Raises LogMissing if it is gone, or another topic's by now.
         """
         dir = self.dir_of(partition, directory_id)
         with self.using(dir):
@@ -349,99 +364,116 @@ class NodeDirs:
             return dir.set_aside(partition)
 
     def hosted(self) -> list[Hosted]:
-        """What is served now, as far as its config is known."""
+        """The partitions that are served now and whose config is known."""
         return [
             Hosted(
-                partition,
-                one.topic_id,
-                self._online[one.directory_id].folder(partition),
-                one.configured.config,
+                partition=partition,
+                topic_id=opened.topic_id,
+                folder=self._online[opened.directory_id].folder(partition),
+                config=opened.configured.config,
             )
-            for partition, one in self.opened.items()
-            if one.configured is not None
+            for partition, opened in self.opened.items()
+            if opened.configured is not None
         ]
 
     def due_deletions(self) -> list[str]:
-        """The folders that are to be removed now; each is told once."""
+        """The folders that are to be removed now; each is returned once."""
         return [folder for dir in self._online.values() for folder in dir.due_deletions()]
 
     # -- checkpoints -------------------------------------------------------------------------------
 
-    def note(self, partition: TopicPartition, asked: Opened, offsets: PartitionOffsets) -> None:
-        """What the LogActor that was ``asked`` says of its offsets; not heard if the partition was
-        made anew since."""
-        now = self.opened.get(partition)
-        if now is not None and now[:2] == asked[:2]:
-            self._online[now.directory_id].offsets[partition] = offsets
+    def record_offsets(
+        self, partition: TopicPartition, asked: Opened, offsets: CheckpointedOffsets
+    ) -> None:
+        """Keep a LogActor's offsets for the next checkpoint.
+
+        ``asked``: the partition when its LogActor was asked. If it was made anew since, the offsets
+        are the old one's, and are dropped.
+        """
+        opened = self.opened.get(partition)
+        if opened is not None and opened.is_same_log(asked):
+            self._online[opened.directory_id].offsets[partition] = offsets
 
     def write_recovery_points(self) -> None:
         """Replace the checkpoint files of recovery points and high watermarks."""
-        self._each(
-            lambda dir: self._write(dir, lambda: dict(dir.offsets), dir.write_recovery_points)
-        )
+
+        def write(dir: OnlineDir) -> None:
+            self._write_unlocked(dir, lambda: dict(dir.offsets), dir.write_recovery_points)
+
+        self._each(write)
 
     def write_log_start_offsets(self) -> None:
         """Replace the checkpoint file of log start offsets."""
-        self._each(
-            lambda dir: self._write(dir, lambda: dict(dir.offsets), dir.write_log_start_offsets)
-        )
 
-    def _write(
-        self, dir: OnlineDir, take: Callable[[], Taken | None], write: Callable[[Taken], None]
+        def write(dir: OnlineDir) -> None:
+            self._write_unlocked(dir, lambda: dict(dir.offsets), dir.write_log_start_offsets)
+
+        self._each(write)
+
+    def _write_unlocked(
+        self,
+        dir: OnlineDir,
+        read: Callable[[], Content | None],
+        write: Callable[[Content], None],
     ) -> None:
-        """Write what ``take`` says under the lock, without it; nothing if that is None, or the dir
-        is gone.
+        """Read the content of a file with the lock held, and write it without the lock.
 
-        Whoever holds the lock and wants to write a file of the dir waits until this is done: so a
-        partition that leaves is out of the checkpoints for good, even if this has taken it down
-        before.
+        Nothing is written if the content is None, or the dir is no longer online. A thread that
+        holds the lock and wants to write a file of the dir waits until this has ended. So a
+        partition that is deleted meanwhile is out of the checkpoints for good, even if the content
+        that was read has it.
         """
         while True:
             with self._lock:
-                taken = take() if self._online.get(dir.directory_id) is dir else None
-                if taken is None:
+                content = read() if self._online.get(dir.directory_id) is dir else None
+                if content is None:
                     return
                 if dir.writing.acquire(blocking=False):
                     break
             with dir.writing:
-                pass  # whoever writes there has done so; what is known may have changed
+                pass  # another thread has written; the content may have changed
         try:
-            write(taken)
+            write(content)
         finally:
             dir.writing.release()
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition that is served goes on."""
         with self._lock:
-            home = {partition: one.directory_id for partition, one in self.opened.items()}
-        found: dict[TopicPartition, int] = {}
+            directory_ids = {
+                partition: opened.directory_id for partition, opened in self.opened.items()
+            }
+        offsets: dict[TopicPartition, int] = {}
 
-        def look(dir: OnlineDir) -> None:
+        def read(dir: OnlineDir) -> None:
             for partition, offset in dir.cleaner_offsets().items():
-                if home.get(partition) == dir.directory_id:
-                    found[partition] = offset
+                if directory_ids.get(partition) == dir.directory_id:
+                    offsets[partition] = offset
 
-        self._each(look)
-        return found
+        self._each(read)
+        return offsets
 
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
-        """Where a partition's compaction goes on from now; not heard if it is another topic's by
-        now."""
+    def record_cleaner_offset(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
+        """Write down where a partition's compaction goes on.
 
-        def directory_id() -> str | None:
-            opened = self.opened.get(partition)
-            return (
-                opened.directory_id if opened is not None and opened.topic_id == topic_id else None
-            )
-
+        Nothing is written if the partition is another topic's by now.
+        """
         with self._lock:
-            home = directory_id()
-            if home is None:
+            directory_id = self._directory_id(partition, topic_id)
+            if directory_id is None:
                 return
-            dir = self.online(home)
+            dir = self.online(directory_id)
+
+        def still_wanted() -> int | None:
+            return offset if self._directory_id(partition, topic_id) == directory_id else None
+
+        write = partial(dir.log_dir.write_cleaner_offset, partition)
         with self.using(dir):
-            self._write(
-                dir,
-                lambda: offset if directory_id() == home else None,
-                partial(dir.log_dir.write_cleaner_offset, partition),
-            )
+            self._write_unlocked(dir, still_wanted, write)
+
+    def _directory_id(self, partition: TopicPartition, topic_id: str) -> str | None:
+        """The dir from which this topic's partition is served; None if it is not."""
+        opened = self.opened.get(partition)
+        if opened is None or opened.topic_id != topic_id:
+            return None
+        return opened.directory_id

@@ -1,13 +1,13 @@
-"""LogManager: the Ray actor that owns one node's log dirs. One a node, named, detached, pinned to
-its node.
+"""LogManager: the Ray actor that owns one node's log dirs.
 
-It locks the dirs, makes, opens and deletes partitions, starts the actors of compaction and
-retention, keeps the dirs (``dir_keeper.py``), moves partitions between them (``mover.py``), and
-ends it all in order. What it knows it reads from the dirs (``node_dirs.py``): after a restart it
-adopts the LogActors that have lived on. What topics *ought* to be is the Controller's to know.
+One a node, named, detached, pinned to its node. It locks the dirs, makes, opens and deletes
+partitions, starts the actors of compaction and retention, keeps the dirs (``dir_keeper.py``), moves
+partitions between them (``mover.py``), and ends all of it in order. What it knows it reads from the
+dirs (``dirs.py``): after a restart it adopts the LogActors that have lived on. Which topics there
+*ought* to be, the Controller knows.
 
-Of each dir only ``num.recovery.threads.per.data.dir`` of the partitions that were found at the
-start are being opened at once; the dirs do not wait for each other.
+Of the partitions that a dir had at the start, only ``num.recovery.threads.per.data.dir`` are opened
+at once. The dirs do not wait for each other.
 
 Source: ``LogManager`` of Kafka.
 """
@@ -23,22 +23,22 @@ import ray
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import event, set_up_logs, warn
-from raylog.actors.messages import Configured
+from raylog.actors.messages import Configured, Serving
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, checkpointed, node_log_dirs
+from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, node_log_dirs
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.node.mover import MOVES_AT_ONCE, Mover
 from raylog.actors.partition.log_actor import LogActor, LogSpec, lock_patiently
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, wait_for
-from raylog.actors.runtime.handles import create, find, kill
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S
+from raylog.actors.runtime.handles import create, kill
 from raylog.actors.runtime.names import (
     Node,
     compaction_actor_name,
     log_actor_name,
-    log_manager_name,
     retention_actor_name,
 )
-from raylog.actors.runtime.nodes import is_restarted, own_node
+from raylog.actors.runtime.nodes import is_restarted, own_name, own_node
+from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.actors.upkeep.compaction_actor import CompactionActor
 from raylog.actors.upkeep.retention_actor import RetentionActor
 from raylog.storage.config import LogConfig
@@ -62,11 +62,11 @@ class LogManagerImpl(Mover):
     def __init__(
         self, namespace: str, cluster_id: str, node_number: int, config: BrokerConfig
     ) -> None:
-        set_up_logs()
+        set_up_logs(own_name())
         super().__init__(namespace, config)
         self._cluster_id, self._node_number = cluster_id, node_number
-        # by directory id: who may open what the start found
-        self._turns: dict[str, threading.Semaphore] = {}
+        # by directory id; held while a partition that was there at the start is first opened
+        self._load_slots: dict[str, threading.Semaphore] = {}
         if is_restarted():
             self._node.check_alone()
             self.start()
@@ -75,16 +75,16 @@ class LogManagerImpl(Mover):
     def start(self) -> dict[str, str]:
         """Lock the log dirs and begin upkeep; fine if it has begun. Returns directory id -> path.
 
-        A dir that cannot be used is offline, and ``log_dirs()`` tells why. Raises LogLocked,
+        A dir that cannot be used is offline; ``log_dirs()`` says why. Raises LogLocked,
         InconsistentClusterId, DuplicateLogDir, or why the first cannot be used where none can, with
         no dir locked.
         """
         with self._lock:
             self._check_running("the log dirs")
-            if not self._turns:
+            if not self._load_slots:
                 self._dirs.lock(node_log_dirs(self._config), self._lock_dir)
                 at_once = self._config.num_recovery_threads_per_data_dir
-                self._turns = {
+                self._load_slots = {
                     directory_id: threading.Semaphore(at_once) for directory_id in self._dirs.paths
                 }
                 self._begin_upkeep()
@@ -96,13 +96,15 @@ class LogManagerImpl(Mover):
     def found(self) -> list[Found]:
         """The partitions on this node's disks."""
         with self._lock:
-            return self._dirs.found()
+            return self._dirs.partitions_on_disk()
 
     # -- making and opening ------------------------------------------------------------------------
 
     def create_partition(self, partition: TopicPartition, topic_id: str) -> Placed:
-        """Make a new partition's folder, in the dir with the fewest. Nothing is left of it if that
-        fails."""
+        """Make a new partition's folder, in the dir with the fewest partitions.
+
+        Nothing is left of it if that fails.
+        """
         with self._lock:
             self._check_running(str(partition))
             dir = self._dirs.create(partition, topic_id)
@@ -117,125 +119,136 @@ class LogManagerImpl(Mover):
         version: int = 0,
         directory_id: str | None = None,
     ) -> Placed:
-        """Start the partition's LogActor, or find it running; returns when it serves, with this
-        config.
+        """Start the partition's LogActor, or find it running; return when it serves this config.
 
-        ``directory_id``: the log dir that it must be in; without it, whichever has it. Raises why
-        it cannot.
+        ``directory_id``: the log dir that must have the partition; None: any. Raises why the
+        partition cannot be opened.
         """
         with self._lock:
             self._check_running(str(partition))
-        dir = self._dirs.dir_of(partition, directory_id)  # a look at its disk, which may hang
+        dir = self._dirs.dir_of(partition, directory_id)  # reads its disk, which may hang
         with self._lock:
             self._check_running(str(partition))
             self._settle_move(partition, dir.directory_id)
             place = Placed(self._node.node_id, dir.directory_id, dir.folder(partition))
             is_first = partition in dir.to_load
-        turn: AbstractContextManager[Any] = (
-            self._turns[place.directory_id] if is_first else nullcontext()
-        )
-        with turn:
-            begin = time.monotonic()
+        slot: AbstractContextManager[Any] = nullcontext()
+        if is_first:
+            slot = self._load_slots[place.directory_id]
+        with slot:
+            begin_s = time.monotonic()
             try:
                 self._open(partition, topic_id, place, Configured(config, version))
             except RaylogError as error:
                 if isinstance(error, StorageError):
                     self.failed(partition, topic_id, error)
                 with self._lock:
-                    self._dirs.online(place.directory_id)  # raises LogDirOffline, which tells more
+                    self._dirs.online(place.directory_id)  # raises LogDirOffline, which says more
                 raise
             finally:
-                self._opened(partition, place, time.monotonic() - begin)
+                self._count_loaded(partition, place, time.monotonic() - begin_s)
         return place
 
     def _open(
-        self, partition: TopicPartition, topic_id: str, place: Placed, told: Configured
+        self, partition: TopicPartition, topic_id: str, place: Placed, requested: Configured
     ) -> None:
         spec = LogSpec(
-            partition,
-            topic_id,
-            place.folder,
-            told.config,
-            False,
-            self._config.producer_id_expiration_ms,
-            told.version,
-            self._namespace,
-            log_manager_name(self._node.key),
+            partition=partition,
+            topic_id=topic_id,
+            folder=place.folder,
+            config=requested.config,
+            is_clean=False,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            config_version=requested.version,
+            namespace=self._namespace,
+            node=self._node.key,
         )
-        handle, known = self._start_actor(spec, place)
-        if not self._serves(handle, spec):
+        log, newest = self._start_actor(spec, place)
+        if not self._serves(log, spec):
             kill(log_actor_name(partition), self._namespace)
-            handle, known = self._start_actor(spec, place)
-            if not self._serves(handle, spec):
+            log, newest = self._start_actor(spec, place)
+            if not self._serves(log, spec):
                 raise NotLeader(str(partition), "the actor that had its name is still ending")
-        # One that has lived on may have been told of another config.
-        wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
+        # One that has lived on may have another config.
+        log.reconfigure(newest).get()
 
-    def _start_actor(self, spec: LogSpec, place: Placed) -> tuple[Any, Configured]:
-        """The LogActor, and what it is to obey: a newer config may have been told meanwhile."""
+    def _start_actor(self, spec: LogSpec, place: Placed) -> tuple[LogActorStub, Configured]:
+        """The LogActor, and the config that it is to obey: a newer one may have come meanwhile."""
         with self._lock:  # over the start: a shutdown or deletion that follows ends it
             self._check_running(str(spec.partition))
-            told = Configured(spec.config, spec.config_version)
-            known, is_clean = self._dirs.open(
-                spec.partition, spec.topic_id, place.directory_id, told
+            requested = Configured(spec.config, spec.config_version)
+            newest, is_clean = self._dirs.open(
+                spec.partition, spec.topic_id, place.directory_id, requested
             )
-            self._start_upkeep_of(known.config)
+            self._start_upkeep_of(newest.config)
             spec = spec._replace(
-                is_clean=is_clean, config=known.config, config_version=known.version
+                is_clean=is_clean, config=newest.config, config_version=newest.version
             )
             name = log_actor_name(spec.partition)
-            return create(LogActor, name, self._namespace, self._pinned_node(), spec), known
+            handle = create(LogActor, name, self._namespace, self._pinned_node(), spec)
+            return LogActorStub(handle, spec.partition), newest
 
     def _pinned_node(self) -> Node:
-        """This node, as new actors are pinned to it: a label may be shared by now."""
+        """This node, as new actors are pinned to it: another may carry its label by now."""
         return own_node() if self._node.label else self._node
 
-    def _serves(self, handle: Any, spec: LogSpec) -> bool:
-        """False of an adopted actor that an unfinished stop, deletion or move left: closed, or of
-        another folder."""
-        serving = wait_for(handle.serving.remote(), f"opening {spec.partition}", OPEN_TIMEOUT_S)
-        return serving == (spec.topic_id, spec.folder, self._node.node_id)
+    def _serves(self, log: LogActorStub, spec: LogSpec) -> bool:
+        """Whether an actor serves this log.
 
-    def _opened(self, partition: TopicPartition, place: Placed, seconds: float) -> None:
-        """Progress of the start; a partition whose opening failed counts, too: its error was
-        told."""
+        One that was adopted may not: an unfinished stop, deletion or move leaves it closed, or with
+        another folder.
+        """
+        serving = log.serving().get(OPEN_TIMEOUT_S)
+        return serving == Serving(spec.topic_id, spec.folder, self._node.node_id)
+
+    def _count_loaded(self, partition: TopicPartition, place: Placed, seconds: float) -> None:
+        """Count the progress of the start.
+
+        A partition whose opening has failed counts, too: its error was raised.
+        """
         with self._lock:
             if place.directory_id not in self._dirs.paths:
                 return
             dir = self._dirs.online(place.directory_id)
             if dir.opened(partition):
-                of = dir.loaded + len(dir.to_load)
                 event(
                     logger,
                     "log-loaded",
                     folder=place.folder,
                     loaded=dir.loaded,
-                    of=of,
+                    of=dir.loaded + len(dir.to_load),
                     seconds=seconds,
                 )
+
+    @ray.method(concurrency_group="move")
+    def move_partition(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Placed:
+        """See :meth:`raylog.actors.node.mover.Mover.move`."""
+        return self.move(partition, topic_id, directory_id)
 
     # -- configs, compaction and retention ---------------------------------------------------------
 
     def reconfigure(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int
     ) -> None:
-        """Have a partition obey another config from now on; returns when it does. Fine if it is
-        another topic's."""
+        """Have a partition obey another config from now on; return when it does.
+
+        Nothing happens if it is another topic's.
+        """
         with self._lock:
             self._check_running(str(partition))
-            known = self._dirs.configure(partition, topic_id, Configured(config, version))
-            if known is None:
+            newest = self._dirs.configure(partition, topic_id, Configured(config, version))
+            if newest is None:
                 return
-            self._start_upkeep_of(known.config)
-        handle = find(log_actor_name(partition), self._namespace)
-        if handle is None:
+            self._start_upkeep_of(newest.config)
+        log = find_log_actor(partition, self._namespace)
+        if log is None:
             raise NotLeader(str(partition), "its actor is being started")
-        wait_for(handle.reconfigure.remote(*known), f"configuring {partition}")
-        if not known.config.is_compacted:
+        log.reconfigure(newest).get()
+        if not newest.config.is_compacted:
             self._abandon_compaction(partition)
 
     def config_of(self, partition: TopicPartition) -> Configured | None:
-        """What a partition obeys; None of one that this process has not opened yet."""
+        """The config that a partition obeys; None if this process has not opened it yet."""
         with self._lock:
             opened = self._dirs.opened.get(partition)
             return None if opened is None else opened.configured
@@ -253,27 +266,29 @@ class LogManagerImpl(Mover):
     # -- the end of a partition --------------------------------------------------------------------
 
     def delete_partition(self, partition: TopicPartition, topic_id: str) -> None:
-        """End the partition's LogActor and rename its folder, to be removed after
-        ``file.delete.delay.ms``.
+        """End the partition's LogActor and rename its folder; fine if it is gone.
 
-        Fine if it is gone, or another topic's.
+        The folder is removed after ``file.delete.delay.ms``. Another topic's partition of this name
+        stays.
         """
         self._end_actor(partition, topic_id)
         with self._lock:
             self._check_running(str(partition))
             was_opened = partition in self._dirs.opened
-            self._moves.pop(partition, None)  # which is given up where it is
+            self._moves.pop(partition, None)  # the thread that moves it notices, and gives up
             self._dirs.delete(partition, topic_id)
             if was_opened and partition not in self._dirs.opened:
-                # one that was opened in the meantime
+                # its LogActor may have been started again after it was ended above
                 kill(log_actor_name(partition), self._namespace)
         self._kill_orphans()
 
     def set_aside(
         self, partition: TopicPartition, topic_id: str | None, directory_id: str | None = None
     ) -> str:
-        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new
-        path."""
+        """Rename the folder of a partition that no topic has any more, and keep it.
+
+        Returns its new path.
+        """
         with self._lock:
             self._check_running(str(partition))
             folder = self._dirs.dir_of(partition, directory_id).folder(partition)
@@ -286,20 +301,19 @@ class LogManagerImpl(Mover):
     def _end_actor(
         self, partition: TopicPartition, topic_id: str | None, folder: str | None = None
     ) -> None:
-        """End the LogActor in order, if it serves this topic (and this node's folder): a newer
-        topic's of the same name may run here or on another node. One that does not say what it
-        serves ends if the topic's log is here."""
-        handle = find(log_actor_name(partition), self._namespace)
-        if handle is None:
+        """End the LogActor in order, if it serves this topic, and this folder where one is given.
+
+        Another topic's of the same name may run, here or on another node. An actor that does not
+        say what it serves ends if the topic's log is here.
+        """
+        log = find_log_actor(partition, self._namespace)
+        if log is None:
             return
-        is_here = (folder, self._node.node_id)
         try:
-            serving = wait_for(handle.serving.remote(), f"closing {partition}")
-            if serving is not None and (
-                serving[0] != topic_id or (folder and serving[1:] != is_here)
-            ):
+            serving = log.serving("closing").get()
+            if serving is not None and not self._is_same_log(serving, topic_id, folder):
                 return
-            wait_for(handle.close.remote(), f"closing {partition}")
+            log.close().get()
         except RaylogError as error:
             with self._lock:
                 if not self._dirs.has(partition, topic_id):
@@ -307,11 +321,16 @@ class LogManagerImpl(Mover):
             warn(logger, "log-not-closed", partition=partition, why=error)
         kill(log_actor_name(partition), self._namespace)
 
+    def _is_same_log(self, serving: Serving, topic_id: str | None, folder: str | None) -> bool:
+        """Whether an actor serves this topic, and the folder of this node where one is given."""
+        if serving.topic_id != topic_id:
+            return False
+        return not folder or (serving.folder, serving.node_id) == (folder, self._node.node_id)
+
     # -- the end -----------------------------------------------------------------------------------
 
     def shutdown(self) -> bool:
-        """Close every log in order, write the checkpoints and the clean-shutdown markers, unlock
-        the dirs.
+        """Close every log in order, write checkpoints and clean-shutdown markers, unlock the dirs.
 
         Returns whether all of it was clean; see ``OnlineDir.unlock``.
         """
@@ -320,13 +339,13 @@ class LogManagerImpl(Mover):
             kill(name, self._namespace)
         with self._lock:
             asked = dict(self._dirs.opened)
-        closed = self._ask_all(lambda handle: handle.close.remote(), CLOSE_TIMEOUT_S)
+        closed = self._ask_all(LogActorStub.close, CLOSE_TIMEOUT_S)
         with self._lock:
-            # before anything can fail: a closed actor must not be found again
+            # First, since the rest may fail, and a closed actor must not be found again.
             for partition in asked:
                 kill(log_actor_name(partition), self._namespace)
             for partition, offsets in closed.items():
-                self._dirs.note(partition, asked[partition], checkpointed(offsets))
+                self._dirs.record_offsets(partition, asked[partition], offsets.checkpointed())
             return self._dirs.unlock(set(closed))
 
 

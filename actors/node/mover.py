@@ -1,5 +1,4 @@
-"""A LogManager's move of a partition from one of its log dirs to another, while its LogActor serves
-it.
+"""How a LogManager moves a partition to another of its log dirs, while its LogActor serves it.
 
 ::
 
@@ -9,10 +8,9 @@ it.
     orders-0/                       orders-0/               equal: the Controller's record decides
     orders-0.<id>-delete/           orders-0/               the target opens, the source goes
 
-The Controller's word is the next ``open_partition``: the dir that it names keeps the partition. A
-crash before the rename leaves a ``-future`` folder, which the next start removes; one after it
-leaves two equal folders, of which the Controller has the one set aside that its record does not
-name.
+The Controller's next ``open_partition`` decides: the dir that it names keeps the partition. A crash
+before the rename leaves a ``-future`` folder, which the next start removes. A crash after it leaves
+two equal folders; the Controller has the one set aside that its record does not name.
 """
 
 import logging
@@ -22,19 +20,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-import ray
-
 from raylog.actors.errors import MoveRunning, NotLeader
 from raylog.actors.events import event
 from raylog.actors.messages import PartitionOffsets
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dir_keeper import DirKeeper, checkpointed
+from raylog.actors.node.dir_keeper import DirKeeper
 from raylog.actors.node.dirs import Placed
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.actors.partition.log_actor import lock_patiently
-from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, wait_for
-from raylog.actors.runtime.handles import find, kill
-from raylog.actors.runtime.names import compaction_actor_name, log_actor_name
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
+from raylog.actors.runtime.handles import kill
+from raylog.actors.runtime.names import log_actor_name
+from raylog.actors.runtime.stubs import LogActorStub, find_compaction_actor, find_log_actor
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import DiskFull, InvalidLogDir, LogDirOffline
@@ -43,22 +40,23 @@ from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# What is left for the last round: the partition is away while it is copied and fsynced.
+# The most that is left for the last round, in which the partition does not serve.
 SMALL_BYTES = 16 << 20
-# Where appends are faster than copies the rest never gets small, and the last round takes longer.
+# Where appends are faster than copies, the rest never gets small, and the last round takes longer.
 MAX_ROUNDS = 20
+# In a node, and in a broker: each holds a thread of its LogManager, and one of the Controller.
 MOVES_AT_ONCE = 4
 
 
 @dataclass(slots=True)
 class Move:
-    """One that was begun and that the Controller has not ended yet."""
+    """A move that has begun and that the Controller has not ended yet."""
 
     source: OnlineDir
     target: OnlineDir
     folder: str  # of the copy
-    is_closing: bool = False  # nobody opens the partition, until...
-    is_whole: bool = False  # ...the copy has its name
+    is_closing: bool = False  # from now on nobody opens the partition, until the copy is whole
+    is_whole: bool = False  # the copy has the partition's name
 
 
 class Mover(DirKeeper):
@@ -68,23 +66,20 @@ class Mover(DirKeeper):
         super().__init__(namespace, config)
         self._moves: dict[TopicPartition, Move] = {}
         rate = config.replica_alter_log_dirs_io_max_bytes_per_second
-        self._throttle, self._throttle_lock = (
-            Throttle(rate, time.monotonic, time.sleep),
-            threading.Lock(),
-        )
+        self._throttle = Throttle(rate, time.monotonic, time.sleep)
+        self._throttle_lock = threading.Lock()
 
     def _check_running(self, what: str) -> None:
         if self._stopped.is_set():
             raise NotLeader(what, "the LogManager of its node is stopping")
 
-    @ray.method(concurrency_group="move")
-    def move_partition(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Placed:
+    def move(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Placed:
         """Copy a partition to another dir and close it; returns where it is to be opened next.
 
-        Raises MoveRunning, NoRoom, InvalidLogDir, LogDirOffline, NotLeader, StorageError; nothing
-        is left in the other dir then, and the partition is to be opened again where it was.
+        Raises MoveRunning, NoRoom, InvalidLogDir, LogDirOffline, NotLeader, StorageError. Then
+        nothing is left in the other dir, and the partition is to be opened again where it was.
         """
-        begin = time.monotonic()
+        begin_s = time.monotonic()
         move = self._begin_move(partition, topic_id, directory_id)
         try:
             mirror = Mirror(
@@ -92,11 +87,11 @@ class Mover(DirKeeper):
                 SystemClock(),
                 move.source.folder(partition),
                 move.folder,
-                self._paced(move),
+                self._pace(move),
             )
             mirror.check_room()
             rounds = self._copy(partition, mirror)
-            closing = time.monotonic()
+            closing_s = time.monotonic()
             offsets = self._close_for_move(partition, move)
             lock = lock_patiently(lambda: self._fs.lock(move.source.folder(partition)))
             try:
@@ -114,8 +109,8 @@ class Mover(DirKeeper):
             source=move.source.log_dir.path,
             target=move.target.log_dir.path,
             rounds=rounds,
-            seconds=closing - begin,
-            closed_seconds=time.monotonic() - closing,
+            seconds=closing_s - begin_s,
+            closed_seconds=time.monotonic() - closing_s,
         )
         return Placed(self._node.node_id, directory_id, move.target.folder(partition))
 
@@ -136,27 +131,26 @@ class Mover(DirKeeper):
             self._moves[partition] = move
             return move
 
-    def _paced(self, move: Move) -> Callable[[int], None]:
-        def copied(size_bytes: int) -> None:
+    def _pace(self, move: Move) -> Callable[[int], None]:
+        """What the copy calls after each chunk: it keeps to the rate, except in the last round."""
+
+        def pace(size_bytes: int) -> None:
             self._check_running("a move")
-            if not move.is_closing:  # then callers wait
+            if not move.is_closing:  # in the last round callers wait for the partition
                 with self._throttle_lock:
                     self._throttle(size_bytes)
 
-        return copied
+        return pace
 
     def _copy(self, partition: TopicPartition, mirror: Mirror) -> int:
-        """Rounds until little is left; returns how many. The log rolls before each: what grows is
-        small then.
+        """Copy in rounds until little is left; returns how many rounds it took.
 
-        On a full disk it can neither roll nor grow.
+        The log rolls before each, so that the segment that grows meanwhile is small. On a full disk
+        it can neither roll nor grow.
         """
         for number in range(1, MAX_ROUNDS + 1):
-            handle = find(log_actor_name(partition), self._namespace)
-            if handle is None:
-                raise NotLeader(str(partition), "its LogActor does not run")
             with suppress(DiskFull):
-                wait_for(handle.roll.remote(), f"moving {partition}")
+                self._log(partition).roll().get()
             if mirror.round() <= SMALL_BYTES:
                 return number
         return MAX_ROUNDS
@@ -166,16 +160,17 @@ class Mover(DirKeeper):
             self._check_running(str(partition))
             move.is_closing = True
         self._abandon_compaction(partition)
-        handle = find(log_actor_name(partition), self._namespace)
-        if handle is None:
-            raise NotLeader(str(partition), "its LogActor does not run")
+        log = self._log(partition)
         try:
-            offsets: PartitionOffsets = wait_for(
-                handle.close.remote(), f"closing {partition}", OPEN_TIMEOUT_S
-            )
-        finally:  # one that was half closed must not stay
+            return log.close().get(OPEN_TIMEOUT_S)
+        finally:  # an actor that is half closed must not stay
             kill(log_actor_name(partition), self._namespace)
-        return offsets
+
+    def _log(self, partition: TopicPartition) -> LogActorStub:
+        log = find_log_actor(partition, self._namespace)
+        if log is None:
+            raise NotLeader(str(partition), "its LogActor does not run")
+        return log
 
     def _adopt(self, partition: TopicPartition, move: Move, offsets: PartitionOffsets) -> None:
         with self._lock:
@@ -185,7 +180,7 @@ class Mover(DirKeeper):
             cleaner_offset = move.source.cleaner_offsets().get(partition)
             target = self._dirs.online(move.target.directory_id)
             with self._dirs.using(target):
-                target.adopt(partition, move.folder, checkpointed(offsets), cleaner_offset)
+                target.adopt(partition, move.folder, offsets.checkpointed(), cleaner_offset)
             move.is_whole = True
 
     def _give_up(self, partition: TopicPartition, move: Move) -> None:
@@ -196,23 +191,28 @@ class Mover(DirKeeper):
                 self._dirs.online(move.target.directory_id).drop_copy(move.folder)
 
     def _settle_move(self, partition: TopicPartition, directory_id: str) -> None:
-        """The Controller names the dir that has the partition: that ends a move. NotLeader in the
-        middle of one."""
+        """End the partition's move, if any: the Controller has named the dir that keeps it.
+
+        Raises NotLeader if the copy is not whole yet.
+        """
         move = self._moves.get(partition)
         if move is None or not move.is_closing:
             return
         if not move.is_whole:
             raise NotLeader(str(partition), "it is being moved to another log dir")
         del self._moves[partition]
-        loser = move.source if directory_id == move.target.directory_id else move.target
+        is_moved = directory_id == move.target.directory_id
+        other = move.source if is_moved else move.target
         with suppress(LogDirOffline, InvalidLogDir):
-            dir = self._dirs.online(loser.directory_id)
+            dir = self._dirs.online(other.directory_id)
             with self._dirs.using(dir):
                 dir.delete(partition)
 
     def _abandon_compaction(self, partition: TopicPartition) -> None:
-        """Have a round given up whose swaps would be refused: it saves work, and is not waited
-        for."""
-        compaction = find(compaction_actor_name(self._node.key), self._namespace)
+        """Have the partition's round of compaction given up, whose swap would be refused anyway.
+
+        This saves work; nobody waits for it.
+        """
+        compaction = find_compaction_actor(self._node.key, self._namespace)
         if compaction is not None:
-            compaction.abandon.remote(partition)
+            compaction.abandon(partition).ignore()

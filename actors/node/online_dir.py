@@ -1,14 +1,17 @@
-"""One log dir while it is used: what lies in it, and what is written down of it. Knows no Ray.
+"""One log dir while it is used: its partitions, its checkpoints, its deletions. Knows no Ray.
+
+::
 
     folders found at the start   to load -> loaded
     partitions                   as an orderly stop left them ("clean"), or not
     checkpoint tables            the last word of every LogActor, until it is written
     deletion queue               folders that were renamed -delete, and when each is removed
 
-A method that the disk fails raises StorageError; what follows from it, ``node_dirs.py`` decides.
+A method whose disk fails raises StorageError; ``dirs.py`` decides what follows from it.
 
-Not safe for threads, but for the checkpoint files: who writes them holds ``writing``, and waits for
-nothing else meanwhile, so that a disk that hangs holds up nobody but those who want to write to it.
+Not safe for threads, with one exception. A thread that writes the checkpoint files holds
+``writing``, and waits for nothing else meanwhile. So a disk that hangs stops only the threads that
+want to write to it.
 """
 
 import logging
@@ -28,13 +31,13 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.mirror import folder_bytes
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import read_topic_id
 
 logger = logging.getLogger(__name__)
-Offsets = Mapping[TopicPartition, PartitionOffsets]
+Offsets = Mapping[TopicPartition, CheckpointedOffsets]
 
 
 class Doomed(NamedTuple):
@@ -45,7 +48,7 @@ class Doomed(NamedTuple):
 
 
 class OnlineDir:
-    """A log dir that has just been locked, looked through."""
+    """See the module's head. ``log_dir``: one that has just been locked."""
 
     def __init__(self, fs: FileSystem, clock: Clock, log_dir: LogDir, delete_delay_ms: int) -> None:
         self._fs, self._clock, self._delete_delay_ms = fs, clock, delete_delay_ms
@@ -57,8 +60,9 @@ class OnlineDir:
         self.loaded = 0
         self._clean = set(listing.partitions) if log_dir.was_clean else set()
         self._doomed: list[Doomed] = []
-        # For all we know: a crash may have come between the rename of a folder and the checkpoints.
-        self._have_left = True
+        # Whether the checkpoint files may have partitions that are gone. A crash may have come
+        # between the rename of a folder and the checkpoints, so at the start they may.
+        self._has_stale_checkpoints = True
         self._doom(listing.doomed, delete_delay_ms)
         self._doom(listing.futures, 0)  # nobody finishes a copy that a crash interrupted
         for name in listing.unknown:
@@ -76,7 +80,7 @@ class OnlineDir:
 
     @property
     def count(self) -> int:
-        """How many partitions are here, with those that are on their way."""
+        """How many partitions are here, or are being moved here."""
         listing = self.log_dir.listing()
         return len(listing.partitions) + len(listing.futures)
 
@@ -88,18 +92,29 @@ class OnlineDir:
             raise StorageError(self.log_dir.path, str(error)) from error
 
     def status(self, node_id: str) -> LogDirStatus:
-        """What the dir holds, and what there is room for. It looks at every file: not to be called
-        under a lock."""
+        """What the dir holds, and how much room it has.
+
+        Not to be called under a lock, since it looks at every file.
+        """
         try:
-            here = self.log_dir.partitions()
-            size_bytes = sum(folder_bytes(self._fs, self.folder(partition)) for partition in here)
+            partitions = self.log_dir.partitions()
+            folders = [self.folder(partition) for partition in partitions]
+            size_bytes = sum(folder_bytes(self._fs, folder) for folder in folders)
             total_bytes, usable_bytes = self._fs.room(self.log_dir.path)
         except StorageError as error:
             return LogDirStatus.offline(node_id, self.log_dir.path, self.directory_id, str(error))
-        to_load = self.loaded + len(self.to_load)
-        room = (len(here), size_bytes, total_bytes, usable_bytes)
         return LogDirStatus(
-            node_id, self.log_dir.path, self.directory_id, True, None, *room, self.loaded, to_load
+            node_id=node_id,
+            path=self.log_dir.path,
+            directory_id=self.directory_id,
+            is_online=True,
+            problem=None,
+            partitions=len(partitions),
+            size_bytes=size_bytes,
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+            loaded=self.loaded,
+            to_load=self.loaded + len(self.to_load),
         )
 
     # -- partitions --------------------------------------------------------------------------------
@@ -111,7 +126,7 @@ class OnlineDir:
         return self._fs.is_dir(self.folder(partition))
 
     def topic_id(self, partition: TopicPartition) -> str | None:
-        """Whose folder it is; None, which is no topic's, if that cannot be read."""
+        """The id of the topic whose folder it is; None if that cannot be read."""
         try:
             return read_topic_id(self._fs, self.folder(partition))
         except CorruptCheckpoint as error:
@@ -123,7 +138,7 @@ class OnlineDir:
         folder = self.folder(partition)
         if self._fs.exists(folder):
             raise InvalidLogDir(folder, "a partition's folder is there already: move it away")
-        self._write_down_who_left()
+        self._drop_stale_checkpoints()
         self.offsets.pop(partition, None)
         try:
             create_log(self._fs, folder, topic_id)
@@ -136,16 +151,15 @@ class OnlineDir:
         self,
         partition: TopicPartition,
         copy: str,
-        offsets: PartitionOffsets,
+        offsets: CheckpointedOffsets,
         cleaner_offset: int | None,
     ) -> None:
-        """A copy becomes the partition, as its log was closed in order; all that is written of it
-        comes along.
+        """Make a copy the partition; its log was closed in order. Its checkpoints are written.
 
-        Where the disk is full it is removed: under its own name it would stand in the way of the
-        next move.
+        Where the disk is too full for them, the copy is removed: under the partition's name it
+        would be in the way of the next move.
         """
-        self._write_down_who_left()
+        self._drop_stale_checkpoints()
         self.log_dir.adopt(partition, copy)
         self.offsets[partition] = offsets
         try:
@@ -161,19 +175,23 @@ class OnlineDir:
         self._clean.add(partition)
 
     def drop_copy(self, copy: str) -> None:
-        """Have a copy removed that is not wanted; fine if it is gone."""
+        """Have an unwanted copy removed; fine if it is gone."""
         self._doom([copy], 0)
 
     def open(self, partition: TopicPartition) -> bool:
-        """It is about to be opened; returns whether it is as an orderly stop left it: believed
-        once."""
+        """Note that a partition is about to be opened.
+
+        Returns whether it is as an orderly stop left it, which is true once.
+        """
         is_clean = partition in self._clean
         self._clean.discard(partition)
         return is_clean
 
     def opened(self, partition: TopicPartition) -> bool:
-        """Its opening has ended, well or not; returns whether that was of a partition found at the
-        start."""
+        """Note that an opening has ended, well or not.
+
+        Returns whether the partition was found at the start and is opened for the first time.
+        """
         is_first = partition in self.to_load
         self.to_load.discard(partition)
         self.loaded += is_first
@@ -185,8 +203,10 @@ class OnlineDir:
         self._forget(partition)
 
     def set_aside(self, partition: TopicPartition) -> str:
-        """Rename the folder of a partition that no topic has any more; it is kept. Returns its new
-        path."""
+        """Rename the folder of a partition that no topic has any more, and keep it.
+
+        Returns its new path.
+        """
         path = self.log_dir.doom(partition, stray=True)
         self._forget(partition)
         return path
@@ -195,22 +215,24 @@ class OnlineDir:
         self.offsets.pop(partition, None)
         self.to_load.discard(partition)
         self._clean.discard(partition)
-        self._have_left = True
+        self._has_stale_checkpoints = True
         try:
-            self._write_down_who_left()
+            self._drop_stale_checkpoints()
         except DiskFull as error:
             warn(logger, "checkpoint-not-written", partition=partition, why=error)
 
-    def _write_down_who_left(self) -> None:
-        """A partition may come again under its name: it must not begin where the checkpoints of the
-        old one end."""
-        if not self._have_left:
+    def _drop_stale_checkpoints(self) -> None:
+        """Remove from the checkpoint files the partitions that are gone.
+
+        A new partition of the same name must not begin where the checkpoints of the old one end.
+        """
+        if not self._has_stale_checkpoints:
             return
         with self.writing:
             self.write_recovery_points(self.offsets)
             self.write_log_start_offsets(self.offsets)
             self.log_dir.drop_cleaner_offsets()
-        self._have_left = False
+        self._has_stale_checkpoints = False
 
     # -- deletion ----------------------------------------------------------------------------------
 
@@ -222,40 +244,41 @@ class OnlineDir:
         """The folders that are to be removed now; each is told once."""
         now_ms = self._clock.now_ms()
         due = [folder for due_ms, folder in self._doomed if due_ms <= now_ms]
-        self._doomed = [one for one in self._doomed if one.due_ms > now_ms]
+        self._doomed = [doomed for doomed in self._doomed if doomed.due_ms > now_ms]
         return due
 
     # -- checkpoints -------------------------------------------------------------------------------
 
     def write_recovery_points(self, offsets: Offsets) -> None:
-        """Replace the checkpoint files of recovery points and high watermarks, by what ``offsets``
-        has of those that are here. The caller has ``writing``."""
-        self.log_dir.write_recovery_points(self._of_those_here(offsets))
+        """Replace the checkpoint files of recovery points and high watermarks.
+
+        Of ``offsets``, the partitions that are here are written. The caller holds ``writing``.
+        """
+        self.log_dir.write_recovery_points(self._of_partitions_here(offsets))
 
     def write_log_start_offsets(self, offsets: Offsets) -> None:
         """Replace the checkpoint file of log start offsets, in the same way."""
-        self.log_dir.write_log_start_offsets(self._of_those_here(offsets))
+        self.log_dir.write_log_start_offsets(self._of_partitions_here(offsets))
 
-    def _of_those_here(self, offsets: Offsets) -> Offsets:
+    def _of_partitions_here(self, offsets: Offsets) -> Offsets:
         here = set(self.log_dir.partitions())
-        return {partition: known for partition, known in offsets.items() if partition in here}
+        return {partition: offsets[partition] for partition in offsets if partition in here}
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """Where the compaction of each partition goes on. The caller does not have ``writing``."""
+        """Where the compaction of each partition goes on. The caller does not hold ``writing``."""
         with self.writing:
             return self.log_dir.cleaner_offsets()
 
     def unlock(self, closed: Set[TopicPartition]) -> bool:
-        """Write the checkpoints and the marker, and unlock; returns whether every log here was
-        ``closed`` in order.
+        """Write the checkpoints and the clean-shutdown marker, and unlock the dir.
 
-        A dir with a log that was not, or whose checkpoints could not be written, gets no marker.
-        One that nobody has opened is as it was.
+        Returns whether every log here was ``closed`` in order. If one was not, or the checkpoints
+        could not be written, the dir gets no marker. A log that nobody has opened is as it was.
         """
         try:
             with self.writing:
                 is_clean = {*self.log_dir.partitions()} <= closed | self._clean
-                self.log_dir.write_offsets(self._of_those_here(self.offsets))
+                self.log_dir.write_offsets(self._of_partitions_here(self.offsets))
                 self.log_dir.close(clean=is_clean)
             return is_clean
         except RaylogError as error:

@@ -1,14 +1,22 @@
 """LogActor: the Ray actor that owns one partition's folder. A shell over ``partition.py``.
 
 It is pinned to the node that has the folder, and Ray restarts it there for ever; everything is
-rebuilt from the disk. In ``__init__`` it locks the folder, so that two writers cannot be, and
-begins a new leader epoch. What goes wrong there (data missing, folder locked) is raised, and the
-actor stays dead with that error: no restart would help. Later, an error that is not one of ours
-means that its state cannot be trusted: it ends its process, and Ray starts another, which recovers.
-(Ray would let a failed actor live on.) So it does where the partition went offline and no disk is
-to blame; a disk's failure it reports to its LogManager, until that has heard.
+rebuilt from the disk. In ``__init__`` it locks the folder, so that there are never two writers, and
+begins a new leader epoch. What happens after a failure:
 
-Threads: the concurrency groups keep doors apart, so that parked long polls never hold up an append.
+=============================================  =====================================================
+failure                                        what follows
+=============================================  =====================================================
+in ``__init__`` (data missing, folder locked)  raised; the actor stays dead with that error, since
+                                               no restart would help
+an error that is not raylog's                  the actor's state cannot be trusted: it ends its
+                                               process, and Ray starts another, which recovers; Ray
+                                               itself would let the failed actor live on
+offline for a reason other than a disk         the same
+a disk's failure                               reported to the LogManager, until that has heard
+=============================================  =====================================================
+
+Threads: each concurrency group has its own, so that parked long polls never delay an append.
 """
 
 import logging
@@ -29,6 +37,7 @@ from raylog.actors.messages import (
     PartitionOffsets,
     PartitionStatus,
     RemovedSegments,
+    Serving,
 )
 from raylog.actors.metrics import EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.partition.bounds import (
@@ -38,9 +47,9 @@ from raylog.actors.partition.bounds import (
     REFUSALS_AT_ONCE,
 )
 from raylog.actors.partition.partition import Partition
-from raylog.actors.runtime.calls import wait_for
-from raylog.actors.runtime.handles import find
-from raylog.actors.runtime.nodes import is_restarted, own_node, own_node_id
+from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
+from raylog.actors.runtime.ray_metrics import ray_metric
+from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
@@ -80,21 +89,23 @@ class LogSpec(NamedTuple):
     producer_expiration_ms: int
     config_version: int = 0
     namespace: str = ""
-    manager: str = ""  # the name of the node's LogManager: a restart asks it for the config of now
+    # The key of its node, whose LogManager it reports to, and asks for the config after a restart;
+    # empty where there is no LogManager.
+    node: str = ""
 
 
 class LogActorImpl:
     """The methods that callers see as ``handle.method.remote(...)``."""
 
     def __init__(self, spec: LogSpec) -> None:
-        set_up_logs()
+        set_up_logs(own_name())
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         if is_restarted():
             own_node().check_alone()
             spec = _up_to_date(spec)
         self._spec = spec
         self._reported: StorageError | None = None
-        self._is_silent = False  # of reports that fail: the first one said it
+        self._is_silent = False  # whether a report has failed, so that the next ones are not logged
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
         try:
             self._partition = _open(spec, is_restart=is_restarted())
@@ -117,8 +128,10 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="fetch")
     def fetch(self, offset: int, max_bytes: int = 1 << 20, *, locate: bool = False) -> FetchResult:
-        """Batches from ``offset`` on, at once. With ``locate``: where they lie. Raises
-        OffsetOutOfRange."""
+        """Batches from ``offset`` on, at once; with ``locate``, where they lie.
+
+        Raises OffsetOutOfRange.
+        """
         return _or_exit(lambda: self._partition.fetch(offset, max_bytes, locate=locate))
 
     @ray.method(concurrency_group="poll")
@@ -137,8 +150,10 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="fetch")
     def fetch_request(self, request: bytes) -> FetchResult | bytes:
-        """``fetch``, for raylog's own readers: takes a FetchRequest's bytes; a location comes back
-        as bytes, too."""
+        """``fetch``, for raylog's own readers: takes the bytes of a FetchRequest.
+
+        A location is answered as bytes, too: ``FetchResult.encode``.
+        """
         return self._answer(FetchRequest.decode(request))
 
     @ray.method(concurrency_group="poll")
@@ -146,29 +161,28 @@ class LogActorImpl:
         """``poll``, for raylog's own readers, in the same way."""
         return self._answer(FetchRequest.decode(request))
 
-    def _answer(self, asked: FetchRequest) -> FetchResult | bytes:
+    def _answer(self, request: FetchRequest) -> FetchResult | bytes:
         fetch = self._partition.fetch
-        found = _or_exit(
+        result = _or_exit(
             lambda: fetch(
-                asked.offset,
-                asked.max_bytes,
-                asked.min_bytes,
-                asked.max_wait_ms,
-                locate=asked.locate,
+                request.offset,
+                request.max_bytes,
+                request.min_bytes,
+                request.max_wait_ms,
+                locate=request.locate,
             )
         )
-        return found.encode() if asked.locate else found
+        return result.encode() if request.locate else result
 
     # -- what it is --------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
-    def serving(self) -> tuple[str, str, str] | None:
-        """The id of the topic whose log this serves, its folder, and the node that has it; None
-        once it is closed. Raises why it is offline."""
+    def serving(self) -> Serving | None:
+        """Which log this serves; None once it is closed. Raises why it is offline."""
         if self._partition.is_closed:
             return None
         _or_exit(self._partition.check_online)
-        return self._spec.topic_id, self._spec.folder, own_node_id()
+        return Serving(self._spec.topic_id, self._spec.folder, own_node_id())
 
     @ray.method(concurrency_group="admin")
     def offsets(self) -> PartitionOffsets:
@@ -177,8 +191,10 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="admin")
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after ``timestamp`` (ms); -1: the end, -2: the start, -3: the
-        largest timestamp."""
+        """The first record at or after ``timestamp`` (ms).
+
+        -1: the log's end, -2: its start, -3: the record with the largest timestamp.
+        """
         return _or_exit(lambda: self._partition.offset_for_timestamp(timestamp))
 
     @ray.method(concurrency_group="admin")
@@ -186,23 +202,22 @@ class LogActorImpl:
         """What ``raylog status`` shows."""
         partition, log = self._partition, self._partition.log
         return PartitionStatus(
-            str(self._spec.partition),
-            self._spec.folder,
-            os.getpid(),
-            KERNEL,
-            partition.leader_epoch,
-            partition.offsets(),
-            log.size_bytes,
-            len(log.segments),
-            partition.is_offline,
+            partition=str(self._spec.partition),
+            folder=self._spec.folder,
+            pid=os.getpid(),
+            kernel=KERNEL,
+            leader_epoch=partition.leader_epoch,
+            offsets=partition.offsets(),
+            size_bytes=log.size_bytes,
+            segments=len(log.segments),
+            is_offline=partition.is_offline,
         )
 
     # -- upkeep ------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
     def reconfigure(self, config: LogConfig, version: int) -> None:
-        """Obey another config from the next append on, unless a newer ``version`` has come before
-        it."""
+        """Obey another config from the next append on, unless a newer ``version`` came before."""
         _or_exit(lambda: self._partition.reconfigure(config, version))
 
     @ray.method(concurrency_group="admin")
@@ -217,13 +232,15 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="admin")
     def delete_old_segments(self) -> RemovedSegments:
-        """Retention; returns what went."""
+        """Remove the segments that retention no longer keeps; returns what was removed."""
         return _or_exit(self._partition.delete_old_segments)
 
     @ray.method(concurrency_group="admin")
     def delete_records(self, before_offset: int) -> int:
-        """Make records below an offset unreadable (-1: the high watermark); returns the log start
-        offset."""
+        """Make records below an offset unreadable; returns the log start offset.
+
+        ``before_offset``: -1 is the high watermark.
+        """
         return _or_exit(lambda: self._partition.delete_records(before_offset))
 
     @ray.method(concurrency_group="admin")
@@ -233,7 +250,7 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="admin")
     def cleaning_view(self) -> LogView:
-        """What the CompactionActor must know for a round, which begins."""
+        """Begin a round of compaction; returns what the CompactionActor must know for it."""
         return _or_exit(self._partition.cleaning_view)
 
     @ray.method(concurrency_group="admin")
@@ -243,14 +260,15 @@ class LogActorImpl:
 
     @ray.method(concurrency_group="admin")
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
-        """Let in what the CompactionActor has written. Raises CleaningAborted with nothing
-        changed."""
+        """Put the segment in place that the CompactionActor has written.
+
+        Raises CleaningAborted with nothing changed.
+        """
         _or_exit(lambda: self._partition.replace_segments(old, round_id))
 
     @ray.method(concurrency_group="admin")
     def close(self) -> PartitionOffsets:
-        """Orderly end: all flushed, all files closed, the folder unlocked. Returns the last
-        offsets."""
+        """Flush everything, close the files, unlock the folder; returns the last offsets."""
         _or_exit(self._partition.close)
         self._lock.release()
         offsets = self._partition.offsets()
@@ -263,12 +281,13 @@ class LogActorImpl:
         return offsets
 
     def _keep_up(self) -> None:
-        """Upkeep and metrics while something happens; how the partition stands, now and then, while
-        nothing does."""
+        """Do upkeep and export metrics, as long as the process lives.
+
+        A partition that is idle rests: its metrics are exported less often.
+        """
         expiration_ms = self._spec.producer_expiration_ms
-        exporter = Exporter(
-            topic=self._spec.partition.topic, partition=self._spec.partition.partition
-        )
+        topic, partition = self._spec.partition
+        exporter = Exporter(ray_metric, topic=topic, partition=partition)
         next_export_s, is_exported = 0.0, False
         while True:
             if is_exported:
@@ -304,7 +323,7 @@ class LogActorImpl:
     def _export(self, exporter: Exporter) -> None:
         try:
             self._partition.meters.export(self._partition, exporter)
-        except Exception:  # Ray may fail in its own ways, and metrics are not worth a partition
+        except Exception:  # whatever Ray raises: metrics are not worth a partition
             warn(logger, "metrics-failed", trace=True, partition=self._spec.partition)
 
 
@@ -323,28 +342,32 @@ LogActor = ray.remote(**OPTIONS)(LogActorImpl)
 
 
 def lock_patiently(take: Callable[[], Answer]) -> Answer:
-    """A lock that a process at its end may still hold for a moment."""
-    deadline = time.monotonic() + LOCK_PATIENCE_S
+    """Take a lock that a process at its end may still hold for a moment."""
+    deadline_s = time.monotonic() + LOCK_PATIENCE_S
     while True:
         try:
             return take()
         except LogLocked:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline_s:
                 raise
             time.sleep(0.05)
 
 
+def _log_manager_of(spec: LogSpec) -> LogManagerStub | None:
+    return find_log_manager(spec.node, spec.namespace) if spec.node else None
+
+
 def _up_to_date(spec: LogSpec) -> LogSpec:
-    """The spec with the topic's config of now: Ray repeats the arguments of the first start.
+    """The spec with the topic's present config: Ray repeats the arguments of the first start.
 
     A LogManager that does not answer is itself being started again; what it is told then reaches
     this actor.
     """
-    manager = find(spec.manager, spec.namespace) if spec.manager else None
-    if manager is None:
+    log_manager = _log_manager_of(spec)
+    if log_manager is None:
         return spec
     try:
-        found = wait_for(manager.config_of.remote(spec.partition), spec.manager, MANAGER_TIMEOUT_S)
+        configured = log_manager.config_of(spec.partition).get(MANAGER_TIMEOUT_S)
     except RaylogError as error:
         warn(
             logger,
@@ -354,23 +377,25 @@ def _up_to_date(spec: LogSpec) -> LogSpec:
             uses="that of the first start",
         )
         return spec
-    return (
-        spec if found is None else spec._replace(config=found.config, config_version=found.version)
-    )
+    if configured is None:
+        return spec
+    return spec._replace(config=configured.config, config_version=configured.version)
 
 
 def _report(spec: LogSpec, error: StorageError, *, is_loud: bool = True) -> bool:
-    """Tell the LogManager that a disk has failed, which takes the whole dir offline; returns
-    whether it has heard."""
+    """Tell the LogManager that a disk has failed; returns whether it has heard.
+
+    It takes the whole dir offline then.
+    """
     if not error.is_disk_failure:
         return True
     try:
-        manager = find(spec.manager, spec.namespace) if spec.manager else None
-        if manager is None:
+        log_manager = _log_manager_of(spec)
+        if log_manager is None:
             return False
-        told = manager.failed.remote(spec.partition, spec.topic_id, error)
-        wait_for(told, spec.manager, MANAGER_TIMEOUT_S)
-    except Exception as failure:  # Ray may fail in its own ways: it is told again
+        report = log_manager.failed(spec.partition, spec.topic_id, error)
+        report.get(MANAGER_TIMEOUT_S)
+    except Exception as failure:  # whatever Ray raises: the failure is reported again
         if is_loud:
             warn(logger, "failure-not-reported", partition=spec.partition, why=failure)
         return False
@@ -379,7 +404,7 @@ def _report(spec: LogSpec, error: StorageError, *, is_loud: bool = True) -> bool
 
 def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
     fs, clock = RealFileSystem(), SystemClock()
-    log_dir, started = os.path.dirname(spec.folder), time.monotonic()
+    log_dir, began_s = os.path.dirname(spec.folder), time.monotonic()
     log = open_log(
         fs,
         clock,
@@ -388,8 +413,8 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
         spec.config,
         topic_id=spec.topic_id,
         is_clean=spec.is_clean and not is_restart,
-        recovery_point=_checkpointed(log_dir, RECOVERY_POINTS, spec.partition),
-        log_start_offset=_checkpointed(log_dir, LOG_START_OFFSETS, spec.partition),
+        recovery_point=_offset_in_checkpoint(log_dir, RECOVERY_POINTS, spec.partition),
+        log_start_offset=_offset_in_checkpoint(log_dir, LOG_START_OFFSETS, spec.partition),
     )
     partition = Partition(log, clock, spec.config_version)
     event(
@@ -403,14 +428,16 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
         segments=len(log.segments),
         is_restart=is_restart,
         kernel=KERNEL,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - began_s,
     )
     return partition
 
 
-def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
-    """What a checkpoint says of this partition; 0, which is always safe, if it says nothing that
-    can be read."""
+def _offset_in_checkpoint(log_dir: str, name: str, partition: TopicPartition) -> int:
+    """The offset that a checkpoint file of a log dir has for this partition.
+
+    Without one that can be read: 0, which is always safe.
+    """
     try:
         return read_offsets(RealFileSystem(), os.path.join(log_dir, name)).get(partition, 0)
     except CorruptCheckpoint as error:
@@ -419,8 +446,7 @@ def _checkpointed(log_dir: str, name: str, partition: TopicPartition) -> int:
 
 
 def _or_exit(call: Callable[[], Answer]) -> Answer:
-    """Let our own errors through; end the process on any other, since its state cannot be
-    trusted."""
+    """Let raylog's errors through; end the process on any other: its state cannot be trusted."""
     try:
         return call()
     except RaylogError:

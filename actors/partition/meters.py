@@ -1,9 +1,8 @@
-"""What one partition counts of itself: plain numbers, and lists of measurements that an exporter
-empties.
+"""What one partition counts of itself: lists of measurements that an exporter empties.
 
-Several threads add at once, without a lock: a ``deque`` takes an item in one step. Whoever exports
-takes them off again, so that their sums are exact. Nobody exporting, each holds the newest of them,
-and no more.
+Several threads add at once, without a lock: a ``deque`` takes an item in one step. The exporter
+takes the items off again, so that their sums are exact. While nothing is exported, each list keeps
+the newest items, and no more.
 """
 
 import time
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from raylog.actors.partition.partition import Partition
 
 Item = TypeVar("Item")
-# What is kept between two exports, five seconds apart: twice what Ray can bring in that time.
+# The items kept between two exports, five seconds apart: twice what Ray can bring in that time.
 KEPT = 50_000
 
 
-# Plain tuples: a NamedTuple takes four times as long to make.
+# Plain tuples, since each append and fetch makes one: a NamedTuple takes four times as long.
 Append = tuple[float, int, int, bool]  # seconds, bytes, records, whether it is a duplicate
 Fetch = tuple[float, int]  # seconds, bytes
 
@@ -40,14 +39,14 @@ class Meters:
 
     @contextmanager
     def fsync(self) -> Iterator[None]:
-        """Measure one."""
-        began = time.perf_counter()
+        """Measure one fsync."""
+        began_s = time.perf_counter()
         yield
-        self.fsyncs.append(time.perf_counter() - began)
+        self.fsyncs.append(time.perf_counter() - began_s)
 
     def export(self, partition: "Partition", exporter: Exporter) -> None:
-        """Hand over what has come since the last time, and how the partition stands."""
-        appends, fetches = taken(self.appends), taken(self.fetches)
+        """Export what has come since the last time, and the partition's present state."""
+        appends, fetches = drain(self.appends), drain(self.fetches)
         written = [
             (size_bytes, records)
             for _, size_bytes, records, is_duplicate in appends
@@ -57,14 +56,14 @@ class Meters:
         exporter.add("raylog_records_in", sum(records for _, records in written))
         exporter.add("raylog_duplicates", len(appends) - len(written))
         exporter.add("raylog_bytes_out", sum(size_bytes for _, size_bytes in fetches))
-        exporter.observe("raylog_append_seconds", (append[0] for append in appends))
-        exporter.observe("raylog_fetch_seconds", (fetch[0] for fetch in fetches))
-        exporter.observe("raylog_fsync_seconds", taken(self.fsyncs))
-        for name in taken(self.failed_appends):
+        exporter.observe("raylog_append_seconds", (seconds for seconds, _, _, _ in appends))
+        exporter.observe("raylog_fetch_seconds", (seconds for seconds, _ in fetches))
+        exporter.observe("raylog_fsync_seconds", drain(self.fsyncs))
+        for name in drain(self.failed_appends):
             exporter.add("raylog_append_errors", 1, error=name)
-        for name in taken(self.failed_fetches):
+        for name in drain(self.failed_fetches):
             exporter.add("raylog_fetch_errors", 1, error=name)
-        for name, value in _standing(partition).items():
+        for name, value in _present_state(partition).items():
             exporter.gauge(name, value)
 
 
@@ -73,13 +72,14 @@ def name_of(error: BaseException) -> str:
     return error.error_name if isinstance(error, RaylogError) else type(error).__name__
 
 
-def taken(items: "deque[Item]") -> list[Item]:
-    """Empty a deque to which others add."""
+def drain(items: "deque[Item]") -> list[Item]:
+    """Take all items off a deque to which other threads add."""
     return [items.popleft() for _ in range(len(items))]
 
 
-def _standing(partition: "Partition") -> dict[str, float]:
+def _present_state(partition: "Partition") -> dict[str, float]:
     log, offsets = partition.log, partition.offsets()
+    retention_lag_s = 0.0 if partition.is_offline else log.retention_lag_ms() / 1000
     return {
         "raylog_in_flight_bytes": partition.in_flight_bytes,
         "raylog_parked_polls": partition.waiting,
@@ -89,7 +89,5 @@ def _standing(partition: "Partition") -> dict[str, float]:
         "raylog_log_end_offset": offsets.log_end_offset,
         "raylog_unflushed_records": offsets.log_end_offset - offsets.recovery_point,
         "raylog_offline": float(partition.is_offline),
-        "raylog_retention_lag_seconds": 0.0
-        if partition.is_offline
-        else log.retention_lag_ms() / 1000,
+        "raylog_retention_lag_seconds": retention_lag_s,
     }

@@ -97,16 +97,16 @@ def gather(
         left -= done
         if not done or not from_last_answer:
             break
-    found: Gathered[Key, Answer] = Gathered({}, {})
+    gathered: Gathered[Key, Answer] = Gathered({}, {})
     for key, call in calls.items():
         if call.reference in left:
-            found.errors[key] = RequestTimedOut(call.what, int(timeout_s * 1000))
+            gathered.errors[key] = RequestTimedOut(call.what, int(timeout_s * 1000))
             continue
         try:
-            found.answers[key] = call.get()
+            gathered.answers[key] = call.get()
         except Exception as error:  # also an error that has no name: it is this call's alone
-            found.errors[key] = error
-    return found
+            gathered.errors[key] = error
+    return gathered
 
 
 def answered(calls: Collection[Call[Answer]], timeout_s: float | None = None) -> list[Call[Answer]]:

@@ -30,10 +30,9 @@ PROBE_TIMEOUT_S = 5.0
 
 
 def join_ray(address: str | None = None) -> str:
-    """Connect this process to a running Ray cluster; default: RAY_ADDRESS, else one on this
-    machine.
+    """Connect this process to a running Ray cluster; returns its address. Raises RayNotFound.
 
-    Returns the address. Raises RayNotFound.
+    ``address``: by default RAY_ADDRESS, or else a cluster of this machine.
     """
     candidates = _candidates(address)
     for candidate in candidates:
@@ -49,13 +48,13 @@ def join_ray(address: str | None = None) -> str:
 def join_ray_with(
     has_broker: Callable[[], bool], namespace: str, address: str | None = None
 ) -> None:
-    """As ``join_ray``, but the cluster for which ``has_broker``, asked when connected, is true.
+    """As ``join_ray``, but the cluster that has the broker.
 
-    Raises BrokerNotFound, SeveralBrokers, RayNotFound, or what ``has_broker`` raises; then this
-    process is not connected.
+    ``has_broker`` is called while this process is connected to a cluster. Raises BrokerNotFound,
+    SeveralBrokers, RayNotFound, or what ``has_broker`` raises; then this process is not connected.
     """
     candidates = _candidates(address)
-    found: list[str] = []
+    addresses: list[str] = []
     problem: RaylogError = RayNotFound("auto", "none runs on this machine")
     for candidate in candidates:
         try:
@@ -72,28 +71,29 @@ def join_ray_with(
         if is_here:
             if len(candidates) == 1:
                 return
-            found.append(candidate)
+            addresses.append(candidate)
         ray.shutdown()
-    if not found:
+    if not addresses:
         raise problem
-    if len(found) > 1:
-        raise SeveralBrokers(namespace, ", ".join(found))
-    _join(found[0])
+    if len(addresses) > 1:
+        raise SeveralBrokers(namespace, ", ".join(addresses))
+    _join(addresses[0])
 
 
 def _candidates(address: str | None) -> list[str]:
-    """The addresses to try: the one that is wanted, else all of this machine, the last ``ray
-    start``'s first."""
+    """The addresses to try: the one that is wanted, or else all of this machine.
+
+    The address that ``ray start`` wrote down last comes first.
+    """
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     if wanted not in ("auto", LOCAL):
         return [wanted]
     running, latest = _running_here()
-    return sorted(running, key=lambda found: (found != latest, found))
+    return sorted(running, key=lambda candidate: (candidate != latest, candidate))
 
 
 def _running_here() -> tuple[Set[str], str | None]:
-    """The addresses of this machine's Ray clusters, and the one that ``ray start`` wrote down
-    last."""
+    """The addresses of this machine's Ray clusters, and the one of the last ``ray start``."""
     services.find_gcs_addresses.cache_clear()
     return services.find_gcs_addresses(), services.find_bootstrap_address(None)
 

@@ -1,5 +1,4 @@
-"""Which nodes are up, which of them this process runs on, and the options that pin an actor to a
-node."""
+"""Which nodes are up, which of them this process runs on, and what pins an actor to a node."""
 
 from typing import Any
 
@@ -47,8 +46,7 @@ def is_restarted() -> bool:
 
 
 def pinned_to(node: Node) -> dict[str, Any]:
-    """The options that keep an actor or a task on a node: by the label, where that leads nowhere
-    else."""
+    """The options that keep an actor or a task on a node: by its label, if no other has it."""
     if node.label and node.is_alone:
         return {"label_selector": {NODE_LABEL: node.label}}
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node.node_id, soft=False)}

@@ -28,6 +28,7 @@ from raylog.actors.messages import (
     PartitionStatus,
     RemovedSegments,
     RetentionStatus,
+    Serving,
 )
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.runtime.calls import Call
@@ -67,8 +68,9 @@ class LogActorStub:
     def poll_request(self, request: bytes) -> Call[FetchResult | bytes]:
         return Call(self.handle.poll_request.remote(request), self._name)
 
-    def serving(self) -> Call[tuple[str, str, str] | None]:
-        return Call(self.handle.serving.remote(), f"opening {self._name}")
+    def serving(self, purpose: str = "opening") -> Call[Serving | None]:
+        """``purpose``: what the caller is about to do, as errors say it."""
+        return Call(self.handle.serving.remote(), f"{purpose} {self._name}")
 
     def offsets(self) -> Call[PartitionOffsets]:
         return Call(self.handle.offsets.remote(), self._name)
@@ -139,10 +141,10 @@ class LogManagerStub:
         return Call(call, f"creating {partition}")
 
     def open_partition(
-        self, partition: TopicPartition, topic_id: str, told: Configured, directory_id: str
+        self, partition: TopicPartition, topic_id: str, configured: Configured, directory_id: str
     ) -> Call[Placed]:
         call = self.handle.open_partition.remote(
-            partition, topic_id, told.config, told.version, directory_id
+            partition, topic_id, configured.config, configured.version, directory_id
         )
         return Call(call, f"opening {partition}")
 
@@ -177,8 +179,12 @@ class LogManagerStub:
     def cleaner_offsets(self) -> Call[dict[TopicPartition, int]]:
         return Call(self.handle.cleaner_offsets.remote(), self.name)
 
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> Call[None]:
-        return Call(self.handle.cleaned.remote(partition, topic_id, offset), self.name)
+    def record_cleaner_offset(
+        self, partition: TopicPartition, topic_id: str, offset: int
+    ) -> Call[None]:
+        return Call(
+            self.handle.record_cleaner_offset.remote(partition, topic_id, offset), self.name
+        )
 
     def shutdown(self) -> Call[bool]:
         return Call(self.handle.shutdown.remote(), f"stopping {self.name}")

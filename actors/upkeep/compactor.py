@@ -7,15 +7,15 @@
                 -> nothing was compacted: wait log.cleaner.backoff.ms
 
 Each of ``log.cleaner.threads`` calls :meth:`Compactor.turn` again and again; together they keep to
-``log.cleaner.io.max.bytes.per.second``. Compacted logs get their retention from here alone, after
-rounds, as in Kafka: with ``log.cleaner.enable=false`` they get none.
+``log.cleaner.io.max.bytes.per.second``. Compacted logs get their retention only here, after rounds,
+as in Kafka: with ``log.cleaner.enable=false`` they get none.
 
-**Who checks what.** Nothing rests on this process being the only one, alive, or right about what is
-hosted: the log's own process refuses a swap whose sources or round are not the current ones, and
-the LogManager a checkpoint of another topic. Two compactions of one log would write to the same
-``.cleaned`` files, though, so each round holds a lock on its log dir (``flock`` on the folder
-itself), which ends with its process. A topic that was deleted and made again has the same folders,
-so rounds go by the partition's name; what is known of a log is forgotten when another topic has it.
+**Who checks what.** Nothing depends on this process being the only one, alive, or right about what
+is hosted. The log's own process refuses a swap whose sources or round are not the current ones. The
+LogManager refuses a checkpoint of another topic. But two compactions of one log would write to the
+same ``.cleaned`` files, so each round holds a lock on its log dir (``flock`` on the folder itself),
+which ends with its process. A topic that was deleted and made again has the same folders, so rounds
+go by the partition's name. What is known of a log is forgotten when another topic has it.
 
 Source: ``LogCleaner.CleanerThread`` of Kafka.
 """
@@ -55,25 +55,32 @@ _TOTALS = ("rounds", "bytes_read", "bytes_written", "records_dropped", "busy_sec
 
 
 class Node(Protocol):
-    """The logs of one node, and who writes their checkpoints. Of many logs each answer may be an
-    error."""
+    """The logs of one node, and the LogManager that writes their checkpoints.
+
+    A method that asks many logs returns an error in the place of an answer.
+    """
 
     def hosted(self) -> list[Hosted]: ...
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]: ...
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None: ...
+    def record_cleaner_offset(
+        self, partition: TopicPartition, topic_id: str, offset: int
+    ) -> None: ...
     def facts(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, LogFacts | Exception]: ...
     def view(self, partition: TopicPartition) -> LogView: ...
-    def door(self, partition: TopicPartition) -> Door: ...
+    def calls(self, partition: TopicPartition) -> Door: ...
     def delete_old_segments(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, RemovedSegments | Exception]: ...
 
 
 class Compactor:
-    """``fs`` writes, ``reading`` opens what is compacted; ``lock`` takes a folder's lock or raises
-    LogLocked."""
+    """See the module's head.
+
+    ``fs``: writes. ``reading``: opens what is compacted. ``lock``: takes a folder's lock, or raises
+    LogLocked.
+    """
 
     def __init__(
         self,
@@ -87,13 +94,9 @@ class Compactor:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._node, self._node_id, self._clock, self._fs, self._reading = (
-            node,
-            node_id,
-            clock,
-            fs,
-            reading,
-        )
+        self._node, self._node_id = node, node_id
+        self._clock = clock
+        self._fs, self._reading = fs, reading
         self._buffers = Buffers.share(
             threads=max(config.log_cleaner_threads, 1),
             dedupe_bytes=config.log_cleaner_dedupe_buffer_size,
@@ -103,7 +106,7 @@ class Compactor:
         self._lock = threading.Lock()  # of all below
         self._schedule = CompactionSchedule[TopicPartition]()
         self._retention = RetentionTally(node_id)
-        # whose log it is of which something is known
+        # of the logs that were hosted at the last turn
         self._topic_ids: dict[TopicPartition, str] = {}
         self._done_bytes: dict[TopicPartition, int] = {}  # of the rounds that run
         self._totals = dict.fromkeys(_TOTALS, 0.0)
@@ -116,16 +119,17 @@ class Compactor:
 
     def turn(self) -> bool:
         """At most one round, then retention; returns whether a log was compacted."""
-        hosted = {one.partition: one for one in self._node.hosted() if one.config.is_compacted}
-        topic_ids = {partition: one.topic_id for partition, one in hosted.items()}
+        hosted = {log.partition: log for log in self._node.hosted() if log.config.is_compacted}
+        topic_ids = {partition: log.topic_id for partition, log in hosted.items()}
         with self._lock:
-            same = {
-                name
-                for name, topic_id in topic_ids.items()
-                if self._topic_ids.get(name) == topic_id
+            # The logs that the same topic has as before: what is known of the others is forgotten.
+            unchanged = {
+                partition
+                for partition, topic_id in topic_ids.items()
+                if self._topic_ids.get(partition) == topic_id
             }
-            self._schedule.keep(same)
-            self._retention.keep(same)
+            self._schedule.keep(unchanged)
+            self._retention.keep(unchanged)
             self._topic_ids = topic_ids
         chosen = self._choose(hosted)
         was_cleaned = chosen is not None and self._round(hosted[chosen])
@@ -141,59 +145,64 @@ class Compactor:
         candidates = {}
         for partition, answer in answers.items():
             if isinstance(answer, Exception):
-                self._failed(hosted[partition], answer)
+                self._handle_failure(hosted[partition], answer)
                 continue
-            candidates[partition] = Candidate(
-                answer, offsets.get(partition), hosted[partition].config
-            )
-            right = candidates[partition].wrong_checkpoint
-            if right is not None:
-                self._write_down(hosted[partition], right)
+            log = hosted[partition]
+            candidate = Candidate(answer, offsets.get(partition), log.config)
+            candidates[partition] = candidate
+            if candidate.wrong_checkpoint is not None:
+                self._record_checkpoint(log, candidate.wrong_checkpoint)
         with self._lock:
             return self._schedule.begin(candidates, self._clock.now_ms())
 
-    def _round(self, one: Hosted) -> bool:
-        """Make the round that has begun over a log; returns whether it did anything."""
+    def _round(self, log: Hosted) -> bool:
+        """Make the round that has begun over a log; returns whether its end was checkpointed."""
         try:
-            with self._dir_locks.held(dirname(one.folder)):
-                done = self._clean(one.partition)
+            with self._dir_locks.held(dirname(log.folder)):
+                cleaned = self._clean(log.partition)
         except Exception as error:
             with self._lock:
-                self._schedule.broken_off(one.partition, error, self._clock.now_ms())
-            self._failed(one, error)
+                self._schedule.broken_off(log.partition, error, self._clock.now_ms())
+            self._handle_failure(log, error)
             return False
         finally:
-            self._done_bytes.pop(one.partition, None)
+            self._done_bytes.pop(log.partition, None)
         now_ms = self._clock.now_ms()
-        event(logger, "log-compacted", partition=one.partition, **_told(now_ms, done)._asdict())
+        round_fields = _round_of(now_ms, cleaned)._asdict()
+        event(logger, "log-compacted", partition=log.partition, **round_fields)
         with self._lock:
-            counts = self._schedule.ended(one.partition, done, now_ms)
-            grown = (
-                1,
-                done.map_bytes_read + done.bytes_read,
-                done.bytes_written,
-                done.records_read - done.records_kept,
-                done.elapsed_ms / 1000,
-            )
-            for name, value in zip(_TOTALS, grown, strict=True):
-                self._totals[name] += value
-        if counts:
-            self._write_down(one, done.end_offset)
-        return counts
+            may_checkpoint = self._schedule.ended(log.partition, cleaned, now_ms)
+            self._count(cleaned)
+        if may_checkpoint:
+            self._record_checkpoint(log, cleaned.end_offset)
+        return may_checkpoint
 
-    def _write_down(self, one: Hosted, offset: int) -> None:
-        """Where its compaction goes on. Not on a full disk: retention, which comes next, may make
-        room."""
+    def _count(self, cleaned: Cleaned) -> None:
+        grown = {
+            "rounds": 1,
+            "bytes_read": cleaned.map_bytes_read + cleaned.bytes_read,
+            "bytes_written": cleaned.bytes_written,
+            "records_dropped": cleaned.records_read - cleaned.records_kept,
+            "busy_seconds": cleaned.elapsed_ms / 1000,
+        }
+        for name in _TOTALS:
+            self._totals[name] += grown[name]
+
+    def _record_checkpoint(self, log: Hosted, offset: int) -> None:
+        """Write down where a log's compaction goes on.
+
+        A full disk is no more than a problem to show: retention comes next, and may make room.
+        """
         try:
-            self._node.cleaned(one.partition, one.topic_id, offset)
+            self._node.record_cleaner_offset(log.partition, log.topic_id, offset)
         except RaylogError as error:
-            self._failed(one, error)
+            self._handle_failure(log, error)
 
     def _clean(self, partition: TopicPartition) -> Cleaned:
         view = self._node.view(partition)
         checkpoint, now_ms = self._node.cleaner_offsets().get(partition), self._clock.now_ms()
         section = cleanable(view.facts, checkpoint, view.config, now_ms)
-        with closing(RemoteLog(self._reading, view, self._node.door(partition))) as log:
+        with closing(RemoteLog(self._reading, view, self._node.calls(partition))) as log:
             return clean(
                 self._fs,
                 self._clock,
@@ -204,7 +213,7 @@ class Compactor:
             )
 
     def _pace(self, partition: TopicPartition, size_bytes: int) -> None:
-        """Called by a round at every chunk."""
+        """Called by a round after every chunk: it counts, gives up, and keeps to the rate."""
         with self._lock:
             self._schedule.states.check(partition)
             self._done_bytes[partition] = self._done_bytes.get(partition, 0) + size_bytes
@@ -219,12 +228,13 @@ class Compactor:
             with self._lock:
                 self._retention.add(partition, answer, self._clock.now_ms())
             if isinstance(answer, Exception):
-                self._failed(hosted[partition], answer)
+                self._handle_failure(hosted[partition], answer)
 
-    def _failed(self, one: Hosted, error: Exception) -> None:
-        partition = one.partition
+    def _handle_failure(self, log: Hosted, error: Exception) -> None:
+        """Have the schedule know of an error; log it if it is news."""
+        partition = log.partition
         with self._lock:
-            if self._topic_ids.get(partition) != one.topic_id:
+            if self._topic_ids.get(partition) != log.topic_id:
                 return  # it is gone, or another topic's by now
             is_news = self._schedule.failed(partition, error)
             is_given_up = partition in self._schedule.states.uncleanable
@@ -235,47 +245,47 @@ class Compactor:
     # -- what others ask ---------------------------------------------------------------------------
 
     def abandon(self, partition: TopicPartition) -> None:
-        """Give the log's round up, if one runs: it would be refused anyway."""
+        """Give the log's round up, if one runs: its swap would be refused anyway."""
         with self._lock:
             self._schedule.states.abort(partition)
 
     def status(self) -> list[CompactionStatus]:
-        """What there is to tell of every compacted log that was looked at."""
+        """The status of every compacted log that was looked at."""
         with self._lock:
             seen = {*self._schedule.found, *self._schedule.problems}
             return [self._status_of(partition) for partition in sorted(seen)]
 
     def _status_of(self, partition: TopicPartition) -> CompactionStatus:
         schedule = self._schedule
-        found, last = schedule.found.get(partition), schedule.done.get(partition)
+        log, last = schedule.found.get(partition), schedule.done.get(partition)
         return CompactionStatus(
-            str(partition),
-            self._node_id,
-            found.dirty_ratio if found else 0.0,
-            found.first_dirty_offset if found else -1,
-            found.bound if found else -1,
-            found.overdue_ms if found else 0,
-            not schedule.states.is_quiet(partition),
-            self._done_bytes.get(partition, 0),
-            schedule.states.uncleanable.get(partition),
-            schedule.problems.get(partition),
-            None if last is None else _told(*last),
+            partition=str(partition),
+            node_id=self._node_id,
+            dirty_ratio=log.dirty_ratio if log else 0.0,
+            first_dirty_offset=log.first_dirty_offset if log else -1,
+            bound=log.bound if log else -1,
+            overdue_ms=log.overdue_ms if log else 0,
+            is_running=not schedule.states.is_quiet(partition),
+            done_bytes=self._done_bytes.get(partition, 0),
+            uncleanable=schedule.states.uncleanable.get(partition),
+            problem=schedule.problems.get(partition),
+            last_round=None if last is None else _round_of(*last),
         )
 
     def numbers(self) -> dict[str, float]:
         """The metrics of a node's compaction, and of the retention of its compacted logs."""
         with self._lock:
-            found, done = self._schedule.found.values(), self._schedule.done.values()
-            known = {
+            logs, rounds = self._schedule.found.values(), self._schedule.done.values()
+            numbers = {
                 **self._totals,
-                "max_dirty_ratio": max((one.dirty_ratio for one in found), default=0.0),
-                "lag_seconds": max((one.overdue_ms for one in found), default=0) / 1000,
+                "max_dirty_ratio": max((log.dirty_ratio for log in logs), default=0.0),
+                "lag_seconds": max((log.overdue_ms for log in logs), default=0) / 1000,
                 "uncleanable": len(self._schedule.states.uncleanable),
             }
-            if done:
-                known["last_round_seconds"] = max(when_ms for when_ms, _ in done) / 1000
+            if rounds:
+                numbers["last_round_seconds"] = max(when_ms for when_ms, _ in rounds) / 1000
             removed = self._retention.numbers()
-        return {f"raylog_compaction_{name}": value for name, value in known.items()} | removed
+        return {f"raylog_compaction_{name}": value for name, value in numbers.items()} | removed
 
     def retention(self) -> list[RetentionStatus]:
         """The retention of the compacted logs."""
@@ -308,14 +318,14 @@ class SharedLocks:
                     lock.release()
 
 
-def _told(when_ms: int, done: Cleaned) -> CompactionRound:
+def _round_of(when_ms: int, cleaned: Cleaned) -> CompactionRound:
     return CompactionRound(
-        when_ms,
-        done.elapsed_ms / 1000,
-        done.end_offset,
-        done.bytes_read,
-        done.bytes_written,
-        done.records_read,
-        done.records_read - done.records_kept,
-        done.map_utilization,
+        when_ms=when_ms,
+        seconds=cleaned.elapsed_ms / 1000,
+        end_offset=cleaned.end_offset,
+        bytes_before=cleaned.bytes_read,
+        bytes_after=cleaned.bytes_written,
+        records_read=cleaned.records_read,
+        records_dropped=cleaned.records_read - cleaned.records_kept,
+        map_utilization=cleaned.map_utilization,
     )

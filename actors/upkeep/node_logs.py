@@ -5,35 +5,44 @@ by their names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.messages import Hosted, RemovedSegments
-from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, wait_for
-from raylog.actors.runtime.handles import find
-from raylog.actors.runtime.names import log_actor_name, log_manager_name
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, Call, gather
+from raylog.actors.runtime.names import log_manager_name
+from raylog.actors.runtime.stubs import (
+    LogActorStub,
+    LogManagerStub,
+    find_log_actor,
+    find_log_manager,
+)
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
 from raylog.storage.segment import SegmentId
 
+Answer = TypeVar("Answer")
 
-class LogDoor:
-    """The calls of a round to its LogActor: a ``Door``. A flush or a swap may wait for a slow
-    disk."""
 
-    def __init__(self, partition: TopicPartition, handle: Any) -> None:
-        self._handle, self._name = handle, str(partition)
+class LogCalls:
+    """The calls of a compaction round to its LogActor, each of which waits for the answer.
+
+    A flush or a swap may wait for a slow disk.
+    """
+
+    def __init__(self, log: LogActorStub) -> None:
+        self._log = log
 
     def flush(self) -> None:
-        wait_for(self._handle.flush.remote(), self._name, OPEN_TIMEOUT_S)
+        self._log.flush().get(OPEN_TIMEOUT_S)
 
     def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None:
-        wait_for(self._handle.check_unchanged.remote(segments, round_id), self._name)
+        self._log.check_unchanged(segments, round_id).get()
 
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
-        wait_for(self._handle.replace_segments.remote(old, round_id), self._name, OPEN_TIMEOUT_S)
+        self._log.replace_segments(old, round_id).get(OPEN_TIMEOUT_S)
 
 
 class NodeLogs:
@@ -46,60 +55,57 @@ class NodeLogs:
     # -- of the LogManager -------------------------------------------------------------------------
 
     def hosted(self) -> list[Hosted]:
-        return list(self._ask_manager("hosted"))
+        return self._log_manager().hosted().get()
 
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]:
-        return dict(self._ask_manager("cleaner_offsets"))
+        return self._log_manager().cleaner_offsets().get()
 
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
-        self._ask_manager("cleaned", partition, topic_id, offset)
+    def record_cleaner_offset(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
+        self._log_manager().record_cleaner_offset(partition, topic_id, offset).get()
 
-    def _ask_manager(self, method: str, *arguments: Any) -> Any:
-        name = log_manager_name(self._node)
-        handle = find(name, self._namespace)
-        if handle is None:
-            raise NotLeader(name, "it does not run")
-        return wait_for(getattr(handle, method).remote(*arguments), name)
+    def _log_manager(self) -> LogManagerStub:
+        log_manager = find_log_manager(self._node, self._namespace)
+        if log_manager is None:
+            raise NotLeader(log_manager_name(self._node), "it does not run")
+        return log_manager
 
     # -- of the LogActors --------------------------------------------------------------------------
 
     def facts(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, LogFacts | Exception]:
-        return self._ask_all(partitions, lambda handle: handle.cleaning_facts.remote())
+        return self._ask_all(partitions, LogActorStub.cleaning_facts)
 
     def delete_old_segments(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, RemovedSegments | Exception]:
-        return self._ask_all(partitions, lambda handle: handle.delete_old_segments.remote())
+        return self._ask_all(partitions, LogActorStub.delete_old_segments)
 
     def view(self, partition: TopicPartition) -> LogView:
-        found: LogView = wait_for(self._log(partition).cleaning_view.remote(), str(partition))
-        return found
+        return self._log(partition).cleaning_view().get()
 
-    def door(self, partition: TopicPartition) -> LogDoor:
-        return LogDoor(partition, self._log(partition))
+    def calls(self, partition: TopicPartition) -> LogCalls:
+        return LogCalls(self._log(partition))
 
-    def _log(self, partition: TopicPartition) -> Any:
-        handle = find(log_actor_name(partition), self._namespace)
-        if handle is None:
+    def _log(self, partition: TopicPartition) -> LogActorStub:
+        log = find_log_actor(partition, self._namespace)
+        if log is None:
             raise NotLeader(str(partition), "its LogActor does not run")
-        return handle
+        return log
 
     def _ask_all(
-        self, partitions: Sequence[TopicPartition], call: Callable[[Any], Any]
-    ) -> dict[TopicPartition, Any]:
+        self,
+        partitions: Sequence[TopicPartition],
+        ask: Callable[[LogActorStub], Call[Answer]],
+    ) -> dict[TopicPartition, Answer | Exception]:
         """What each answers, or the error that it ended with."""
-        pending: dict[TopicPartition, Any] = {}
-        answers: dict[TopicPartition, Any] = {}
+        calls: dict[TopicPartition, Call[Answer]] = {}
+        missing: dict[TopicPartition, Exception] = {}
         for partition in partitions:
             try:
-                pending[partition] = call(self._log(partition))
+                calls[partition] = ask(self._log(partition))
             except NotLeader as error:
-                answers[partition] = error
-        for partition, reference in pending.items():
-            try:
-                answers[partition] = wait_for(reference, str(partition))
-            except Exception as error:
-                answers[partition] = error
-        return answers
+                missing[partition] = error
+        # Retention of many logs on a slow disk may take long together: those that hang must not.
+        gathered = gather(calls, from_last_answer=True)
+        return {**missing, **gathered.answers, **gathered.errors}

@@ -1,9 +1,8 @@
-"""What the RetentionActor does: old segments of the logs of one node go, on Kafka's interval. It
-knows no Ray.
+"""What the RetentionActor does: it has old segments of one node's logs removed. It knows no Ray.
 
-Each log decides for itself which of its segments go (``storage/retention.py``), in its own process;
-here is when it is asked, and what came of it. Compacted logs are the CompactionActor's
-(``compactor.py``): their retention must not meet a round that begins. Source:
+Each log decides for itself which of its segments are removed (``storage/retention.py``), in its own
+process. This module decides when it is asked, and keeps what came of it. Compacted logs are the
+CompactionActor's (``compactor.py``): their retention must not meet a round that begins. Source:
 ``LogManager.cleanupLogs`` of Kafka.
 """
 
@@ -34,40 +33,42 @@ class RetentionTally:
     def __init__(self, node_id: str) -> None:
         self._node_id = node_id
         self._totals = dict.fromkeys(("segments_deleted", "bytes_deleted", "busy_seconds"), 0.0)
-        self._known: dict[TopicPartition, RetentionStatus] = {}
+        self._statuses: dict[TopicPartition, RetentionStatus] = {}
 
     def add(
         self, partition: TopicPartition, answer: RemovedSegments | Exception, now_ms: int
     ) -> bool:
         """Count a round; returns whether it failed in a way that is news."""
-        before = self._known.get(partition)
-        segments, size_bytes = (before.total_segments, before.total_bytes) if before else (0, 0)
-        is_error = isinstance(answer, Exception)
-        done = RemovedSegments(0, 0, 0.0) if isinstance(answer, Exception) else answer
-        for name, value in zip(self._totals, done, strict=True):
+        before = self._statuses.get(partition)
+        removed, problem = answer, None
+        if isinstance(removed, Exception):
+            removed, problem = RemovedSegments(0, 0, 0.0), str(answer)
+        for name, value in zip(self._totals, removed, strict=True):
             self._totals[name] += value
-        problem = str(answer) if is_error else None
-        self._known[partition] = RetentionStatus(
-            str(partition),
-            self._node_id,
-            *done,
-            now_ms,
-            segments + done.segments,
-            size_bytes + done.size_bytes,
-            problem,
+        self._statuses[partition] = RetentionStatus(
+            partition=str(partition),
+            node_id=self._node_id,
+            segments=removed.segments,
+            size_bytes=removed.size_bytes,
+            seconds=removed.seconds,
+            when_ms=now_ms,
+            total_segments=(before.total_segments if before else 0) + removed.segments,
+            total_bytes=(before.total_bytes if before else 0) + removed.size_bytes,
+            problem=problem,
         )
-        return is_error and (before is None or before.problem != problem)
+        return problem is not None and (before is None or before.problem != problem)
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the logs that are no longer here."""
-        self._known = {one: known for one, known in self._known.items() if one in partitions}
+        for partition in self._statuses.keys() - {*partitions}:
+            del self._statuses[partition]
 
     def numbers(self) -> dict[str, float]:
-        """The metrics that count what went, since this process began."""
+        """The metrics that count what was removed since this process began."""
         return {f"raylog_retention_{name}": value for name, value in self._totals.items()}
 
     def statuses(self) -> list[RetentionStatus]:
-        return [self._known[partition] for partition in sorted(self._known)]
+        return [self._statuses[partition] for partition in sorted(self._statuses)]
 
 
 class Retention:
@@ -80,7 +81,7 @@ class Retention:
 
     def round(self) -> None:
         """Ask every log once."""
-        hosted = [one.partition for one in self._node.hosted() if not one.config.is_compacted]
+        hosted = [log.partition for log in self._node.hosted() if not log.config.is_compacted]
         self._tally.keep(hosted)
         for partition, answer in self._node.delete_old_segments(hosted).items():
             if self._tally.add(partition, answer, self._clock.now_ms()):
@@ -91,10 +92,10 @@ class Retention:
 
     def numbers(self) -> dict[str, float]:
         """The metrics of a node's retention."""
-        known = self._tally.numbers()
+        numbers = self._tally.numbers()
         if self._last_round_ms is not None:
-            known["raylog_retention_last_round_seconds"] = self._last_round_ms / 1000
-        return known
+            numbers["raylog_retention_last_round_seconds"] = self._last_round_ms / 1000
+        return numbers
 
     def status(self) -> list[RetentionStatus]:
         """What was done so far."""

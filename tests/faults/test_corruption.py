@@ -28,7 +28,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.loader import open_log
 from raylog.storage.log import Log
-from raylog.storage.log_dir import LOCK_FILE, LogDir, PartitionOffsets
+from raylog.storage.log_dir import LOCK_FILE, CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import COMMITTED
 from raylog.storage.records import _kernel_py, kernel
@@ -427,7 +427,7 @@ def log_dir_files() -> dict[str, bytes]:
     fs = MemoryFileSystem()
     log_dir = LogDir(fs, "/logs", CLUSTER_ID, 3)
     log_dir.write_offsets(
-        {partition: PartitionOffsets(n, n - 1, n) for partition, n in OFFSETS.items()}
+        {partition: CheckpointedOffsets(n, n - 1, n) for partition, n in OFFSETS.items()}
     )
     return {
         name: fs.read_file(f"/logs/{name}") for name in fs.list_dir("/logs") if name != LOCK_FILE

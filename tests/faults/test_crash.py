@@ -22,7 +22,7 @@ from raylog.actors.partition.partition import Partition
 from raylog.storage.errors import RaylogError
 from raylog.storage.loader import create_log
 from raylog.storage.log import Log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     FOLDER,
@@ -90,7 +90,7 @@ def live(fs: MemoryFileSystem, life: Life, flush_messages: int) -> None:
         if not life.is_created:
             create_log(fs, FOLDER, TOPIC_ID)
             life.is_created = True
-        known = log_dir.offsets().get(PARTITION, PartitionOffsets(0, 0, 0))
+        known = log_dir.offsets().get(PARTITION, CheckpointedOffsets(0, 0, 0))
         log = disk.open(
             is_clean=log_dir.was_clean,
             recovery_point=known.recovery_point,
@@ -119,13 +119,13 @@ def live(fs: MemoryFileSystem, life: Life, flush_messages: int) -> None:
 
 
 def checkpoint(log_dir: LogDir, log: Log) -> None:
-    offsets = PartitionOffsets(log.recovery_point, log.log_start_offset, log.log_end_offset)
+    offsets = CheckpointedOffsets(log.recovery_point, log.log_start_offset, log.log_end_offset)
     log_dir.write_offsets({PARTITION: offsets})
 
 
 def start_again(fs: MemoryFileSystem) -> Log:
     log_dir = LogDir(fs, "/logs", CLUSTER, 1)
-    known = log_dir.offsets().get(PARTITION, PartitionOffsets(0, 0, 0))
+    known = log_dir.offsets().get(PARTITION, CheckpointedOffsets(0, 0, 0))
     return Disk(fs).open(
         is_clean=log_dir.was_clean,
         recovery_point=known.recovery_point,

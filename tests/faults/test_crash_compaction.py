@@ -24,7 +24,7 @@ from raylog.storage.cleaner.offset_map import SLOT_BYTES
 from raylog.storage.errors import RaylogError
 from raylog.storage.loader import create_log
 from raylog.storage.log import Log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.readable import COMMITTED
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.control import Marker, encode_marker
@@ -158,7 +158,7 @@ def turn(log: Log, life: Life, number: int) -> None:
 
 def open_again(fs: MemoryFileSystem) -> tuple[LogDir, Disk, Log]:
     log_dir = LogDir(fs, "/logs", "uHx_mWK3Sji2MLBMLyjjfg", 1)
-    disk, known = Disk(fs), log_dir.offsets().get(PARTITION, PartitionOffsets(0, 0, 0))
+    disk, known = Disk(fs), log_dir.offsets().get(PARTITION, CheckpointedOffsets(0, 0, 0))
     log = disk.open(
         is_clean=log_dir.was_clean,
         recovery_point=known.recovery_point,
@@ -177,7 +177,7 @@ def compact(log_dir: LogDir, disk: Disk, log: Log, buffers: Buffers) -> None:
 
 
 def write_checkpoints(log_dir: LogDir, log: Log) -> None:
-    offsets = PartitionOffsets(log.recovery_point, log.log_start_offset, log.log_end_offset)
+    offsets = CheckpointedOffsets(log.recovery_point, log.log_start_offset, log.log_end_offset)
     log_dir.write_offsets({PARTITION: offsets})
 
 

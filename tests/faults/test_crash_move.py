@@ -16,7 +16,7 @@ from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.config import LogConfig
 from raylog.storage.loader import open_log
 from raylog.storage.log import Log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.mirror import SETTLED_MS, Mirror
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_offsets
 from raylog.storage.testing.clock import ManualClock
@@ -95,7 +95,7 @@ def live(fs: MemoryFileSystem, world: World) -> None:
     world.place = OLD
     log = open_in(fs, clock, old)
     append(world, log, 8)
-    dirs.cleaned(PARTITION, TOPIC_ID, 3)
+    dirs.record_cleaner_offset(PARTITION, TOPIC_ID, 3)
     copy = new.log_dir.future_folder(PARTITION)
     mirror = Mirror(fs, clock, old.folder(PARTITION), copy)
     for _ in range(2):
@@ -106,7 +106,7 @@ def live(fs: MemoryFileSystem, world: World) -> None:
         append(world, log, 3)
     log.close()
     mirror.round(is_last=True)
-    new.adopt(PARTITION, copy, PartitionOffsets(log.recovery_point, 0, log.log_end_offset), 3)
+    new.adopt(PARTITION, copy, CheckpointedOffsets(log.recovery_point, 0, log.log_end_offset), 3)
     world.place = NEW  # the Controller's record is on its disk
     old.delete(PARTITION)
     log = open_in(fs, clock, new)

@@ -14,7 +14,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import open_log
 from raylog.storage.log import Log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import COMMITTED, LOG_END
 from raylog.storage.records.batch import BatchHeader, iter_batches
@@ -37,7 +37,7 @@ class TakenOver:
         """Open partition 0 of a topic as it lies there, and begin a leader epoch, as a LogActor
         does."""
         partition = TopicPartition(topic, 0)
-        known = self._offsets.get(partition, PartitionOffsets(0, 0, 0))
+        known = self._offsets.get(partition, CheckpointedOffsets(0, 0, 0))
         folder = self._dir.folder(partition)
         log = open_log(
             self._fs,
@@ -65,13 +65,13 @@ class TakenOver:
         shutil.copytree(written.folder, folder)
         write_topic_id(self._fs, folder, topic_id)
         end = written.log_end_offset
-        self._offsets[partition] = PartitionOffsets(end, written.log_start_offset, end)
+        self._offsets[partition] = CheckpointedOffsets(end, written.log_start_offset, end)
 
     def close(self) -> None:
         """An orderly stop: Kafka will trust what it finds."""
         for partition, log in self._logs.items():
             log.close()
-            self._offsets[partition] = PartitionOffsets(
+            self._offsets[partition] = CheckpointedOffsets(
                 log.recovery_point, log.log_start_offset, log.high_watermark
             )
         self._dir.write_offsets(self._offsets)

@@ -193,13 +193,13 @@ def dies_at(step: str) -> Callable[[Any], None]:
     """What makes the CompactionActor end itself by SIGKILL when its next round comes there."""
 
     def arm(actor: Any) -> None:
-        from raylog.actors.upkeep.node_logs import LogDoor, NodeLogs
+        from raylog.actors.upkeep.node_logs import LogCalls, NodeLogs
         from raylog.storage.cleaner.rewrite import CleanedSegment
 
         def die(*_: Any) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        replace = LogDoor.replace_segments
+        replace = LogCalls.replace_segments
 
         def die_after(*arguments: Any) -> None:
             replace(*arguments)
@@ -208,9 +208,9 @@ def dies_at(step: str) -> Callable[[Any], None]:
         owner, name, instead = {
             "map": (actor._compactor, "_pace", die),
             "rewrite": (CleanedSegment, "finish", die),
-            "before the swap": (LogDoor, "replace_segments", die),
-            "after the swap": (LogDoor, "replace_segments", die_after),
-            "before the checkpoint": (NodeLogs, "cleaned", die),
+            "before the swap": (LogCalls, "replace_segments", die),
+            "after the swap": (LogCalls, "replace_segments", die_after),
+            "before the checkpoint": (NodeLogs, "record_cleaner_offset", die),
         }[step]
         setattr(owner, name, instead)
 

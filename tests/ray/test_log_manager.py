@@ -158,7 +158,7 @@ def test_a_closed_actor_is_replaced(node: Node) -> None:
 def test_an_actor_of_another_topic_is_replaced(node: Node, tmp_path: Path) -> None:
     node.intrude(tmp_path / "orders-0")
     node.make()
-    assert node.ask("serving")[0] == NEW
+    assert node.ask("serving").topic_id == NEW
 
 
 # -- deletion --------------------------------------------------------------------------------------
@@ -190,14 +190,14 @@ def test_setting_an_old_topics_folder_aside_leaves_the_actor_of_the_new_one_alon
     node.intrude(tmp_path / "orders-0", topic_id=NEW)  # it runs on another node, as it were
     node.manager.create_partition(ORDERS, OLD)
     node.manager.set_aside(ORDERS, OLD)
-    assert node.ask("serving")[0] == NEW
+    assert node.ask("serving").topic_id == NEW
     kill(log_actor_name(ORDERS), node.namespace)
 
 
 def test_a_folder_of_another_topic_is_not_deleted(node: Node) -> None:
     node.make()
     node.manager.delete_partition(ORDERS, OLD)
-    assert node.ask("serving")[0] == NEW
+    assert node.ask("serving").topic_id == NEW
     assert Path(node.log_dir, "orders-0").is_dir()
 
 

@@ -112,7 +112,7 @@ def test_checkpoints_move_along_and_a_move_to_where_it_is_does_nothing(
     manager = find(log_manager_name(own_node_id()), broker.namespace)
     assert manager is not None
     [hosted] = ray.get(manager.hosted.remote())
-    ray.get(manager.cleaned.remote(hosted.partition, hosted.topic_id, 4))
+    ray.get(manager.record_cleaner_offset.remote(hosted.partition, hosted.topic_id, 4))
     described = broker.describe_topic("orders").partitions[0]
     assert broker.move_partition("orders", 0, str(home) + "/") == described
     moved = broker.move_partition(

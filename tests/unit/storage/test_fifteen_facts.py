@@ -12,7 +12,7 @@ from raylog.storage.errors import OutOfOrderSequence
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.log import Log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import iter_batches, read_header, stamp
 from raylog.storage.records.decode import decode_records
@@ -225,7 +225,9 @@ def test_fact_12_the_clean_marker_is_gone_before_a_log_is_opened_and_is_each_log
     dirs = {name: LogDir(fs, f"/{name}", "cluster", 1) for name in ("one", "two")}
     assert not any(each.was_clean for each in dirs.values())
     moved, whole = TopicPartition("moved", 0), TopicPartition("whole", 0)
-    dirs["one"].write_offsets({moved: PartitionOffsets(9, 5, 9), whole: PartitionOffsets(9, 0, 9)})
+    dirs["one"].write_offsets(
+        {moved: CheckpointedOffsets(9, 5, 9), whole: CheckpointedOffsets(9, 0, 9)}
+    )
     assert fs.read_file("/one/log-start-offset-checkpoint") == b"0\n1\nmoved 0 5\n"
     dirs["one"].close(clean=True)
     dirs["two"].close(clean=False)

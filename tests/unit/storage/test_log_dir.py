@@ -15,7 +15,7 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.files import RealFileSystem
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import write_meta
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -148,8 +148,8 @@ def test_partitions_are_the_folders_that_are_named_so(fs: MemoryFileSystem) -> N
 def test_checkpoints_come_back_as_written(fs: MemoryFileSystem) -> None:
     log_dir = opened(fs)
     offsets = {
-        ORDERS: PartitionOffsets(10, 4, 12),
-        TopicPartition("other", 3): PartitionOffsets(7, 0, 7),
+        ORDERS: CheckpointedOffsets(10, 4, 12),
+        TopicPartition("other", 3): CheckpointedOffsets(7, 0, 7),
     }
     log_dir.write_offsets(offsets)
     assert log_dir.offsets() == offsets
@@ -168,11 +168,11 @@ def test_a_corrupt_checkpoint_is_set_aside_and_its_logs_are_recovered_from_their
     fs: MemoryFileSystem,
 ) -> None:
     log_dir = opened(fs)
-    log_dir.write_offsets({ORDERS: PartitionOffsets(10, 4, 12)})
+    log_dir.write_offsets({ORDERS: CheckpointedOffsets(10, 4, 12)})
     fs.write_file("/disk/logs/recovery-point-offset-checkpoint", b"garbage")
-    assert log_dir.offsets() == {ORDERS: PartitionOffsets(0, 4, 12)}
+    assert log_dir.offsets() == {ORDERS: CheckpointedOffsets(0, 4, 12)}
     assert fs.read_file("/disk/logs/recovery-point-offset-checkpoint.corrupt") == b"garbage"
-    assert log_dir.offsets() == {ORDERS: PartitionOffsets(0, 4, 12)}
+    assert log_dir.offsets() == {ORDERS: CheckpointedOffsets(0, 4, 12)}
 
 
 def test_the_cleaners_offsets_are_kept_for_the_partitions_that_are_here(

@@ -3,7 +3,7 @@
 from raylog.actors.messages import Configured
 from raylog.actors.node.dirs import NodeDirs
 from raylog.storage.config import LogConfig
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.checkpoints import RECOVERY_POINTS, read_offsets
 from raylog.storage.state.properties import random_id
@@ -50,8 +50,10 @@ class Node:
         directory_id = self.dirs.dir_of(partition).directory_id
         return self.dirs.open(partition, topic_id, directory_id, Configured(LogConfig(), 0))[1]
 
-    def note(self, partition: TopicPartition, *offsets: int) -> None:
-        self.dirs.note(partition, self.dirs.opened[partition], PartitionOffsets(*offsets))
+    def record_offsets(self, partition: TopicPartition, *offsets: int) -> None:
+        self.dirs.record_offsets(
+            partition, self.dirs.opened[partition], CheckpointedOffsets(*offsets)
+        )
 
     def checkpoint(self, path: str, name: str = RECOVERY_POINTS) -> dict[TopicPartition, int]:
         return read_offsets(self.fs, f"{path}/{name}")

@@ -45,7 +45,7 @@ UPKEEP: dict[str, Callable[[NodeDirs], object]] = {
     "recovery points": lambda dirs: dirs.write_recovery_points(),
     "starts": lambda dirs: dirs.write_log_start_offsets(),
     "cleaner offsets": lambda dirs: dirs.cleaner_offsets(),
-    "cleaned": lambda dirs: dirs.cleaned(ORDERS, TOPIC, 5),
+    "cleaned": lambda dirs: dirs.record_cleaner_offset(ORDERS, TOPIC, 5),
     "open": lambda dirs: dirs.dir_of(ORDERS, next(iter(dirs.paths))),
 }
 
@@ -63,7 +63,7 @@ def locked_node() -> tuple[Node, threading.RLock]:
     node.start()
     assert (node.make(ORDERS), node.make(OTHERS)) == (A, B)
     for partition in (ORDERS, OTHERS):
-        node.note(partition, 7, 3, 9)
+        node.record_offsets(partition, 7, 3, 9)
     return node, lock
 
 
@@ -121,7 +121,7 @@ def test_what_compaction_says_of_a_topic_that_goes_meanwhile_is_not_heard(
     hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
     writing = pool.submit(node.dirs.write_recovery_points)
     assert hang.has_begun.wait(10)
-    cleaned = pool.submit(node.dirs.cleaned, ORDERS, TOPIC, 5)
+    cleaned = pool.submit(node.dirs.record_cleaner_offset, ORDERS, TOPIC, 5)
 
     made = pool.submit(make_anew, node, lock)
     wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
@@ -139,7 +139,7 @@ def test_the_end_of_a_dir_waits_for_the_checkpoint_that_is_being_written(
     hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
     writing = pool.submit(node.dirs.write_recovery_points)
     assert hang.has_begun.wait(10)
-    node.note(ORDERS, 9, 3, 9)
+    node.record_offsets(ORDERS, 9, 3, 9)
 
     def end() -> bool:
         with lock:

@@ -18,7 +18,7 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.loader import create_log
-from raylog.storage.log_dir import LogDir, PartitionOffsets
+from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
@@ -104,7 +104,7 @@ def test_folders_that_are_no_partitions_are_left_alone(
     node.fs.make_dir(f"{A}/lost+found")
     again = node.again()
     assert "lost+found" in caplog.text
-    assert again.dirs.found() == []
+    assert again.dirs.partitions_on_disk() == []
     assert again.fs.is_dir(f"{A}/lost+found")
 
 
@@ -137,7 +137,7 @@ def test_a_full_disk_takes_no_partition_and_stays_online(node: Node) -> None:
     with node.fs.failing(DiskFull, "append"), pytest.raises(DiskFull):
         node.make()
     assert node.dirs.offline == []
-    assert node.dirs.found() == []
+    assert node.dirs.partitions_on_disk() == []
     assert node.make() == A
 
 
@@ -178,9 +178,9 @@ def test_partitions_are_counted_as_offline_until_they_are_deleted_or_served_agai
 def test_a_dir_that_failed_is_written_to_no_more_but_unlocked(node: Node) -> None:
     for partition in (ORDERS, OTHERS):
         node.make(partition)
-        node.note(partition, 5, 0, 5)
+        node.record_offsets(partition, 5, 0, 5)
     node.dirs.write_recovery_points()
-    node.note(ORDERS, 9, 3, 9)
+    node.record_offsets(ORDERS, 9, 3, 9)
     node.dirs.fail(node.id_of(A), "I/O error")
     operations = node.fs.operations
     node.dirs.write_recovery_points()
@@ -197,7 +197,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_the_dir_offline_and_the_next_
 ) -> None:
     for partition in (ORDERS, OTHERS):
         node.make(partition)
-        node.note(partition, 5, 0, 5)
+        node.record_offsets(partition, 5, 0, 5)
     with node.fs.failing(io_error, under=A):
         node.dirs.write_recovery_points()
     assert [dir.path for dir in node.dirs.offline] == [A]
@@ -206,7 +206,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_the_dir_offline_and_the_next_
 
 def test_a_full_disk_loses_a_checkpoint_and_no_dir(node: Node) -> None:
     node.make()
-    node.note(ORDERS, 5, 0, 5)
+    node.record_offsets(ORDERS, 5, 0, 5)
     with node.fs.failing(DiskFull):
         node.dirs.write_recovery_points()
     assert node.dirs.offline == []
@@ -232,7 +232,9 @@ def test_a_repaired_dir_is_back_at_the_next_start(node: Node) -> None:
     node.fs.rename("/disk/elsewhere", A)
     again = node.again()
     assert again.dirs.offline == []
-    assert [(entry.partition, entry.topic_id) for entry in again.dirs.found()] == [(ORDERS, TOPIC)]
+    assert [(entry.partition, entry.topic_id) for entry in again.dirs.partitions_on_disk()] == [
+        (ORDERS, TOPIC)
+    ]
 
 
 # -- loading ---------------------------------------------------------------------------------------
@@ -297,7 +299,7 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_when_its_delay_is_ov
 ) -> None:
     node.make()
     node.dirs.delete(ORDERS, TOPIC)
-    assert (node.dirs.found(), node.dirs.opened) == ([], {})
+    assert (node.dirs.partitions_on_disk(), node.dirs.opened) == ([], {})
     [folder] = doomed(node)
     node.clock.advance(DELAY_MS - 1)
     assert node.dirs.due_deletions() == []
@@ -325,7 +327,7 @@ def test_a_copy_that_a_crash_interrupted_is_removed_at_once(node: Node) -> None:
 def test_another_topics_folder_is_not_deleted(node: Node) -> None:
     node.make()
     node.dirs.delete(ORDERS, OTHER_TOPIC)
-    assert [entry.partition for entry in node.dirs.found()] == [ORDERS]
+    assert [entry.partition for entry in node.dirs.partitions_on_disk()] == [ORDERS]
     assert list(node.dirs.opened) == [ORDERS]
 
 
@@ -341,8 +343,8 @@ def with_checkpoints() -> Node:
     node = Node().start(A)
     for partition in (ORDERS, OTHERS):
         node.make(partition)
-        node.note(partition, 7, 3, 9)
-        node.dirs.cleaned(partition, TOPIC, 5)
+        node.record_offsets(partition, 7, 3, 9)
+        node.dirs.record_cleaner_offset(partition, TOPIC, 5)
     node.dirs.write_recovery_points()
     node.dirs.write_log_start_offsets()
     assert written(node) == [{ORDERS: 7, OTHERS: 7}, {ORDERS: 3, OTHERS: 3}, {ORDERS: 5, OTHERS: 5}]
@@ -360,7 +362,7 @@ def test_a_full_disk_does_not_keep_a_partition_from_being_deleted_nor_its_name_f
     node = with_checkpoints
     with node.fs.failing(DiskFull, "append"):
         node.dirs.delete(ORDERS, TOPIC)
-        assert [entry.partition for entry in node.dirs.found()] == [OTHERS]
+        assert [entry.partition for entry in node.dirs.partitions_on_disk()] == [OTHERS]
         with pytest.raises(DiskFull):
             node.make()
     node.make()
@@ -375,8 +377,8 @@ def test_what_an_old_topics_actor_says_is_not_written_for_the_new_one(node: Node
     asked = node.dirs.opened[ORDERS]
     node.dirs.delete(ORDERS, OTHER_TOPIC)
     node.make()
-    node.dirs.note(ORDERS, asked, PartitionOffsets(7, 0, 7))
-    node.dirs.cleaned(ORDERS, OTHER_TOPIC, 7)
+    node.dirs.record_offsets(ORDERS, asked, CheckpointedOffsets(7, 0, 7))
+    node.dirs.record_cleaner_offset(ORDERS, OTHER_TOPIC, 7)
     node.dirs.write_recovery_points()
     assert node.checkpoint(A) == {}
     assert node.dirs.cleaner_offsets() == {}
@@ -384,7 +386,7 @@ def test_what_an_old_topics_actor_says_is_not_written_for_the_new_one(node: Node
 
 def test_cleaner_offsets_are_those_of_the_dir_that_serves(node: Node) -> None:
     node.make()
-    node.dirs.cleaned(ORDERS, TOPIC, 4)
+    node.dirs.record_cleaner_offset(ORDERS, TOPIC, 4)
     create_log(node.fs, f"{B}/{ORDERS}", TOPIC)
     node.dirs.online(node.id_of(B)).log_dir.write_cleaner_offset(ORDERS, 9)
     assert node.dirs.cleaner_offsets() == {ORDERS: 4}
@@ -425,7 +427,7 @@ def copied(node: Node, path: str = B) -> str:
 @pytest.mark.parametrize("cleaner_offset", [None, 4])
 def test_an_adopted_copy_brings_its_checkpoints(node: Node, cleaner_offset: int | None) -> None:
     target = node.dirs.online(node.id_of(B))
-    target.adopt(ORDERS, copied(node), PartitionOffsets(7, 3, 9), cleaner_offset)
+    target.adopt(ORDERS, copied(node), CheckpointedOffsets(7, 3, 9), cleaner_offset)
     assert (node.checkpoint(B), node.checkpoint(B, LOG_START_OFFSETS)) == ({ORDERS: 7}, {ORDERS: 3})
     assert node.checkpoint(B, CLEANER_OFFSETS) == ({ORDERS: 4} if cleaner_offset else {})
     assert target.open(ORDERS), "as an orderly end left it"
@@ -439,7 +441,7 @@ def test_a_copy_whose_checkpoints_find_no_room_is_in_nobodys_way(node: Node) -> 
         copy = copied(node)
         node.fs.fail_at(node.fs.operations + fault, DiskFull)
         try:
-            target.adopt(ORDERS, copy, PartitionOffsets(7, 3, 9), 4)
+            target.adopt(ORDERS, copy, CheckpointedOffsets(7, 3, 9), 4)
         except DiskFull:
             failures += 1
         else:

@@ -164,16 +164,16 @@ def test_whatever_is_asked_ends_the_rest(disk: Disk, pool: ThreadPoolExecutor, s
     resting.result(10)
 
 
-def test_a_retention_that_takes_nothing_stirs_nothing(
+def test_a_retention_that_removes_nothing_asks_for_no_upkeep(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = Partition(disk.open(), disk.clock)
     partition.append(batch())
     partition.maintain(10**12)
-    stirred: list[int] = []
-    monkeypatch.setattr(partition, "_stir", lambda: stirred.append(1))
+    asked: list[int] = []
+    monkeypatch.setattr(partition, "_ask_for_upkeep", lambda: asked.append(1))
     assert partition.delete_old_segments().segments == 0
-    assert stirred == []
+    assert asked == []
 
 
 def test_rest_has_an_end_for_those_who_show_how_a_partition_stands(disk: Disk) -> None:

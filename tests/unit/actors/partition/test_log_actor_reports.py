@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import ray
 
 from raylog.actors.partition import log_actor
 from raylog.actors.partition.log_actor import LogActorImpl, LogSpec, _report
@@ -13,7 +14,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, StorageError
 from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk, batch
 
-SPEC = LogSpec(PARTITION, TOPIC_ID, FOLDER, LogConfig(), False, 1000, manager="LogManager:n1")
+SPEC = LogSpec(PARTITION, TOPIC_ID, FOLDER, LogConfig(), False, 1000, node="n1")
 FAILURE = StorageError(FOLDER, "Input/output error")
 
 
@@ -21,15 +22,15 @@ def failing(*_: Any) -> Any:
     raise RuntimeError("the GCS does not answer")
 
 
-class Manager:
-    """One that hears."""
+class LogManager:
+    """A handle's one method, which answers at once."""
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.reports: list[Any] = []
         self.failed = self
 
     def remote(self, *arguments: Any) -> None:
-        self.heard.append(arguments)
+        self.reports.append(arguments)
 
 
 class Ended(BaseException):
@@ -52,28 +53,32 @@ def failed_partition(error: Callable[[str], StorageError]) -> Partition:
     return partition
 
 
-@pytest.mark.parametrize("broken", ["find", "wait_for"])
+@pytest.fixture
+def log_manager(monkeypatch: pytest.MonkeyPatch) -> LogManager:
+    manager = LogManager()
+    monkeypatch.setattr(ray, "get_actor", lambda *_, **__: manager)
+    monkeypatch.setattr(ray, "get", lambda *_, **__: None)
+    return manager
+
+
+@pytest.mark.parametrize("broken", ["get_actor", "get"])
 def test_an_error_of_rays_own_is_a_report_that_was_not_heard(
-    broken: str, monkeypatch: pytest.MonkeyPatch
+    broken: str, log_manager: LogManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_actor, "find", lambda *_: Manager())
-    monkeypatch.setattr(log_actor, broken, failing)
+    monkeypatch.setattr(ray, broken, failing)
     assert not _report(SPEC, FAILURE)
 
 
 def test_a_failure_is_reported_until_it_is_heard_and_the_log_says_it_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    log_manager: LogManager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     actor = actor_of(failed_partition(lambda path: StorageError(path, "Input/output error")))
-    monkeypatch.setattr(log_actor, "find", failing)
-    with caplog.at_level("WARNING"):
+    with monkeypatch.context() as patch, caplog.at_level("WARNING"):
+        patch.setattr(ray, "get_actor", failing)
         assert [actor._is_reported() for _ in range(3)] == [False] * 3
     assert len(caplog.records) == 1
-    manager = Manager()
-    monkeypatch.setattr(log_actor, "find", lambda *_: manager)
-    monkeypatch.setattr(log_actor, "wait_for", lambda *_: None)
     assert [actor._is_reported() for _ in range(2)] == [True] * 2
-    assert len(manager.heard) == 1
+    assert len(log_manager.reports) == 1
 
 
 def test_a_partition_that_is_offline_for_no_disks_fault_ends_its_process(

@@ -73,7 +73,7 @@ class Node:
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         return self.checkpoints
 
-    def cleaned(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
+    def record_cleaner_offset(self, partition: TopicPartition, topic_id: str, offset: int) -> None:
         self.checkpoints[partition] = offset
         self.written.append((partition, topic_id, offset))
 
@@ -89,7 +89,7 @@ class Node:
         self.before_view()
         return self.partitions[partition].cleaning_view()
 
-    def door(self, partition: TopicPartition) -> Door:
+    def calls(self, partition: TopicPartition) -> Door:
         return self.partitions[partition]
 
     def delete_old_segments(
@@ -384,7 +384,7 @@ def test_a_checkpoint_that_a_full_disk_refuses_keeps_no_retention_from_making_ro
     def full(*_: object) -> None:
         raise DiskFull("/disk/cleaner-offset-checkpoint")
 
-    monkeypatch.setattr(node, "cleaned", full)
+    monkeypatch.setattr(node, "record_cleaner_offset", full)
     one = compactor(node)
     one.turn()
     assert one.retention()[0].total_segments > 0
