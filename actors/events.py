@@ -1,7 +1,6 @@
-"""What the broker's actors tell of themselves: one line an event, in logfmt, for people, grep and
-log stores alike.
+"""What the broker's actors log: one line an event, in logfmt.
 
-::
+People, grep and log stores can all read it::
 
     at=2026-11-21T13:47:27.202Z level=INFO actor=Log:orders-0 pid=2348 event=log-opened seconds=0.01
 
@@ -65,21 +64,17 @@ def warn(logger: logging.Logger, name: str, *, trace: bool = False, **fields: ob
     event(logger, name, level=logging.WARNING, trace=trace, **fields)
 
 
-def set_up_logs(actor: str | None = None) -> None:
-    """Send raylog's lines, from INFO on, to this process's standard error. Every actor calls it
-    when it begins."""
+def set_up_logs(actor: str) -> None:
+    """Send raylog's lines, from INFO on, to this process's standard error.
+
+    Every actor calls it when it begins. ``actor``: its name.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines(_own_name() if actor is None else actor))
+    handler.setFormatter(Lines(actor))
     logger = logging.getLogger(LOGGER)
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
-
-
-def _own_name() -> str:
-    from raylog.actors.runtime.nodes import own_name
-
-    return own_name()
 
 
 def _short(value: object) -> object:

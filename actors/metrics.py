@@ -6,7 +6,8 @@ and SessionName.
 
 On the hot path there is nothing of Ray (a call there costs 3 µs): actors keep plain numbers, and an
 :class:`Exporter` turns them into Ray's metrics every few seconds, for an idle partition every 15:
-Ray forgets a gauge that is not set again for two or three of its own reports (10 s apart).
+Ray forgets a gauge that is not set again for two or three of its own reports (10 s apart). This
+module knows no Ray: ``runtime/ray_metrics.py`` makes Ray's metrics of the list.
 
 **To see them** each node of the Ray cluster needs ``ray[default]`` (``pip install '.[metrics]'``);
 without it the numbers are counted and go nowhere. Ray serves them at
@@ -243,10 +244,12 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 class Exporter:
     """Turns plain numbers into metrics. One thread at a time."""
 
-    def __init__(self, make: Callable[[Metric], Any] | None = None, **tags: object) -> None:
-        """``tags``: of all that this exports. ``make``: Ray's metrics, unless a test gives
-        others."""
-        self._make = make or _of_ray
+    def __init__(self, make: Callable[[Metric], Any], **tags: object) -> None:
+        """``make``: makes a metric that can be set; ``runtime/ray_metrics.py`` makes Ray's.
+
+        ``tags``: of everything that this exports.
+        """
+        self._make = make
         self._tags = {name: str(value) for name, value in tags.items()}
         self._made: dict[str, Any] = {}
         self._totals: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
@@ -284,21 +287,11 @@ class Exporter:
         return self._made[name]
 
 
-def export_for_ever(node_id: str, numbers: Callable[[], Mapping[str, float]]) -> None:
-    """What a helper of a node counts, every few seconds: the work of a thread."""
-    exporter = Exporter(node=node_id)
+def export_for_ever(exporter: Exporter, numbers: Callable[[], Mapping[str, float]]) -> None:
+    """Export what an actor of a node counts, every few seconds: the work of a thread."""
     while True:
         time.sleep(EXPORT_INTERVAL_S)
         try:
             exporter.numbers(numbers())
         except Exception:  # Ray may fail in its own ways, and metrics are not worth what is counted
             warn(logger, "metrics-failed", trace=True)
-
-
-def _of_ray(metric: Metric) -> Any:
-    from ray.util import metrics  # here, so that the list can be read, and tested, without Ray
-
-    if metric.kind == "histogram":
-        return metrics.Histogram(metric.name, metric.doc, BOUNDARIES, metric.tags)
-    kind = metrics.Counter if metric.kind == "counter" else metrics.Gauge
-    return kind(metric.name, metric.doc, metric.tags)

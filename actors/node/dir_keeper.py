@@ -30,6 +30,7 @@ from raylog.actors.runtime.calls import CALL_TIMEOUT_S, wait_for
 from raylog.actors.runtime.handles import find, kill
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.nodes import own_node
+from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import StorageError
 from raylog.storage.files import RealFileSystem
@@ -66,7 +67,7 @@ class DirKeeper:
         self._dirs = NodeDirs(self._fs, SystemClock(), delete_delay_ms, self._lock)
         self._life = random_id()
         self._stopped = threading.Event()
-        self._exporter = Exporter(node=self._node.node_id)
+        self._exporter = Exporter(ray_metric, node=self._node.node_id)
 
     # -- what others ask ---------------------------------------------------------------------------
 

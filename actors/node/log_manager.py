@@ -38,7 +38,7 @@ from raylog.actors.runtime.names import (
     log_manager_name,
     retention_actor_name,
 )
-from raylog.actors.runtime.nodes import is_restarted, own_node
+from raylog.actors.runtime.nodes import is_restarted, own_name, own_node
 from raylog.actors.upkeep.compaction_actor import CompactionActor
 from raylog.actors.upkeep.retention_actor import RetentionActor
 from raylog.storage.config import LogConfig
@@ -62,7 +62,7 @@ class LogManagerImpl(Mover):
     def __init__(
         self, namespace: str, cluster_id: str, node_number: int, config: BrokerConfig
     ) -> None:
-        set_up_logs()
+        set_up_logs(own_name())
         super().__init__(namespace, config)
         self._cluster_id, self._node_number = cluster_id, node_number
         # by directory id: who may open what the start found
@@ -213,6 +213,11 @@ class LogManagerImpl(Mover):
                     of=of,
                     seconds=seconds,
                 )
+
+    @ray.method(concurrency_group="move")
+    def move_partition(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Placed:
+        """See :meth:`raylog.actors.node.mover.Mover.move`."""
+        return self.move(partition, topic_id, directory_id)
 
     # -- configs, compaction and retention ---------------------------------------------------------
 

@@ -22,8 +22,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-import ray
-
 from raylog.actors.errors import MoveRunning, NotLeader
 from raylog.actors.events import event
 from raylog.actors.messages import PartitionOffsets
@@ -77,8 +75,7 @@ class Mover(DirKeeper):
         if self._stopped.is_set():
             raise NotLeader(what, "the LogManager of its node is stopping")
 
-    @ray.method(concurrency_group="move")
-    def move_partition(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Placed:
+    def move(self, partition: TopicPartition, topic_id: str, directory_id: str) -> Placed:
         """Copy a partition to another dir and close it; returns where it is to be opened next.
 
         Raises MoveRunning, NoRoom, InvalidLogDir, LogDirOffline, NotLeader, StorageError; nothing

@@ -40,7 +40,8 @@ from raylog.actors.partition.bounds import (
 from raylog.actors.partition.partition import Partition
 from raylog.actors.runtime.calls import wait_for
 from raylog.actors.runtime.handles import find
-from raylog.actors.runtime.nodes import is_restarted, own_node, own_node_id
+from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
+from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
@@ -86,7 +87,7 @@ class LogActorImpl:
     """The methods that callers see as ``handle.method.remote(...)``."""
 
     def __init__(self, spec: LogSpec) -> None:
-        set_up_logs()
+        set_up_logs(own_name())
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         if is_restarted():
             own_node().check_alone()
@@ -265,9 +266,8 @@ class LogActorImpl:
         """Upkeep and metrics while something happens; how the partition stands, now and then, while
         nothing does."""
         expiration_ms = self._spec.producer_expiration_ms
-        exporter = Exporter(
-            topic=self._spec.partition.topic, partition=self._spec.partition.partition
-        )
+        topic, partition = self._spec.partition
+        exporter = Exporter(ray_metric, topic=topic, partition=partition)
         next_export_s, is_exported = 0.0, False
         while True:
             if is_exported:

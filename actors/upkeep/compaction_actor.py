@@ -1,5 +1,6 @@
-"""CompactionActor: the Ray actor that compacts the logs of one node, beside their LogActors. A
-shell over :class:`~raylog.actors.upkeep.compactor.Compactor`.
+"""CompactionActor: the Ray actor that compacts the logs of one node, beside their LogActors.
+
+It is a shell over :class:`~raylog.actors.upkeep.compactor.Compactor`.
 
 One a node, named, detached, pinned; its LogManager starts it with the first compacted partition. It
 may be killed at any moment: Ray starts it again, and it begins where the checkpoints say.
@@ -13,10 +14,11 @@ import ray
 
 from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import CompactionStatus, RetentionStatus
-from raylog.actors.metrics import export_for_ever
+from raylog.actors.metrics import Exporter, export_for_ever
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.partition.log_actor import lock_patiently
-from raylog.actors.runtime.nodes import own_node
+from raylog.actors.runtime.nodes import own_name, own_node
+from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.upkeep.compactor import Compactor
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.storage.clock import SystemClock
@@ -30,7 +32,7 @@ class CompactionActorImpl:
     """The methods that brokers and LogManagers call."""
 
     def __init__(self, namespace: str, config: BrokerConfig) -> None:
-        set_up_logs()
+        set_up_logs(own_name())
         own = own_node()
         node, fs = NodeLogs(namespace, own.key), RealFileSystem()
         self._backoff_s = config.log_cleaner_backoff_ms / 1000
@@ -39,16 +41,15 @@ class CompactionActorImpl:
         )
         for number in range(config.log_cleaner_threads):
             threading.Thread(target=self._work, name=f"cleaner-{number}", daemon=True).start()
-        told = (own.node_id, self._compactor.numbers)
-        threading.Thread(target=export_for_ever, args=told, name="metrics", daemon=True).start()
+        exported = (Exporter(ray_metric, node=own.node_id), self._compactor.numbers)
+        threading.Thread(target=export_for_ever, args=exported, name="metrics", daemon=True).start()
 
     def _work(self) -> None:
         while True:
             try:
                 was_cleaned = self._compactor.turn()
-            except (
-                Exception
-            ):  # a LogManager that is away, an error of Ray's own: the next turn tries again
+            except Exception:
+                # A LogManager that is away, or an error of Ray's own: the next turn tries again.
                 warn(logger, "compaction-failed", trace=True)
                 was_cleaned = False
             if not was_cleaned:

@@ -69,7 +69,7 @@ class ControllerImpl(Moves):
         self._joins = Backoff(time.monotonic)
         self._is_starting = False
         if own_name():
-            set_up_logs()
+            set_up_logs(own_name())
         if is_restarted():
             own_node().check_alone()
             # which opens the metadata, joins the nodes, and tries again where that fails
