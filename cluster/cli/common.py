@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raylog.actors.runtime.names import NAMESPACE
+from raylog.actors.runtime.names import NAMESPACE as NAMESPACE  # for all commands
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
