@@ -21,7 +21,7 @@ import raylog
 from benchmarks.measure import Figure, alternate
 from raylog.actors.errors import TooManyAppends
 from raylog.actors.partition.log_actor import OPTIONS, LogActorImpl, LogSpec
-from raylog.actors.runtime.calls import wait_for
+from raylog.actors.runtime.calls import Call
 from raylog.cluster.broker import Broker
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFile, RealFileSystem
@@ -87,7 +87,7 @@ class ProducerImpl:
         sent = refused = 0
         while sent < batches:
             try:
-                wait_for(log.append.remote(batch), "append")
+                Call(log.append.remote(batch), "append").get()
                 sent += 1
             except TooManyAppends:
                 refused += 1
@@ -115,7 +115,7 @@ def _under_pressure(folder: str, batches: int) -> dict[str, Any]:
         most = max(most, _private_bytes(pid))
         for one in ray.get(done):
             sent, refused = sent + one[0], refused + one[1]
-    wait_for(log.close.remote(), "close")
+    Call(log.close.remote(), "close").get()
     ray.kill(log)
     name = f"private memory while {PRODUCERS} send 1 MB ({sent} sent, {refused} refusals)"
     return Figure(

@@ -1,5 +1,4 @@
-"""The object that users hold: start a broker on a Ray cluster, or connect to one; topics, and doors
-to the rest.
+"""The object that users have: start a broker on a Ray cluster or connect to one, topics, clients.
 
 A broker is a set of detached actors in one namespace of a Ray cluster: it outlives the process that
 started it (unless that process started Ray too). ``Broker`` is a light handle: make as many as you
@@ -11,9 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
-
-import ray
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from raylog.actors.errors import (
     THROTTLED,
@@ -31,16 +28,31 @@ from raylog.actors.messages import (
     RetentionStatus,
 )
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, WORK_TIMEOUT_S, wait_for
-from raylog.actors.runtime.clusters import LOCAL, join_ray, join_ray_with
-from raylog.actors.runtime.handles import create, find, kill, running
-from raylog.actors.runtime.names import COMPACTION, CONTROLLER, NAMESPACE, RETENTION, log_actor_name
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, WORK_TIMEOUT_S, Call, answered, gather
+from raylog.actors.runtime.clusters import (
+    is_connected,
+    join_or_start_ray,
+    join_ray_with,
+    leave_ray,
+    own_address,
+)
+from raylog.actors.runtime.handles import create, kill, running
+from raylog.actors.runtime.names import COMPACTION, CONTROLLER, NAMESPACE, RETENTION
+from raylog.actors.runtime.stubs import (
+    CompactionActorStub,
+    LogActorStub,
+    RetentionActorStub,
+    find_compaction_actor,
+    find_log_actor,
+    find_retention_actor,
+)
 from raylog.cluster.client.topic_watch import partitions_added
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.controller.controller_actor import Controller
-from raylog.cluster.controller.home import seat
+from raylog.cluster.controller.home import controller_node
 from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
 from raylog.cluster.controller.state import stop_nodes
+from raylog.cluster.controller.stub import ControllerStub, find_controller
 from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -51,14 +63,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer")
+Status = TypeVar("Status", CompactionStatus, RetentionStatus)
+PartitionKey = tuple[str, int]  # topic and partition, as callers give them: also a TopicPartition
+
 # How long a lookup waits for a partition whose actor is being started again.
 LOOKUP_TIMEOUT_S = 30.0
 RETRY_INTERVAL_S = 0.1
 # Of each of two rounds of questions: thousands of partitions take their time, and one that hangs
 # takes all of it.
 STATUS_TIMEOUT_S = 10.0
-# Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
-MIN_DECLARED_CPUS = 8
 
 
 def start(
@@ -96,27 +110,28 @@ def start(
         raise InvalidConfig("log.dirs", None, "name at least one folder for partitions")
     settings["log.dirs"] = [os.path.abspath(path) for path in BrokerConfig.parse(settings).log_dirs]
     parsed = BrokerConfig.parse(settings)
-    owns_ray = _ensure_ray(address, ray_options)
+    owns_ray = join_or_start_ray(address, ray_options)
     try:
-        if find(CONTROLLER, namespace) is not None:
+        if find_controller(namespace) is not None:
             raise BrokerRunning(namespace)
         _start_controller(namespace, parsed)
     except BaseException:
         if owns_ray:
-            ray.shutdown()
+            leave_ray()
         raise
     return Broker(namespace, owns_ray=owns_ray)
 
 
 def _start_controller(namespace: str, config: BrokerConfig) -> None:
-    controller = create(Controller, CONTROLLER, namespace, seat(config), namespace, config)
+    node = controller_node(config)
+    controller = ControllerStub(create(Controller, CONTROLLER, namespace, node, namespace, config))
     try:
-        wait_for(controller.start.remote(), "starting the broker", WORK_TIMEOUT_S)
+        controller.start().get(WORK_TIMEOUT_S)
     except BrokerRunning:
         raise  # somebody else's, started at the same time
     except BaseException:  # KeyboardInterrupt, too: what is half started is not left to itself
         try:
-            wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S)
+            controller.shutdown().get(OPEN_TIMEOUT_S)
         except RaylogError as error:
             logger.warning("the broker that did not start was not stopped in order: %s", error)
         finally:
@@ -131,40 +146,28 @@ def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
     RAY_ADDRESS; without any in all Ray clusters of this machine. Raises BrokerNotFound,
     RayNotFound, SeveralBrokers.
     """
-    if ray.is_initialized():
-        if find(CONTROLLER, namespace) is None:
+    if is_connected():
+        if find_controller(namespace) is None:
             raise BrokerNotFound(namespace)
     else:
-        join_ray_with(lambda: find(CONTROLLER, namespace) is not None, namespace, address)
+        join_ray_with(lambda: find_controller(namespace) is not None, namespace, address)
     return Broker(namespace)
 
 
-def _ensure_ray(address: str | None, options: Mapping[str, Any] | None) -> bool:
-    """Connect to Ray; True if that started it on this machine."""
-    if ray.is_initialized():
-        return False
-    address = address or os.environ.get("RAY_ADDRESS")
-    if address and address != LOCAL:
-        join_ray(address)
-        return False
-    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", **(options or {})}
-    settings.setdefault("num_cpus", max(MIN_DECLARED_CPUS, os.cpu_count() or 1))
-    settings.setdefault("include_dashboard", False)
-    ray.init(LOCAL, **settings)
-    return True
-
-
 class Broker:
-    """A broker, seen from one process. Picklable: its copy works in any task or actor of the
-    cluster."""
+    """A broker, seen from one process.
+
+    It can be pickled: its copy works in any task or actor of the cluster.
+    """
 
     def __init__(self, namespace: str = NAMESPACE, *, owns_ray: bool = False) -> None:
         self.namespace = namespace
         self._owns_ray = owns_ray
-        self._handles: dict[TopicPartition, Any] = {}
+        self._log_actors: dict[TopicPartition, LogActorStub] = {}
         self._topics: dict[str, TopicDescription] = {}
-        self._questions: dict[TopicPartition, Any] = {}
-        self._answers: dict[str, Callable[[], TopicDescription | None]] = {}
+        # what the Controller is asked and has not answered yet
+        self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
+        self._descriptions: dict[str, Callable[[], TopicDescription | None]] = {}
 
     def __reduce__(self) -> Any:
         return (Broker, (self.namespace,))
@@ -181,13 +184,13 @@ class Broker:
     @property
     def address(self) -> str:
         """The address of the Ray cluster, for ``connect`` in another process."""
-        return str(ray.get_runtime_context().gcs_address)
+        return own_address()
 
-    def _controller(self) -> Any:
-        handle = find(CONTROLLER, self.namespace)
-        if handle is None:
+    def _controller(self) -> ControllerStub:
+        controller = find_controller(self.namespace)
+        if controller is None:
             raise BrokerNotFound(self.namespace)
-        return handle
+        return controller
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -202,9 +205,8 @@ class Broker:
         """
         if config is not None and not isinstance(config, Mapping):
             raise InvalidRequest("config", config, "must be a map of Kafka's topic keys to values")
-        call = self._controller().create_topic.remote(topic, partitions, dict(config or {}))
-        created: TopicDescription = wait_for(call, f"creating {topic}", WORK_TIMEOUT_S)
-        return created
+        call = self._controller().create_topic(topic, partitions, dict(config or {}))
+        return call.get(WORK_TIMEOUT_S)
 
     def alter_topic_config(
         self,
@@ -215,7 +217,7 @@ class Broker:
         """Change a topic's config while it serves: no restart, no pause.
 
         ``set``: Kafka's topic keys with new values; ``delete``: keys that get the broker's value
-        again. When this returns all partitions obey it that can be reached; one that is away does
+        again. When this returns, all partitions that can be reached obey it; one that is away does
         when it is back. What a segment is made with (``segment.index.bytes``,
         ``segment.jitter.ms``, ``preallocate``) counts from the next one. Raises
         UnknownTopicOrPartition, or InvalidConfig with nothing changed.
@@ -223,24 +225,21 @@ class Broker:
         if set is not None and not isinstance(set, Mapping):
             raise InvalidRequest("set", set, "must be a map of Kafka's topic keys to values")
         keys = [delete] if isinstance(delete, str) else list(delete)
-        call = self._controller().alter_topic_config.remote(topic, dict(set or {}), keys)
-        described: TopicDescription = wait_for(call, f"configuring {topic}", OPEN_TIMEOUT_S)
+        call = self._controller().alter_topic_config(topic, dict(set or {}), keys)
+        described = call.get(OPEN_TIMEOUT_S)
         self._topics[topic] = described
         return described
 
     def topic_config(self, topic: str) -> list[ConfigEntry]:
-        """Every key of a topic's config, by name, with its value and who set it. Raises
-        UnknownTopicOrPartition."""
-        call = self._controller().topic_config.remote(topic)
-        entries: list[ConfigEntry] = wait_for(call, f"the config of {topic}")
-        return entries
+        """Every key of a topic's config, by name, with its value and who set it.
+
+        Raises UnknownTopicOrPartition.
+        """
+        return self._controller().topic_config(topic).get()
 
     def broker_config(self) -> list[ConfigEntry]:
-        """Every key of the broker's config, by name, with its value and whether it is Kafka's
-        default."""
-        call = self._controller().broker_config.remote()
-        entries: list[ConfigEntry] = wait_for(call, "the broker's config")
-        return entries
+        """Every key of the broker's config, by name, with its value and who set it."""
+        return self._controller().broker_config().get()
 
     def add_partitions(self, topic: str, total: int) -> TopicDescription:
         """Extend a topic to ``total`` partitions; when this returns the new ones serve.
@@ -250,168 +249,179 @@ class Broker:
         ``metadata.max.age.ms``. Raises UnknownTopicOrPartition, InvalidPartitions unless there are
         fewer now, TopicBusy, NoLogDirs; then nothing is changed.
         """
-        call = self._controller().add_partitions.remote(topic, total)
-        described: TopicDescription = wait_for(call, f"extending {topic}", WORK_TIMEOUT_S)
+        described = self._controller().add_partitions(topic, total).get(WORK_TIMEOUT_S)
         self._topics[topic] = described
         partitions_added(self.namespace, topic, len(described.partitions))
         return described
 
     def move_partition(self, topic: str, partition: int, log_dir: str) -> PartitionDescription:
-        """Move a partition to another log dir of its node, while it is read and written; returns
-        when it serves there.
+        """Move a partition to another log dir of its node; returns when it serves there.
 
-        ``log_dir``: a path or directory id, see :meth:`log_dirs`. Callers wait for a second or two
-        at the end, when the partition changes over; nothing acknowledged is lost. The topic can be
-        neither deleted nor extended meanwhile. ``replica.alter.log.dirs.io.max.bytes.per.second``
-        slows it down. Raises UnknownTopicOrPartition, InvalidRequest, TopicBusy, NoRoom; the
-        partition serves on where it was then.
+        It is read and written meanwhile. Callers wait for a second or two at the end, when the
+        partition changes over; nothing acknowledged is lost. The topic can be neither deleted nor
+        extended meanwhile. ``replica.alter.log.dirs.io.max.bytes.per.second`` slows it down.
+
+        ``log_dir``: a path or directory id, see :meth:`log_dirs`. Raises UnknownTopicOrPartition,
+        InvalidRequest, TopicBusy, NoRoom; the partition serves on where it was then.
         """
-        call = self._controller().move_partition.remote(topic, partition, log_dir)
-        moved: PartitionDescription = wait_for(call, f"moving {topic}-{partition}", WORK_TIMEOUT_S)
+        call = self._controller().move_partition(topic, partition, log_dir)
+        moved = call.get(WORK_TIMEOUT_S)
         self.forget(topic, partition)
         return moved
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Raises UnknownTopicOrPartition."""
-        wait_for(self._controller().delete_topic.remote(topic), f"deleting {topic}", OPEN_TIMEOUT_S)
+        self._controller().delete_topic(topic).get(OPEN_TIMEOUT_S)
         self._topics.pop(topic, None)
-        self._handles = {key: handle for key, handle in self._handles.items() if key.topic != topic}
+        self._log_actors = {
+            partition: log_actor
+            for partition, log_actor in self._log_actors.items()
+            if partition.topic != topic
+        }
 
     def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        names: list[str] = wait_for(self._controller().list_topics.remote(), "listing topics")
-        return names
+        return self._controller().list_topics().get()
 
     def describe_topic(self, topic: str) -> TopicDescription:
         """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
-        described: TopicDescription = wait_for(
-            self._controller().describe_topic.remote(topic), f"describing {topic}"
-        )
+        described = self._controller().describe_topic(topic).get()
         self._topics[topic] = described
         return described
 
     def describe_later(self, topic: str) -> Callable[[], TopicDescription | None]:
-        """As ``describe_topic``, without waiting: call what this returns until it gives the answer,
-        or raises."""
-        call = self._controller().describe_topic.remote(topic)
+        """As ``describe_topic``, without waiting.
 
-        def answer() -> TopicDescription | None:
-            if not ray.wait([call], timeout=0)[0]:
+        Call what this returns until it gives the description, or raises.
+        """
+        call = self._controller().describe_topic(topic)
+
+        def description() -> TopicDescription | None:
+            if not call.is_answered():
                 return None
-            self._topics[topic] = wait_for(call, f"describing {topic}")
+            self._topics[topic] = call.get()
             return self._topics[topic]
 
-        return answer
+        return description
 
     def topic(self, topic: str) -> TopicDescription:
-        """As ``describe_topic``, from what this process knows already. Call :meth:`forget` when it
-        proves wrong."""
+        """As ``describe_topic``, from what this process knows already.
+
+        Call :meth:`forget` when it proves wrong.
+        """
         return self._topics.get(topic) or self.describe_topic(topic)
 
     def topic_if_known(self, topic: str) -> TopicDescription | None:
-        """As ``topic``, without waiting: None until the Controller has answered, which a later call
-        may see."""
+        """As ``topic``, without waiting.
+
+        None until the Controller has answered, which a later call may see.
+        """
         if topic not in self._topics:
             try:
-                answer = self._answers.pop(topic, None) or self.describe_later(topic)
-                if answer() is None:
-                    self._answers[topic] = answer
+                description = self._descriptions.pop(topic, None) or self.describe_later(topic)
+                if description() is None:
+                    self._descriptions[topic] = description
             except RaylogError:
-                return None  # the Controller is away: asked again by the next call
+                return None  # the Controller is away: the next call asks again
         return self._topics.get(topic)
 
     # -- partitions --------------------------------------------------------------------------------
 
     def partition(self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
-        """The handle of the partition's LogActor: ``append``, ``fetch``, ``poll``, ``offsets`` and
-        more.
+        """Ray's handle of the partition's LogActor: ``append``, ``fetch``, ``poll``, ``offsets``...
 
         Waits up to ``timeout_s`` for an actor that is being started, or for its node; with 0 for
         nothing at all. A handle outlives its actor: when a call ends with an error of Ray, ask for
         another one. Raises UnknownTopicOrPartition, LogMissing, or NotLeader (its node is still
         away, or it is still being started).
         """
-        self._handles.pop(TopicPartition(topic, partition), None)
-        return self.log_actor(topic, partition, timeout_s)
+        self._log_actors.pop(TopicPartition(topic, partition), None)
+        return self.log_actor(topic, partition, timeout_s).handle
 
-    def log_actor(self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
-        """As ``partition``, from what this process knows already. Call :meth:`forget` when it
-        proves wrong."""
+    def log_actor(
+        self, topic: str, partition: int, timeout_s: float = LOOKUP_TIMEOUT_S
+    ) -> LogActorStub:
+        """As ``partition``, typed, and from what this process knows already.
+
+        Call :meth:`forget` when it proves wrong.
+        """
         wanted = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
-        handle = self._handles.get(wanted)
-        while handle is None:
+        log_actor = self._log_actors.get(wanted)
+        while log_actor is None:
             left_s = max(deadline - time.monotonic(), 0)
             with self._again_until(deadline, topic, partition):
-                handle = self._look_up(wanted, left_s)
-                if handle is None:
+                log_actor = self._look_up(wanted, left_s)
+                if log_actor is None:
                     raise NotLeader(str(wanted), "it is being started")
-            if handle is None:
+            if log_actor is None:
                 time.sleep(RETRY_INTERVAL_S)
-        self._handles[wanted] = handle
-        return handle
+        self._log_actors[wanted] = log_actor
+        return log_actor
 
-    def _look_up(self, wanted: TopicPartition, timeout_s: float) -> Any | None:
-        """The partition's actor; None while it is being started, or the Controller does not answer
-        in time.
+    def _look_up(self, partition: TopicPartition, timeout_s: float) -> LogActorStub | None:
+        """The partition's actor; None while it is being started, or no Controller answers in time.
 
         A partition that runs is found without the Controller, which is busy, at times, for seconds.
-        Where there is none the Controller tells why, and that is raised; its answer may come in a
-        later call.
+        Where none runs the Controller says why, and that is raised; its answer may come in a later
+        call.
         """
-        # else another's name
-        is_number = isinstance(wanted.partition, int) and wanted.partition >= 0
-        handle = find(log_actor_name(wanted), self.namespace) if is_number else None
-        question = self._questions.pop(wanted, None)
-        if handle is not None:
-            return handle
-        if question is None:
-            question = self._controller().explain.remote(*wanted)
-        ready, _ = ray.wait([question], timeout=timeout_s)
-        if not ready:
-            self._questions[wanted] = question
+        # else it would be another's name
+        is_number = isinstance(partition.partition, int) and partition.partition >= 0
+        log_actor = find_log_actor(partition, self.namespace) if is_number else None
+        explanation = self._explanations.pop(partition, None)
+        if log_actor is not None:
+            return log_actor
+        if explanation is None:
+            explanation = self._controller().explain(partition)
+        if not answered([explanation], timeout_s):
+            self._explanations[partition] = explanation
             return None
-        why = wait_for(question, f"looking for {wanted}")
+        why = explanation.get()
         if why is not None:
             raise why
         return None
 
     def forget(self, topic: str, partition: int) -> None:
         """Look a partition up afresh next time: its actor did not answer."""
-        self._handles.pop(TopicPartition(topic, partition), None)
+        self._log_actors.pop(TopicPartition(topic, partition), None)
         self._topics.pop(topic, None)
-        self._answers.pop(topic, None)
+        self._descriptions.pop(topic, None)
 
-    def list_offsets(
-        self, wanted: Mapping[tuple[str, int], int]
-    ) -> dict[tuple[str, int], int | None]:
+    def list_offsets(self, wanted: Mapping[PartitionKey, int]) -> dict[PartitionKey, int | None]:
         """The offset at a time, for many partitions at once.
 
         ``wanted``: (topic, partition) -> -1 for the log end offset, -2 for the log start offset,
         else ms since the epoch for the first record at or after it (None if there is none).
         """
-        found = self.ask(
-            wanted, lambda key, handle: handle.offset_for_timestamp.remote(wanted[key])
+        places = self.ask(
+            wanted, lambda key, log_actor: log_actor.offset_for_timestamp(wanted[key])
         )
-        return {key: None if answer is None else answer.offset for key, answer in found.items()}
+        return {key: None if place is None else place.offset for key, place in places.items()}
 
     def ask(
-        self, partitions: Iterable[tuple[str, int]], call: Callable[[tuple[str, int], Any], Any]
-    ) -> dict[tuple[str, int], Any]:
-        """The answers of many partitions to a call that may be repeated: while an actor or the
-        Controller is being started, it is asked again. ``call`` gets (topic, partition) and the
-        handle, and returns the call's reference."""
+        self,
+        partitions: Iterable[PartitionKey],
+        question: Callable[[PartitionKey, LogActorStub], Call[Answer]],
+    ) -> dict[PartitionKey, Answer]:
+        """The answers of many partitions to a question that may be repeated.
+
+        While an actor or the Controller is being started, it is asked again. ``question`` gets
+        (topic, partition) and the partition's actor, and returns the call.
+        """
         deadline = time.monotonic() + LOOKUP_TIMEOUT_S
-        answers: dict[tuple[str, int], Any] = {}
+        answers: dict[PartitionKey, Answer] = {}
         left = list(partitions)
         while left:
-            pending: dict[tuple[str, int], Any] = {}
+            calls: dict[PartitionKey, Call[Answer]] = {}
             for key in left:
                 with self._again_until(deadline, *key):
-                    pending[key] = call(key, self.log_actor(*key, timeout_s=0))
-            for key, reference in pending.items():
+                    calls[key] = question(key, self.log_actor(*key, timeout_s=0))
+            gathered = gather(calls, from_last_answer=True)
+            answers.update(gathered.answers)
+            for key, error in gathered.errors.items():
                 with self._again_until(deadline, *key):
-                    answers[key] = wait_for(reference, f"{key[0]}-{key[1]}")
+                    raise error
             left = [key for key in left if key not in answers]
             if left:
                 time.sleep(RETRY_INTERVAL_S)
@@ -419,7 +429,7 @@ class Broker:
 
     @contextmanager
     def _again_until(self, deadline: float, topic: str, partition: int) -> Iterator[None]:
-        """Swallow, until the deadline, what passes by itself."""
+        """Swallow, until the deadline, the errors that pass by themselves."""
         try:
             yield
         except THROTTLED:
@@ -440,10 +450,8 @@ class Broker:
         key = (topic, partition)
         if before_offset == -1:  # once: when the call is repeated, there may be newer records
             before_offset = self.list_offsets({key: -1})[key] or 0
-        found: int = self.ask([key], lambda _, handle: handle.delete_records.remote(before_offset))[
-            key
-        ]
-        return found
+        starts = self.ask([key], lambda _, log_actor: log_actor.delete_records(before_offset))
+        return starts[key]
 
     # -- clients -----------------------------------------------------------------------------------
 
@@ -462,67 +470,83 @@ class Broker:
 
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""
-        allocated: int = wait_for(self._controller().allocate_producer_id.remote(), "a producer id")
-        return allocated
+        return self._controller().allocate_producer_id().get()
 
     # -- the broker --------------------------------------------------------------------------------
 
     def cluster_id(self) -> str:
         """The id that the log dirs carry in ``meta.properties``."""
-        return str(wait_for(self._controller().cluster_id.remote(), "the cluster id"))
+        return self._controller().cluster_id().get()
 
     def nodes(self) -> dict[str, str | None]:
         """Ray node id -> None where a LogManager runs, else why it does not."""
-        found: dict[str, str | None] = wait_for(self._controller().nodes.remote(), "the nodes")
-        return found
+        return self._controller().nodes().get()
 
     def log_dirs(self) -> list[LogDirStatus]:
-        """Every log dir of the nodes that answer: what it holds, what there is room for, why it is
-        offline."""
-        found: list[LogDirStatus] = wait_for(self._controller().log_dirs.remote(), "the log dirs")
-        return found
+        """Every log dir of the nodes that answer.
+
+        What it holds, what there is room for, why it is offline.
+        """
+        return self._controller().log_dirs().get()
 
     def status(self) -> list[PartitionStatus]:
         """What every partition that answers within seconds says of itself, by name."""
-        from raylog.cluster.health.gathering import gather
+        from raylog.cluster.health.gathering import gather_facts
 
         self._controller()  # raises BrokerNotFound
-        facts = gather(self.namespace, STATUS_TIMEOUT_S)
-        return sorted(facts.partitions, key=lambda one: one.partition)
+        facts = gather_facts(self.namespace, STATUS_TIMEOUT_S)
+        return sorted(facts.partitions, key=lambda status: status.partition)
 
     def health(self) -> list["Finding"]:
-        """What is wrong, why, and what to do; errors first, empty if all is well. Answers within
-        seconds."""
-        from raylog.cluster.health.findings import findings
-        from raylog.cluster.health.gathering import gather
+        """What is wrong, why, and what to do; errors first, empty if all is well.
 
-        return findings(gather(self.namespace))
+        Answers within seconds.
+        """
+        from raylog.cluster.health.findings import findings
+        from raylog.cluster.health.gathering import gather_facts
+
+        return findings(gather_facts(self.namespace))
 
     def compaction(self) -> list[CompactionStatus]:
-        """Compaction of every compacted partition: what is to do, what runs, what the last round
-        did."""
-        return self._ask_upkeep(COMPACTION, "status")
+        """Compaction of every compacted partition: what is to do, what runs, the last round."""
+        calls = {actor.name: actor.status() for actor in self._compaction_actors()}
+        return self._by_partition(calls)
 
     def retention(self) -> list[RetentionStatus]:
-        """Retention of every partition that it has come to: what the last round removed, and all of
-        them."""
-        return [*self._ask_upkeep(RETENTION, "status"), *self._ask_upkeep(COMPACTION, "retention")]
+        """Retention of every partition that it has come to: the last round, and all of them."""
+        calls = {actor.name: actor.status() for actor in self._retention_actors()}
+        of_compacted = {actor.name: actor.retention() for actor in self._compaction_actors()}
+        return [*self._by_partition(calls), *self._by_partition(of_compacted)]
 
-    def _ask_upkeep(self, prefix: str, method: str) -> list[Any]:
-        """The answers of one kind of actor on all nodes together. Those that are being started
-        again say nothing."""
-        names = [name for name in running(self.namespace) if name.startswith(prefix)]
-        handles = {name: find(name, self.namespace) for name in sorted(names)}
-        pending = {
-            name: getattr(handle, method).remote() for name, handle in handles.items() if handle
-        }
-        found: list[Any] = []
-        for name, reference in pending.items():
-            try:
-                found += wait_for(reference, name)
-            except (NotLeader, RequestTimedOut) as error:
-                logger.warning("%s does not answer: %s", name, error)
-        return sorted(found, key=lambda one: str(one.partition))
+    def _compaction_actors(self) -> list[CompactionActorStub]:
+        actors = [
+            find_compaction_actor(node, self.namespace) for node in self._nodes_with(COMPACTION)
+        ]
+        return [actor for actor in actors if actor is not None]
+
+    def _retention_actors(self) -> list[RetentionActorStub]:
+        actors = [
+            find_retention_actor(node, self.namespace) for node in self._nodes_with(RETENTION)
+        ]
+        return [actor for actor in actors if actor is not None]
+
+    def _nodes_with(self, prefix: str) -> list[str]:
+        """The keys of the nodes that have an actor of this kind."""
+        names = running(self.namespace)
+        return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+
+    def _by_partition(self, calls: Mapping[str, Call[list[Status]]]) -> list[Status]:
+        """The answers of one kind of actor on all nodes, together.
+
+        Those that are being started again, or that hang, say nothing.
+        """
+        gathered = gather(calls, from_last_answer=True)
+        for name, error in gathered.errors.items():
+            if not isinstance(error, NotLeader | RequestTimedOut):
+                raise error
+            logger.warning("%s does not answer: %s", name, error)
+        statuses = [status for answer in gathered.answers.values() for status in answer]
+        return sorted(statuses, key=lambda status: status.partition)
 
     def stop(self) -> bool:
         """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers
@@ -532,23 +556,21 @@ class Broker:
         Controller cannot be reached for 30 s, its node being away, the other nodes are stopped
         without it.
         """
-        clean = self._shut_down()
+        is_clean = self._shut_down()
         kill(CONTROLLER, self.namespace)
         if self._owns_ray:
             self._owns_ray = False
-            ray.shutdown()
-        return clean
+            leave_ray()
+        return is_clean
 
     def _shut_down(self) -> bool:
         deadline = time.monotonic() + LOOKUP_TIMEOUT_S
         while True:
             try:
-                controller = find(CONTROLLER, self.namespace)
+                controller = find_controller(self.namespace)
                 if controller is None:
                     break
-                return bool(
-                    wait_for(controller.shutdown.remote(), "stopping the broker", OPEN_TIMEOUT_S)
-                )
+                return controller.shutdown().get(OPEN_TIMEOUT_S)
             except NotLeader as error:
                 if time.monotonic() > deadline:
                     logger.warning(

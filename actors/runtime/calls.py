@@ -79,6 +79,12 @@ class Gathered(NamedTuple, Generic[Key, Answer]):
     answers: dict[Key, Answer]
     errors: dict[Key, Exception]
 
+    def raise_faults(self) -> None:
+        """Raise the first error that has no raylog name: nobody is prepared for it."""
+        for error in self.errors.values():
+            if not isinstance(error, RaylogError):
+                raise error
+
 
 def gather(
     calls: Mapping[Key, Call[Answer]],
@@ -109,14 +115,16 @@ def gather(
     return gathered
 
 
-def answered(calls: Collection[Call[Answer]], timeout_s: float | None = None) -> list[Call[Answer]]:
-    """Those of ``calls`` that are answered, after waiting for the first of them.
+def answered(
+    calls: Collection[Call[Answer]], timeout_s: float | None = None, *, wanted: int = 1
+) -> list[Call[Answer]]:
+    """Those of ``calls`` that are answered, once ``wanted`` of them are or the time is up.
 
     ``timeout_s``: None waits for ever.
     """
     if not calls:
         return []
-    done = _wait([call.reference for call in calls], timeout_s, wanted=1)
+    done = _wait([call.reference for call in calls], timeout_s, wanted=wanted)
     return [call for call in calls if call.reference in done]
 
 

@@ -10,7 +10,8 @@ asks for a token refuses whoever gives its address, because Ray looks for the to
 import logging
 import os
 import socket
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
+from typing import Any
 
 import ray
 from ray._private import services
@@ -27,6 +28,42 @@ logging.getLogger("ray._private.authentication.authentication_token_setup").setL
 
 LOCAL = "local"  # Ray's word for a cluster of one's own
 PROBE_TIMEOUT_S = 5.0
+# Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
+MIN_DECLARED_CPUS = 8
+
+
+def is_connected() -> bool:
+    """Whether this process is connected to a Ray cluster."""
+    return bool(ray.is_initialized())
+
+
+def own_address() -> str:
+    """The address of the Ray cluster that this process is connected to."""
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def join_or_start_ray(address: str | None = None, options: Mapping[str, Any] | None = None) -> bool:
+    """Connect this process to a Ray cluster; True if that started one on this machine.
+
+    Nothing is done where the process is connected already. Ray is started where neither
+    ``address`` nor RAY_ADDRESS says otherwise; ``options`` go to ``ray.init`` then.
+    """
+    if is_connected():
+        return False
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address and address != LOCAL:
+        join_ray(address)
+        return False
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", **(options or {})}
+    settings.setdefault("num_cpus", max(MIN_DECLARED_CPUS, os.cpu_count() or 1))
+    settings.setdefault("include_dashboard", False)
+    ray.init(LOCAL, **settings)
+    return True
+
+
+def leave_ray() -> None:
+    """Disconnect this process; a Ray cluster that it started ends."""
+    ray.shutdown()
 
 
 def join_ray(address: str | None = None) -> str:

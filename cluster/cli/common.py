@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raylog.actors.runtime.names import NAMESPACE as NAMESPACE  # for all commands
+
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
     from raylog.cluster.health.findings import Finding
@@ -25,7 +27,6 @@ Address = Annotated[
     ),
 ]
 Namespace = Annotated[str, typer.Option(metavar="NAME", help="Which broker of the cluster.")]
-NAMESPACE = "raylog"
 
 
 class Output(StrEnum):

@@ -46,10 +46,10 @@ def status(
     though actors hang.
     """
     from raylog.cluster.health.findings import findings
-    from raylog.cluster.health.gathering import gather
+    from raylog.cluster.health.gathering import gather_facts
 
     broker = connected(address, namespace)
-    facts = gather(namespace)
+    facts = gather_facts(namespace)
     partitions = sorted(facts.partitions, key=_by_topic_and_number)
     if output is Output.json:
         show_json(_document(broker, facts, partitions))

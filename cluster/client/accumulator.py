@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from raylog.storage.buffers import Buffer
+from raylog.storage.records.layout import MAX_SEQUENCE
 
 # Length, attributes, deltas, key length, value length, header count: what a record takes besides
 # its bytes.
@@ -113,7 +114,7 @@ class PartitionQueue:
     def add_batch(self, batch: Batch) -> None:
         """Queue an encoded batch; its sequence was ``self.sequence``."""
         self.batches.append(batch)
-        self.sequence = (self.sequence + batch.records) & 0x7FFFFFFF
+        self.sequence = (self.sequence + batch.records) & MAX_SEQUENCE
 
     def due_at(self, linger_s: float, batch_bytes: int, is_flushing: bool) -> float | None:
         """When there is something to send or to give up: a time, 0 for now, None for never."""
@@ -148,7 +149,8 @@ class PartitionQueue:
     def give_up(self, *, is_fate_known: bool) -> list[tuple[Delivery, int, int]]:
         """Drop all batches: (delivery, records, bytes) of each. See the head of this file."""
         dropped = [(batch.delivery, batch.records, batch.size_bytes) for batch in self.batches]
-        self.sequence = (self.sequence - sum(batch.records for batch in self.batches)) & 0x7FFFFFFF
+        records = sum(batch.records for batch in self.batches)
+        self.sequence = (self.sequence - records) & MAX_SEQUENCE
         self.batches.clear()
         self.in_flight, self.retry_at = None, 0.0
         if not is_fate_known:

@@ -1,5 +1,4 @@
-"""A plain consumer: assigned partitions, a position in each, records or Arrow tables out. No groups
-yet.
+"""A plain consumer: assigned partitions, a position in each, records or tables out; no groups yet.
 
 Every assigned partition has one long poll on its way; a ``poll`` takes the answers that have come,
 decodes each once, and asks on. Nothing is committed: the position is the consumer's own, to read
@@ -9,10 +8,9 @@ decodes each once, and asks on. Nothing is committed: the position is the consum
 import random
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import pyarrow as pa
-import ray
 
 from raylog.actors.errors import (
     THROTTLED,
@@ -21,7 +19,8 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-from raylog.actors.runtime.calls import wait_for
+from raylog.actors.messages import FetchResult
+from raylog.actors.runtime.calls import Call, answered
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps
@@ -64,7 +63,7 @@ class _Assigned:
 
     def __init__(self, reader: PartitionReader, offset: int, end: int | None) -> None:
         self.reader, self.offset, self.end = reader, offset, end
-        self.pending: Any = None
+        self.pending: Call[FetchResult | bytes] | None = None
         self.retry_at = 0.0
         self.is_refused = False  # a fetch that waits: the next one does not
         self.failing_since: float | None = None
@@ -74,10 +73,9 @@ class _Assigned:
         return self.end is not None and self.offset >= self.end
 
     def drop_pending(self) -> None:
-        """Nobody waits for the answer any more. (Ray prints the error of an answer that nobody has
-        looked at.)"""
+        """Nobody waits for the answer any more."""
         if self.pending is not None:
-            self.pending.future()
+            self.pending.ignore()
         self.pending = None
 
 
@@ -154,8 +152,7 @@ class Consumer:
         }
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at ``offset``; the next poll raises OffsetOutOfRange if the log does not have
-        it."""
+        """Go on at ``offset``; the next poll raises OffsetOutOfRange if the log has it not."""
         if not isinstance(offset, int) or not 0 <= offset < 2**63:
             raise InvalidRequest("offset", offset, "must be an integer of 0 or more")
         assigned = self._of(topic, partition)
@@ -163,8 +160,10 @@ class Consumer:
         assigned.offset = offset
 
     def seek_to_time(self, timestamp: int) -> None:
-        """Go on, in every partition, at the first record at or after ``timestamp`` (ms); at the end
-        without one."""
+        """Go on, in every partition, at the first record at or after ``timestamp`` (ms).
+
+        At the end of a partition that has none.
+        """
         for partition, offset in self._offsets(self.assignment, timestamp).items():
             self.seek(*partition, offset)
 
@@ -215,8 +214,10 @@ class Consumer:
         return found
 
     def poll_arrow(self, timeout_ms: int = POLL_TIMEOUT_MS) -> pa.Table:
-        """As ``poll``, as a table: key, value, topic, partition, offset, timestamp, timestampType,
-        headers."""
+        """As ``poll``, as a table with the columns of ``columns.SCHEMA``.
+
+        key, value, topic, partition, offset, timestamp, timestampType, headers.
+        """
         fetched = list(self._fetched(timeout_ms))
         batches = [
             to_table(
@@ -242,21 +243,18 @@ class Consumer:
     def _fetched(self, timeout_ms: int) -> Iterator[tuple[_Assigned, Buffer]]:
         """(partition, batches) of every answer that is there, after waiting for the first."""
         deadline = time.monotonic() + timeout_ms / 1000
-        got_one = False
-        while not got_one and not self.is_at_end:
+        has_records = False
+        while not has_records and not self.is_at_end:
             self._follow()
             pending = self._ask()
-            left = max(deadline - time.monotonic(), 0)
-            done, _ = ray.wait(list(pending), num_returns=1, timeout=left) if pending else ([], [])
-            if done:
-                done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=0)
-            elif not pending:
-                time.sleep(min(left, RETRY_BACKOFF_S))
-            for reference in done:
-                assigned = pending[reference]
-                records = self._take(assigned)
+            left_s = max(deadline - time.monotonic(), 0)
+            if not pending:
+                time.sleep(min(left_s, RETRY_BACKOFF_S))
+            for call in answered(pending, left_s):
+                assigned = pending[call]
+                records = self._take(assigned, call)
                 if records is not None:
-                    got_one = True
+                    has_records = True
                     yield assigned, records
             if time.monotonic() >= deadline:
                 return
@@ -274,9 +272,8 @@ class Consumer:
                     reader = PartitionReader(self._broker, *partition, self._maps)
                     self._assigned[partition] = _Assigned(reader, 0, None)
 
-    def _ask(self) -> dict[Any, _Assigned]:
-        """One fetch on its way for every partition that has not ended; the fetches by their
-        reference."""
+    def _ask(self) -> dict[Call[FetchResult | bytes], _Assigned]:
+        """One fetch on its way for every partition that has not ended; all of them."""
         now = time.monotonic()
         for assigned in self._assigned.values():
             if assigned.pending is None and not assigned.is_at_end and assigned.retry_at <= now:
@@ -295,10 +292,10 @@ class Consumer:
             if assigned.pending is not None
         }
 
-    def _take(self, assigned: _Assigned) -> Buffer | None:
-        reference, assigned.pending = assigned.pending, None
+    def _take(self, assigned: _Assigned, call: Call[FetchResult | bytes]) -> Buffer | None:
+        assigned.pending = None
         try:
-            answer = wait_for(reference, str(assigned.reader))
+            answer = call.get()
             records = assigned.reader.records(answer, assigned.offset, self._fetch_bytes)
         except THROTTLED:
             self._refused(assigned)
@@ -317,8 +314,7 @@ class Consumer:
 
     @staticmethod
     def _lost(assigned: _Assigned, error: RaylogError) -> None:
-        """Look the partition up and ask again in a moment; raise what does not pass, now and
-        then."""
+        """Look the partition up and ask again in a moment; now and then raise a lasting error."""
         now = time.monotonic()
         assigned.reader.lost()
         assigned.retry_at = now + RETRY_BACKOFF_S
@@ -330,8 +326,10 @@ class Consumer:
 
 
 def _advance(fetched: list[tuple[_Assigned, Buffer]]) -> None:
-    """Move the positions, once all is decoded: an error of one partition must not lose another's
-    records."""
+    """Move the positions, once all is decoded.
+
+    An error of one partition must not lose another's records.
+    """
     for assigned, records in fetched:
         assigned.offset = next_offset(records, assigned.offset)
 

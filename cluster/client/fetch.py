@@ -1,5 +1,4 @@
-"""Reading a partition: through its LogActor, or, on the node that has its disk, straight from the
-segment.
+"""Reading a partition: through its LogActor, or on its own node straight from the segment's file.
 
 On the same node the actor answers with where the batches lie; the reader maps the file and decodes
 from the page cache, with nothing copied before. It checks the inode, since the name may have gone
@@ -10,11 +9,12 @@ import mmap
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from raylog.actors.messages import FetchRequest, FetchResult
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.storage.buffers import Buffer
 from raylog.storage.readable import Slice
@@ -38,19 +38,19 @@ class SegmentMaps:
         self._maps: OrderedDict[tuple[str, int], memoryview] = OrderedDict()
 
     def view(self, location: Slice) -> memoryview | None:
-        """The bytes at ``location``, in the map itself; None if that file is not there any more."""
+        """The bytes at ``location``, in the map itself; None if that file is gone."""
         end = location.position + location.size_bytes
         key = (location.path, location.inode)  # an inode is unique on one disk only
-        known = self._maps.get(key)
-        if known is None or len(known) < end:
-            known = _map(location)
-            if known is None or len(known) < end:
+        segment = self._maps.get(key)
+        if segment is None or len(segment) < end:
+            segment = _map(location)
+            if segment is None or len(segment) < end:
                 return None
-            self._maps[key] = known
+            self._maps[key] = segment
             if len(self._maps) > MAPPED_SEGMENTS:
                 self._maps.popitem(last=False)
         self._maps.move_to_end(key)
-        return known[location.position : end]
+        return segment[location.position : end]
 
 
 def _map(location: Slice) -> memoryview | None:
@@ -82,61 +82,77 @@ class PartitionReader:
 
     @property
     def is_local(self) -> bool:
-        """Whether the partition's disk is on this node. Waits for the Controller where that is not
-        known yet."""
+        """Whether the partition's disk is on this node.
+
+        Waits for the Controller where that is not known yet.
+        """
         if self._is_local is None:
             self._learn(self._broker.topic(self.topic))
         return bool(self._is_local)
 
     def _is_known_local(self) -> bool:
-        """As ``is_local``; False while it is not known: the Controller may be busy, and the actor
-        can send bytes."""
-        if (
-            self._is_local is None
-            and (described := self._broker.topic_if_known(self.topic)) is not None
-        ):
-            self._learn(described)
+        """As ``is_local``, but False while it is not known.
+
+        The Controller may be busy, and the actor can send bytes.
+        """
+        if self._is_local is None:
+            described = self._broker.topic_if_known(self.topic)
+            if described is not None:
+                self._learn(described)
         return bool(self._is_local)
 
     def _learn(self, described: "TopicDescription") -> None:
-        known = described.partitions[self.partition : self.partition + 1]
-        node_id = known[0].node_id if known else None
-        # it serves, but what is known here is older than that: ask again next time
+        node_id = None
+        if self.partition < len(described.partitions):
+            node_id = described.partitions[self.partition].node_id
         if node_id is None:
+            # It serves, but what is known here is older than that: ask again next time.
             self._broker.forget(self.topic, self.partition)
         else:
             self._is_local = node_id == own_node_id()
 
-    def request(self, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
-        """Ask for batches from ``offset`` on; the answer is for :meth:`records`. NotLeader at once
-        if no actor is there."""
-        handle = self._broker.log_actor(self.topic, self.partition, timeout_s=0)
-        return self._call(handle, offset, max_bytes, max_wait_ms)
+    def request(
+        self, offset: int, max_bytes: int, max_wait_ms: int = 0
+    ) -> Call[FetchResult | bytes]:
+        """Ask for batches from ``offset`` on; the answer is for :meth:`records`.
 
-    def _call(self, handle: Any, offset: int, max_bytes: int, max_wait_ms: int = 0) -> Any:
-        request = FetchRequest(offset, max_bytes, 1, max_wait_ms, self._is_known_local()).encode()
-        return (handle.poll_request if max_wait_ms else handle.fetch_request).remote(request)
+        NotLeader at once if no actor is there.
+        """
+        log_actor = self._broker.log_actor(self.topic, self.partition, timeout_s=0)
+        request = FetchRequest(
+            offset=offset,
+            max_bytes=max_bytes,
+            min_bytes=1,
+            max_wait_ms=max_wait_ms,
+            locate=self._is_known_local(),
+        ).encode()
+        return log_actor.poll_request(request) if max_wait_ms else log_actor.fetch_request(request)
 
     def records(self, answer: FetchResult | bytes, offset: int, max_bytes: int) -> Buffer | None:
         """The bytes of an answer; None at the log's end."""
-        found = FetchResult.decode(answer) if isinstance(answer, bytes) else answer
-        if found.location is not None:
-            view = self._maps.view(found.location)
+        result = FetchResult.decode(answer) if isinstance(answer, bytes) else answer
+        if result.location is not None:
+            view = self._maps.view(result.location)
             if view is not None:
                 return view
             key = (self.topic, self.partition)
-            found = self._broker.ask(
-                [key], lambda _, handle: handle.fetch.remote(offset, max_bytes)
-            )[key]
-        return None if found.records is None else memoryview(found.records)  # type: ignore[arg-type]
+            results = self._broker.ask(
+                [key], lambda _, log_actor: log_actor.fetch(offset, max_bytes)
+            )
+            result = results[key]
+        return None if result.records is None else memoryview(result.records)  # type: ignore[arg-type]
 
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
-        """Batches from ``offset`` on, now; None at the log's end. Waits for an actor that is being
-        restarted."""
+        """Batches from ``offset`` on, now; None at the log's end.
+
+        Waits for an actor that is being restarted.
+        """
         key = (self.topic, self.partition)
-        request = FetchRequest(offset, max_bytes, 1, 0, self.is_local).encode()
-        answer = self._broker.ask([key], lambda _, handle: handle.fetch_request.remote(request))
-        return self.records(answer[key], offset, max_bytes)
+        request = FetchRequest(
+            offset=offset, max_bytes=max_bytes, min_bytes=1, max_wait_ms=0, locate=self.is_local
+        ).encode()
+        answers = self._broker.ask([key], lambda _, log_actor: log_actor.fetch_request(request))
+        return self.records(answers[key], offset, max_bytes)
 
     def lost(self) -> None:
         """The actor did not answer: look it up again, and where it is."""

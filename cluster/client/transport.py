@@ -41,15 +41,13 @@ class RayTransport:
 
     def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
         # one that is away holds up no other
-        handle = self._broker.log_actor(topic, partition, timeout_s=0)
-        # bytes travel inside of the call; an array goes to the object store without a copy in
-        # pickle
+        log_actor = self._broker.log_actor(topic, partition, timeout_s=0)
+        # Bytes travel inside of the call; an array goes to the object store without a copy in
+        # pickle.
         payload = bytes(batch) if len(batch) <= INLINE_BYTES else np.frombuffer(batch, np.uint8)
         answer: Future[AppendResult] = Future()
-        what = f"{topic}-{partition}"
-        handle.append.remote(payload).future().add_done_callback(
-            lambda done: _settle(done, answer, what)
-        )
+        call = log_actor.append(payload)
+        call.future().add_done_callback(lambda done: _settle(done, answer, call.what))
         return answer
 
     def forget(self, topic: str, partition: int) -> None:

@@ -1,16 +1,16 @@
-"""Controller: the Ray actor that knows which topics there are and has their partitions opened where
-their disks are.
+"""Controller: the Ray actor that knows the topics, and has partitions opened where their disks are.
 
 One a broker, named, detached, on the node that holds its log (``metadata_log.py``). It starts a
 LogManager on every node, tells it which of the partitions found there to open, spreads new
 partitions over the nodes, and watches: a node that dies takes its partitions away; when its disks
 come back under whatever node id, they are opened there again. It never makes an empty partition in
-the place of one that is missing. Where each one is, ``placement.py`` keeps.
+the place of one that is missing. Where each partition is, is in ``placement.py``.
 
 **The lock** guards the metadata and the map, and is never held while another actor is waited for:
-look-ups are answered at once while a hundred partitions are made. **The watch** looks who is there,
-twice a second; what takes longer is done in threads beside it (``jobs.py``): nodes join, partitions
-are opened (``opening.py``) and told of configs. What is done to topics is in ``topics.py``.
+look-ups are answered at once while a hundred partitions are made. **The watch** looks twice a
+second which nodes and actors are there. What takes longer is done in threads beside it
+(``jobs.py``): nodes join, partitions are opened (``opening.py``) and told of configs. What is done
+to topics is in ``topics.py``.
 """
 
 import logging
@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Set
 from functools import partial
-from typing import Any
 
 import ray
 
@@ -28,17 +27,19 @@ from raylog.actors.messages import LogDirStatus, NodeState
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found
 from raylog.actors.node.log_manager import LogManager, node_log_dirs
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, wait_for
+from raylog.actors.node.mover import MOVES_AT_ONCE
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, answered, gather
 from raylog.actors.runtime.handles import create, kill, running
 from raylog.actors.runtime.names import Node, log_manager_name
 from raylog.actors.runtime.nodes import alive_nodes, is_restarted, own_name, own_node
+from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller.backoff import Backoff
 from raylog.cluster.controller.metadata import producer_ids_record
 from raylog.cluster.controller.metadata_log import MetadataLog
-from raylog.cluster.controller.moves import MOVES_AT_ONCE, Moves
+from raylog.cluster.controller.moves import Moves
 from raylog.cluster.controller.opening import Claim
-from raylog.cluster.controller.placement import members
-from raylog.cluster.controller.state import answer_of, answers_of, stop_nodes
+from raylog.cluster.controller.placement import PartitionDescription, members
+from raylog.cluster.controller.state import gather_patiently, stop_nodes
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import InvalidLogDir, RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
@@ -62,7 +63,8 @@ class ControllerImpl(Moves):
         self._next_producer_id = 0
         # node id -> which life of its LogManager was told what to open
         self._lives: dict[str, str] = {}
-        self._asked: dict[str, Any] = {}  # node id -> the question after it
+        # node id -> the question after its life, until it is answered
+        self._state_calls: dict[str, Call[NodeState]] = {}
         self._join_problems: dict[str, str] = {}  # node id -> why it could not join
         self._joins = Backoff(time.monotonic)
         self._is_starting = False
@@ -100,8 +102,10 @@ class ControllerImpl(Moves):
             raise
 
     def _open_metadata(self) -> None:
-        """What a process at its end holds locked, or a disk that is mounted late, may take a second
-        try."""
+        """Raises where another process at its end has the log locked, or a disk is mounted late.
+
+        Then it may be called again.
+        """
         metadata = MetadataLog(
             RealFileSystem(),
             SystemClock(),
@@ -127,19 +131,20 @@ class ControllerImpl(Moves):
         with self._lock:
             joined = dict(self._nodes)
         alive, problems = members(alive_nodes(), joined)
-        names, begun_again = running(self._namespace), self._begun_again()
+        names = running(self._namespace)
+        begun_again = self._begun_again()
         for key, node in joined.items():
             is_there = key in alive and alive[key].node_id == node.node_id
             if not is_there or log_manager_name(key) not in names or key in begun_again:
                 self._leave(key)
-        self._take_down_problems({node.node_id for node in alive.values()}, problems)
+        self._record_problems({node.node_id for node in alive.values()}, problems)
         for key, node in alive.items():
             if key not in self._managers and self._joins.is_due(node.node_id):
                 self._join(node)
         self._reopen_lost()
         self._jobs.begin_alone("upkeep", self._upkeep)
 
-    def _take_down_problems(self, alive: Set[str], problems: Mapping[str, str]) -> None:
+    def _record_problems(self, alive: Set[str], problems: Mapping[str, str]) -> None:
         with self._lock:
             self._join_problems = {
                 key: why for key, why in self._join_problems.items() if key in alive
@@ -148,27 +153,27 @@ class ControllerImpl(Moves):
             self._joins.keep(alive)
 
     def _begun_again(self) -> set[str]:
-        """The nodes whose LogManager Ray has started again: what it was told is gone. Of the
-        others, take down which of their log dirs have failed.
+        """The nodes whose LogManager Ray has started again: it has forgotten what it was told.
 
-        One that does not answer in time is asked no second time before it does.
+        Of the others, record which of their log dirs have failed. One that does not answer in time
+        is asked no second time before it does.
         """
         with self._lock:
             for key, manager in self._managers.items():
-                if key in self._lives and key not in self._asked:
-                    self._asked[key] = manager.state.remote()
-            asked = {reference: key for key, reference in self._asked.items()}
-        answered = (
-            ray.wait(list(asked), num_returns=len(asked), timeout=ASK_TIMEOUT_S)[0] if asked else []
-        )
+                if key in self._lives and key not in self._state_calls:
+                    self._state_calls[key] = manager.state()
+            calls = dict(self._state_calls)
+        in_time = set(answered(list(calls.values()), ASK_TIMEOUT_S, wanted=len(calls)))
+        gathered = gather({key: call for key, call in calls.items() if call in in_time})
+        gathered.raise_faults()
         begun_again = set()
-        for reference in answered:
-            key = asked[reference]
-            state = answer_of(reference, f"the LogManager of node {key}")
-            with self._lock:
-                self._asked.pop(key, None)
-                if not isinstance(state, NodeState) or key not in self._lives:
-                    continue
+        with self._lock:
+            for key in gathered.errors:
+                self._state_calls.pop(key, None)
+            for key, state in gathered.answers.items():
+                self._state_calls.pop(key, None)
+                if key not in self._lives:
+                    continue  # it has left meanwhile
                 if state.life != self._lives[key]:
                     begun_again.add(key)
                 else:
@@ -176,8 +181,10 @@ class ControllerImpl(Moves):
         return begun_again
 
     def _join(self, node: Node) -> None:
-        """Bring the node in, beside the watch. Where that fails ``nodes()`` tells why, and it is
-        tried again later."""
+        """Bring the node in, beside the watch.
+
+        Where that fails ``nodes()`` says why, and it is tried again later.
+        """
         try:
             manager = self._start_manager(node)
             self._jobs.begin("join", partial(self._bring_in, node, manager))
@@ -185,7 +192,8 @@ class ControllerImpl(Moves):
             self._leave(node.key)
             self._could_not_join(node, error)
 
-    def _start_manager(self, node: Node) -> Any:
+    def _start_manager(self, node: Node) -> LogManagerStub:
+        name = log_manager_name(node.key)
         with self._lock:
             if self._stopped.is_set():
                 raise NotLeader("the broker", "it is being stopped")
@@ -195,23 +203,21 @@ class ControllerImpl(Moves):
                 len(self._managers) + 1,
                 self._config,
             )
-            manager = create(
-                LogManager, log_manager_name(node.key), self._namespace, node, *arguments
-            )
+            handle = create(LogManager, name, self._namespace, node, *arguments)
+            manager = LogManagerStub(handle, node.key)
             self._nodes[node.key] = node
             self._managers[node.key] = manager  # at once: a shutdown must find it
             return manager
 
-    def _bring_in(self, node: Node, manager: Any) -> None:
+    def _bring_in(self, node: Node, manager: LogManagerStub) -> None:
         try:
             claims = self._look_through_or_leave(node, manager)
         except RaylogError:
-            return  # it was told
+            return  # ``nodes()`` says why
         self._open(claims)
 
-    def _look_through_or_leave(self, node: Node, manager: Any) -> list[Claim]:
-        """What to open of a node's disks; if they cannot be looked through, no LogManager is
-        left."""
+    def _look_through_or_leave(self, node: Node, manager: LogManagerStub) -> list[Claim]:
+        """What to open of a node's disks; its LogManager ends where that cannot be found out."""
         try:
             return self._look_through(node, manager)
         except BaseException as error:
@@ -231,23 +237,25 @@ class ControllerImpl(Moves):
         if is_news and not self._stopped.is_set():
             warn(logger, "node-not-joined", node=node, why=why)
 
-    def _look_through(self, node: Node, manager: Any) -> list[Claim]:
-        """What to open of a node's disks. It takes part when what belongs to no topic is out of the
-        way of new ones."""
-        directories = wait_for(manager.start.remote(), f"the LogManager of node {node}")
-        state = wait_for(manager.state.remote(), f"the LogManager of node {node}")
-        tried: set[Found] = set()
+    def _look_through(self, node: Node, manager: LogManagerStub) -> list[Claim]:
+        """What to open of a node's disks.
+
+        The node takes part when what belongs to no topic is out of the way of new ones.
+        """
+        directories = manager.start().get()
+        state = manager.state().get()
+        set_aside: set[Found] = set()  # or left, where that failed
         while True:
-            found = wait_for(manager.found.remote(), "looking through the log dirs")
+            found = manager.found().get()
             with self._lock:
                 if self._managers.get(node.key) is not manager:
-                    raise NotLeader(f"the LogManager of node {node}", "the node has left meanwhile")
+                    raise NotLeader(manager.name, "the node has left meanwhile")
                 self._check_own(node, directories)  # before anything on these disks is touched
-                strays = self._strays(node.key, found) - tried
+                strays = self._strays(node.key, found) - set_aside
                 if not strays:
                     return self._take_in(node, directories, state, found)
             self._set_aside(manager, strays)
-            tried |= strays
+            set_aside |= strays
 
     def _check_own(self, node: Node, directories: Mapping[str, str]) -> None:
         for path in self._placement.foreign(node.key, directories):
@@ -267,35 +275,38 @@ class ControllerImpl(Moves):
         return self._claim(self._placement.joined(node.key, directories, found, self._wanted()))
 
     def _strays(self, node: str, found: Iterable[Found]) -> set[Found]:
-        """What nobody has a use for. What a deletion has left over is removed instead, wherever it
-        turns up."""
-        wanted = {(one.partition, one.topic.topic_id, one.directory_id) for one in self._wanted()}
+        """What belongs to no topic.
+
+        What a deletion has left over is not set aside but removed, wherever it turns up.
+        """
+        bound = {
+            (wanted.partition, wanted.topic.topic_id, wanted.directory_id)
+            for wanted in self._wanted()
+        }
         strays = set()
         for entry in found:
-            left = self._left_over.get((entry.partition, entry.topic_id or ""))
-            if left is not None:
-                self._note_left_over(left._replace(node=node))
-            elif (
-                entry not in wanted
-                and entry.topic_id not in self._made_now
-                and entry.partition not in self._moving
-            ):
+            left_over = self._left_over.get((entry.partition, entry.topic_id or ""))
+            if left_over is not None:
+                self._note_left_over(left_over._replace(node=node))
+                continue
+            is_made = entry.topic_id in self._made_now
+            is_moved = entry.partition in self._moving
+            if entry not in bound and not is_made and not is_moved:
                 strays.add(entry)
         return strays
 
-    def _set_aside(self, manager: Any, strays: Iterable[Found]) -> None:
-        for entry in sorted(strays, key=lambda one: (one.partition, one.directory_id)):
+    def _set_aside(self, manager: LogManagerStub, strays: Iterable[Found]) -> None:
+        for stray in sorted(strays, key=lambda stray: (stray.partition, stray.directory_id)):
             try:
-                call = manager.set_aside.remote(*entry)
-                path = wait_for(call, f"setting {entry.partition} aside")
-                warn(logger, "stray-set-aside", partition=entry.partition, path=path)
+                path = manager.set_aside(*stray).get()
+                warn(logger, "stray-set-aside", partition=stray.partition, path=path)
             except RaylogError as error:
-                warn(logger, "stray-left", partition=entry.partition, why=error)
+                warn(logger, "stray-left", partition=stray.partition, why=error)
 
     def _leave(self, key: str) -> None:
         with self._lock:
             self._void_claims(self._managers.get(key))
-            for facts in (self._nodes, self._managers, self._lives, self._asked):
+            for facts in (self._nodes, self._managers, self._lives, self._state_calls):
                 facts.pop(key, None)
             # A move that its LogManager did not see through is not committed any more.
             self._moving = {
@@ -324,6 +335,11 @@ class ControllerImpl(Moves):
 
     # -- the rest ----------------------------------------------------------------------------------
 
+    @ray.method(concurrency_group="move")
+    def move_partition(self, name: str, number: int, log_dir: str) -> PartitionDescription:
+        """See ``Moves``. It holds one of the threads for moves until it is over."""
+        return super().move_partition(name, number, log_dir)
+
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""
         with self._lock:
@@ -346,23 +362,16 @@ class ControllerImpl(Moves):
         """Every log dir of the nodes that answer."""
         with self._lock:
             managers = dict(self._managers)
-        calls = {manager.log_dirs.remote(): key for key, manager in managers.items()}
-        answers = answers_of(
-            {call: f"the log dirs of node {key}" for call, key in calls.items()}, PATIENCE_S
-        )
-        found: list[LogDirStatus] = []
-        for call, key in calls.items():
-            if isinstance(answers[call], RaylogError):
-                warn(logger, "node-silent", node=key, why=answers[call])
-            else:
-                found += answers[call]
-        return found
+        calls = {key: manager.log_dirs() for key, manager in managers.items()}
+        gathered = gather_patiently(calls, PATIENCE_S)
+        for key, error in gathered.errors.items():
+            warn(logger, "node-silent", node=key, why=error)
+        return [log_dir for log_dirs in gathered.answers.values() for log_dir in log_dirs]
 
     def shutdown(self) -> bool:
-        """Stop every LogManager in order, then close the metadata log; returns whether all of it
-        was clean.
+        """Stop every LogManager in order, then close the metadata log.
 
-        From its first moment on, every other call answers NotLeader.
+        Returns whether all was clean. From its first moment on, every other call answers NotLeader.
         """
         self._stopped.set()
         with self._lock:
@@ -370,12 +379,12 @@ class ControllerImpl(Moves):
             for key in dict(self._managers):
                 self._leave(key)
         try:
-            clean = stop_nodes(self._namespace)
+            is_clean = stop_nodes(self._namespace)
             # which end now: nobody is left that they could wait for
             self._jobs.wait(CALL_TIMEOUT_S)
         finally:
             is_closed = metadata is None or _close(metadata)
-        return clean and is_closed
+        return is_clean and is_closed
 
 
 def _close(metadata: MetadataLog) -> bool:

@@ -1,5 +1,4 @@
-"""The Controller's move of a partition to another log dir of its node, while it is read and
-written.
+"""The Controller's move of a partition to another log dir, while it is read and written.
 
 ::
 
@@ -15,14 +14,13 @@ makes the move void.
 
 import logging
 import os
-from typing import Any
-
-import ray
+from collections.abc import Mapping
 
 from raylog.actors.errors import InvalidRequest, NotLeader, UnknownTopicOrPartition
 from raylog.actors.node.dirs import Placed
-from raylog.actors.runtime.calls import WORK_TIMEOUT_S, wait_for
-from raylog.cluster.controller.metadata import Topic, topic_record
+from raylog.actors.runtime.calls import WORK_TIMEOUT_S
+from raylog.actors.runtime.stubs import LogManagerStub
+from raylog.cluster.controller.metadata import topic_record
 from raylog.cluster.controller.placement import (
     BEING_OPENED,
     PartitionDescription,
@@ -33,83 +31,81 @@ from raylog.cluster.controller.topics import Topics
 
 logger = logging.getLogger(__name__)
 
-# Each holds a thread until it is over.
-MOVES_AT_ONCE = 4
-
 
 class Moves(Topics):
     """The Controller's methods for moves."""
 
-    @ray.method(concurrency_group="move")
     def move_partition(self, name: str, number: int, log_dir: str) -> PartitionDescription:
-        """Move a partition to another log dir of its node, a path or directory id; returns when it
-        serves there.
+        """Move a partition to another log dir of its node; returns when it serves there.
 
-        Fine if it is there already. Raises UnknownTopicOrPartition, InvalidRequest (no such dir on
-        its node), TopicBusy, NoRoom, or what kept the disk from it; then it serves on where it was.
+        ``log_dir``: a path or directory id; fine if the partition is there already. Raises
+        UnknownTopicOrPartition, InvalidRequest (no such dir on its node), TopicBusy, NoRoom, or
+        what kept the disk from it; then it serves on where it was.
         """
         with self._reserve(name, "moved"):
             with self._lock:
-                one = self._wanted_one(name, number)
-                manager = self._manager_of(one.directory_id)
-                problem = self._placement.explain(one.topic, number)
+                wanted = self._wanted_partition(name, number)
+                manager = self._manager_of(wanted.directory_id)
+                problem = self._placement.explain(wanted.topic, number)
             if manager is None:
-                raise problem or NotLeader(str(one.partition), "its node is away")
-            target = _directory_id(log_dir, wait_for(manager.start.remote(), "the log dirs"))
-            if target != one.directory_id:
-                self._move(one, manager, target)
+                raise problem or NotLeader(str(wanted.partition), "its node is away")
+            target = _directory_id(log_dir, manager.start().get())
+            if target != wanted.directory_id:
+                self._move(wanted, manager, target)
             return self.describe_topic(name).partitions[number]
 
-    def _wanted_one(self, name: str, number: object) -> Wanted:
-        wanted = wanted_of([self._topic(name)])
-        if not isinstance(number, int) or not 0 <= number < len(wanted):
-            raise UnknownTopicOrPartition(name, number, f"the topic has {len(wanted)} partitions")
-        return wanted[number]
+    def _wanted_partition(self, name: str, number: object) -> Wanted:
+        partitions = wanted_of([self._topic(name)])
+        if not isinstance(number, int) or not 0 <= number < len(partitions):
+            why = f"the topic has {len(partitions)} partitions"
+            raise UnknownTopicOrPartition(name, number, why)
+        return partitions[number]
 
-    def _move(self, one: Wanted, manager: Any, target: str) -> None:
+    def _move(self, wanted: Wanted, manager: LogManagerStub, target: str) -> None:
+        partition, topic = wanted.partition, wanted.topic
         with self._lock:
-            if self._is_claimed(one):
-                raise NotLeader(str(one.partition), BEING_OPENED)
-            self._moving[one.partition] = self._placement.node_of[one.directory_id]
+            if self._is_claimed(wanted):
+                raise NotLeader(str(partition), BEING_OPENED)
+            self._moving[partition] = self._placement.node_of[wanted.directory_id]
         try:
-            call = manager.move_partition.remote(one.partition, one.topic.topic_id, target)
-            place: Placed = wait_for(call, f"moving {one.partition}", WORK_TIMEOUT_S)
-            self._commit(one, place)
+            call = manager.move_partition(partition, topic.topic_id, target)
+            self._commit(wanted, call.get(WORK_TIMEOUT_S))
         finally:
             claims = []
             with self._lock:
                 # After an fsync that failed nobody knows which folder counts; the next start reads
                 # it.
                 if self._metadata is not None and not self._metadata.has_failed:
-                    self._moving.pop(one.partition, None)
-                    claims = self._claim([self._wanted_one(*one.partition)])
+                    self._moving.pop(partition, None)
+                    claims = self._claim([self._wanted_partition(*partition)])
             self._open(claims)
         with self._lock:
-            problem = self._placement.explain(self._topic(one.topic.name), one.partition.partition)
+            problem = self._placement.explain(self._topic(topic.name), partition.partition)
         if problem is not None:
             raise problem
 
-    def _commit(self, one: Wanted, place: Placed) -> Topic:
+    def _commit(self, wanted: Wanted, place: Placed) -> None:
+        """The commit point: from here on the partition is bound to where it was copied to."""
+        partition = wanted.partition
         with self._lock:
-            if one.partition not in self._moving:
-                raise NotLeader(
-                    str(one.partition), "its LogManager was started again in the middle of the move"
-                )
-            topic = self._same(one.topic)
+            if partition not in self._moving:
+                why = "its LogManager was started again in the middle of the move"
+                raise NotLeader(str(partition), why)
+            topic = self._same(wanted.topic)
             directories = list(topic.directories)
-            directories[one.partition.partition] = place.directory_id
-            moved = topic._replace(directories=tuple(directories))
-            self._log.append(topic_record(moved))
-            return moved
+            directories[partition.partition] = place.directory_id
+            self._log.append(topic_record(topic._replace(directories=tuple(directories))))
 
 
-def _directory_id(log_dir: str, dirs: dict[str, str]) -> str:
-    """The id of a dir that a caller means; ``dirs``: id -> path of those that his partition's node
-    can use."""
+def _directory_id(log_dir: str, dirs: Mapping[str, str]) -> str:
+    """The id of the dir that a caller means by a path or an id.
+
+    ``dirs``: id -> path of those that the partition's node can use.
+    """
     for directory_id, path in dirs.items():
         if log_dir == directory_id or os.path.normpath(log_dir) == os.path.normpath(path):
             return directory_id
-    known = ", ".join(f"{path} ({directory_id})" for directory_id, path in dirs.items())
+    usable = ", ".join(f"{path} ({directory_id})" for directory_id, path in dirs.items())
     raise InvalidRequest(
-        "log_dir", log_dir, f"is none that the partition's node can use; these are: {known}"
+        "log_dir", log_dir, f"is none that the partition's node can use; these are: {usable}"
     )

@@ -1,18 +1,17 @@
-"""How the Controller has partitions opened: no more of a log dir at once than that can open at
-once.
+"""How the Controller has partitions opened: of a log dir no more at once than that opens at once.
 
-A log that was not closed in order is read back when it is opened, which may take minutes: whoever
-opens many does it in a thread of its own (``jobs.py``).
+A log that was not closed in order is read back when it is opened, which may take minutes. So
+opening many is done in a thread of its own (``jobs.py``).
 
 A partition is **claimed** from the moment when it is chosen until its answer is there: nobody else
 opens or moves it meanwhile. A claim holds for one LogManager. Where the node leaves, the claims on
-it are void, and so are its answers; when it is back it has another LogManager, for which they are
-claimed anew.
+it are void, and so are its answers; when it is back it has another LogManager, for which its
+partitions are claimed anew.
 
-What is chosen may be old: by the time of its turn a topic may be gone, or a move may have bound the
-partition to another log dir. What counts is what the metadata says then. A LogManager takes the dir
-that it is told for the Controller's word on a move (``actors/mover.py``), so a word of yesterday
-would undo one that was committed.
+By the time of its turn a claim may be old: the topic may be gone, or a move may have bound the
+partition to another log dir. What counts is what the metadata says then. A LogManager takes the
+dir that it is told for the Controller's decision on a move (``actors/node/mover.py``), so an old
+decision would undo a move that was committed.
 """
 
 import logging
@@ -20,16 +19,16 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import ray
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import warn
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.dirs import Placed
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, Call, answered
+from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller.jobs import Jobs
 from raylog.cluster.controller.placement import Wanted
-from raylog.cluster.controller.state import ControllerState, answer_of
+from raylog.cluster.controller.state import ControllerState
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -38,11 +37,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A partition that is to be opened, as it was wanted at the last look, and by which
-    LogManager."""
+    """A partition that is to be opened, as it was wanted at the last look, and by whom."""
 
-    one: Wanted
-    manager: Any
+    wanted: Wanted
+    manager: LogManagerStub
 
 
 class Opening(ControllerState):
@@ -54,42 +52,45 @@ class Opening(ControllerState):
         self._stopped = threading.Event()
         self._jobs = Jobs(self._stopped)
 
-    def _claim(self, wanted: Iterable[Wanted]) -> list[Claim]:
+    def _claim(self, candidates: Iterable[Wanted]) -> list[Claim]:
         """Those that can be opened now, and that nobody else opens or moves: ``_open`` them."""
+        claims: list[Claim] = []
         with self._lock:
-            claims = [
-                Claim(now, manager)
-                for one in wanted
-                if not self._is_claimed(one) and one.partition not in self._moving
-                if (now := self._now(one)) is not None
-                if (manager := self._manager_of(now.directory_id)) is not None
-            ]
-            self._claimed.update({claim.one.partition: claim for claim in claims})
-            return claims
+            for candidate in candidates:
+                if self._is_claimed(candidate) or candidate.partition in self._moving:
+                    continue
+                wanted = self._as_wanted_now(candidate)
+                manager = None if wanted is None else self._manager_of(wanted.directory_id)
+                if wanted is not None and manager is not None:
+                    claims.append(Claim(wanted, manager))
+            self._claimed.update({claim.wanted.partition: claim for claim in claims})
+        return claims
 
-    def _is_claimed(self, one: Wanted) -> bool:
-        """Whether somebody opens it. A claim on a topic that is gone counts no more for its
-        successor."""
-        claim = self._claimed.get(one.partition)
-        return claim is not None and claim.one.topic.topic_id == one.topic.topic_id
+    def _is_claimed(self, wanted: Wanted) -> bool:
+        """Whether somebody opens it.
 
-    def _void_claims(self, manager: Any) -> None:
+        A claim on a topic that is gone does not count for its successor.
+        """
+        claim = self._claimed.get(wanted.partition)
+        return claim is not None and claim.wanted.topic.topic_id == wanted.topic.topic_id
+
+    def _void_claims(self, manager: LogManagerStub | None) -> None:
         """The node of this LogManager has left."""
         self._claimed = {
             key: claim for key, claim in self._claimed.items() if claim.manager is not manager
         }
 
     def _open(self, claims: list[Claim]) -> None:
-        """Have these opened, and take down where they are or why they are not."""
+        """Have these opened, and record where they are or why they are not."""
         try:
-            for claim, reference in self._in_turns(claims):
-                self._take_down(claim, self._answer(claim, reference))
+            for claim, call in self._in_turns(claims):
+                self._record_opening(claim, self._outcome(claim, call))
         finally:
             with self._lock:
                 for claim in claims:
                     self._give_back(claim)
 
-    def _in_turns(self, claims: Iterable[Claim]) -> Iterator[tuple[Claim, Any]]:
+    def _in_turns(self, claims: Iterable[Claim]) -> Iterator[tuple[Claim, Call[Placed]]]:
         """Have these opened, and yield each with its call as soon as that is answered.
 
         Of each log dir no more at once than its LogManager opens at once: the rest of a slow one
@@ -97,79 +98,92 @@ class Opening(ControllerState):
         """
         waiting: dict[str, deque[Claim]] = defaultdict(deque)
         for claim in claims:
-            waiting[claim.one.directory_id].append(claim)
-        pending: dict[Any, Claim] = {}
+            waiting[claim.wanted.directory_id].append(claim)
+        pending: dict[Call[Placed], Claim] = {}
         while waiting or pending:
             for directory_id, queue in list(waiting.items()):
-                opening = sum(claim.one.directory_id == directory_id for claim in pending.values())
+                opening = sum(
+                    claim.wanted.directory_id == directory_id for claim in pending.values()
+                )
                 free = self._config.num_recovery_threads_per_data_dir - opening
-                pending.update(self._begin([queue.popleft() for _ in range(min(free, len(queue)))]))
+                turn = [queue.popleft() for _ in range(min(free, len(queue)))]
+                pending.update(self._begin(turn))
                 if not queue:
                     del waiting[directory_id]
-            if pending:
-                [reference], _ = ray.wait(list(pending), num_returns=1)
-                yield pending.pop(reference), reference
+            for call in answered(pending):
+                yield pending.pop(call), call
 
-    def _begin(self, claims: Iterable[Claim]) -> dict[Any, Claim]:
-        """The calls that open these, as the metadata wants them now. What is not wanted there is
-        given back."""
-        calls: dict[Any, Claim] = {}
+    def _begin(self, claims: Iterable[Claim]) -> dict[Call[Placed], Claim]:
+        """The calls that open these, as the metadata wants them now.
+
+        A claim on what is not wanted there any more is given back.
+        """
+        calls: dict[Call[Placed], Claim] = {}
         with self._lock:
             for claim in claims:
-                now = self._now(claim.one)
-                if now is None or not self._holds(claim):
+                wanted = self._as_wanted_now(claim.wanted)
+                if wanted is None or not self._is_valid(claim):
                     self._give_back(claim)
                     continue
-                claim.one = now
+                claim.wanted = wanted
                 try:
-                    call = self._opening(claim.manager, now.partition, now.topic, now.directory_id)
-                except (
-                    InvalidConfig
-                ) as error:  # the broker's own keys have changed since it was given
-                    self._placement.failed(now.partition, error)
+                    call = self._opening(
+                        claim.manager, wanted.partition, wanted.topic, wanted.directory_id
+                    )
+                except InvalidConfig as error:
+                    # The broker's own keys have changed since the topic's were checked.
+                    self._placement.failed(wanted.partition, error)
                     self._give_back(claim)
                 else:
                     calls[call] = claim
         return calls
 
     @staticmethod
-    def _answer(claim: Claim, reference: Any) -> Any:
-        """Where it is, or why it is not. A fault of ours, too, is this partition's alone."""
-        try:
-            return answer_of(reference, f"opening {claim.one.partition}")
-        except Exception as error:
-            warn(logger, "opening-failed", partition=claim.one.partition, trace=True)
-            return NotLeader(str(claim.one.partition), " ".join(str(error).split()))
+    def _outcome(claim: Claim, call: Call[Placed]) -> Placed | RaylogError:
+        """Where the partition is, or why it is not.
 
-    def _take_down(self, claim: Claim, answer: Any) -> None:
-        """Not of a topic that was deleted meanwhile (its deletion has ended the actor), or a node
-        that has left."""
-        one = claim.one
+        An error without a raylog name is this partition's alone, too.
+        """
+        partition = claim.wanted.partition
+        try:
+            return call.get(OPEN_TIMEOUT_S)
+        except RaylogError as error:
+            return error
+        except Exception as error:
+            warn(logger, "opening-failed", partition=partition, trace=True)
+            return NotLeader(str(partition), " ".join(str(error).split()))
+
+    def _record_opening(self, claim: Claim, outcome: Placed | RaylogError) -> None:
+        """Where the partition is, or why it is not.
+
+        Not of a topic that was deleted meanwhile (its deletion has ended the actor), nor of a node
+        that has left.
+        """
+        wanted = claim.wanted
         with self._lock:
-            is_valid = self._holds(claim) and self._now(one) is not None
+            is_valid = self._is_valid(claim) and self._as_wanted_now(wanted) is not None
             self._give_back(claim)
             if not is_valid:
                 return
-            if isinstance(answer, RaylogError):
-                self._placement.failed(one.partition, answer)
+            if isinstance(outcome, RaylogError):
+                self._placement.failed(wanted.partition, outcome)
             else:
-                self._placement.opened(one.partition, answer, one.topic.version)
+                self._placement.opened(wanted.partition, outcome, wanted.topic.version)
 
-    def _now(self, one: Wanted) -> Wanted | None:
-        """As its topic is now; None if that is gone, or wants it in another log dir."""
-        topic = self._state.topics.get(one.topic.name)
-        if topic is None or topic.topic_id != one.topic.topic_id:
+    def _as_wanted_now(self, wanted: Wanted) -> Wanted | None:
+        """The same with its topic of now; None if that is gone, or wants it in another log dir."""
+        topic = self._state.topics.get(wanted.topic.name)
+        if topic is None or topic.topic_id != wanted.topic.topic_id:
             return None
-        if topic.directories[one.partition.partition] != one.directory_id:
+        if topic.directories[wanted.partition.partition] != wanted.directory_id:
             return None
-        return one._replace(topic=topic)
+        return wanted._replace(topic=topic)
 
-    def _holds(self, claim: Claim) -> bool:
-        """Whether its node is still there, with the same LogManager, and the log dir is not
-        offline."""
-        is_valid = self._claimed.get(claim.one.partition) is claim
-        return is_valid and self._manager_of(claim.one.directory_id) is claim.manager
+    def _is_valid(self, claim: Claim) -> bool:
+        """Whether its node is there, with the same LogManager, and the log dir not offline."""
+        is_own = self._claimed.get(claim.wanted.partition) is claim
+        return is_own and self._manager_of(claim.wanted.directory_id) is claim.manager
 
     def _give_back(self, claim: Claim) -> None:
-        if self._claimed.get(claim.one.partition) is claim:
-            del self._claimed[claim.one.partition]
+        if self._claimed.get(claim.wanted.partition) is claim:
+            del self._claimed[claim.wanted.partition]

@@ -1,41 +1,41 @@
-"""What the Controller knows: the metadata log, the LogManagers, the map of partitions. And its
-lock.
+"""What the Controller knows: the metadata log, the LogManagers, the partitions' map; and its lock.
 
-``opening.py``, ``topics.py``, ``moves.py`` and ``controller.py`` work on this; the lock guards all
-of it, and is never held while another actor is waited for.
+``opening.py``, ``topics.py``, ``moves.py`` and ``controller_actor.py`` work on this. The lock
+guards all of it, and is never held while another actor is waited for.
 """
 
 import logging
 import threading
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple, TypeVar
 
-import ray
-
-from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
 from raylog.actors.events import warn
+from raylog.actors.messages import Configured
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, wait_for
-from raylog.actors.runtime.handles import find, kill, running
+from raylog.actors.node.dirs import Placed
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, Call, Gathered, gather
+from raylog.actors.runtime.handles import kill, running
 from raylog.actors.runtime.names import LOG_MANAGER, Node, is_ours
+from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
 from raylog.cluster.controller.metadata import ClusterState, Topic
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.placement import Placement, Wanted, wanted_of
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer")
+Key = TypeVar("Key", bound=Hashable)
+
 # The folders of nodes that never come back are waited for in vain: beyond this the oldest are
 # forgotten. One that turns up later is set aside as a stray.
 MAX_LEFT_OVER = 10_000
-# How often it is looked whether some of many calls have been answered.
-LOOK_INTERVAL_S = 5.0
 
 
 class LeftOver(NamedTuple):
-    """A partition that is to be removed, but whose LogManager did not do it yet.
+    """A partition that is to be removed, but that its LogManager has not removed yet.
 
     ``node``: where its folder was seen last. A node without a label comes back under another key:
     there the folder is found again, by its topic's id.
@@ -44,7 +44,7 @@ class LeftOver(NamedTuple):
     partition: TopicPartition
     topic_id: str
     node: str
-    why: str = ""  # it could not be removed yet
+    why: str = ""  # why the last try failed
 
 
 class ControllerState:
@@ -55,7 +55,8 @@ class ControllerState:
         self._lock = threading.RLock()
         self._metadata: MetadataLog | None = None
         self._nodes: dict[str, Node] = {}  # those that have joined, or are about to, by their key
-        self._managers: dict[str, Any] = {}  # the same nodes' LogManagers, from their making on
+        # the same nodes' LogManagers, from their making on
+        self._managers: dict[str, LogManagerStub] = {}
         self._placement = Placement()
         self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
         self._making: list[str] = []  # the nodes where partitions are being made
@@ -90,73 +91,63 @@ class ControllerState:
         return LogConfig.parse(topic.config, self._config.topic_defaults)
 
     def _opening(
-        self, manager: Any, partition: TopicPartition, topic: Topic, directory_id: str
-    ) -> Any:
-        config = self._config_of(topic)
-        return manager.open_partition.remote(
-            partition, topic.topic_id, config, topic.version, directory_id
-        )
+        self, manager: LogManagerStub, partition: TopicPartition, topic: Topic, directory_id: str
+    ) -> Call[Placed]:
+        """The call that has a partition opened. InvalidConfig where the config cannot be."""
+        configured = Configured(self._config_of(topic), topic.version)
+        return manager.open_partition(partition, topic.topic_id, configured, directory_id)
 
-    def _manager_of(self, directory_id: str) -> Any | None:
+    def _manager_of(self, directory_id: str) -> LogManagerStub | None:
         """The LogManager that has a log dir; None while its node is away."""
         return self._managers.get(self._placement.node_of.get(directory_id, ""))
 
-    def _note_left_over(self, left: LeftOver) -> None:
-        self._left_over[left.partition, left.topic_id] = left
+    def _note_left_over(self, left_over: LeftOver) -> None:
+        self._left_over[left_over.partition, left_over.topic_id] = left_over
         if len(self._left_over) > MAX_LEFT_OVER:
-            del self._left_over[next(iter(self._left_over))]
+            oldest = next(iter(self._left_over))
+            del self._left_over[oldest]
 
 
-def answer_of(reference: Any, what: str, timeout_s: float = OPEN_TIMEOUT_S) -> Any:
-    """The answer to a call that may take as long as opening a log, or the error that it ended
-    with."""
-    try:
-        return wait_for(reference, what, timeout_s)
-    except RaylogError as error:
-        return error
+def gather_patiently(
+    calls: Mapping[Key, Call[Answer]], patience_s: float = CALL_TIMEOUT_S
+) -> Gathered[Key, Answer]:
+    """The answers to calls, and the raylog errors of those that failed.
 
-
-def answers_of(calls: Mapping[Any, str], patience_s: float = CALL_TIMEOUT_S) -> dict[Any, Any]:
-    """The answers to calls (reference -> what for), or the errors that they ended with.
-
-    Those that hang cost ``patience_s`` together: for so long none of them was answered. Then they
-    are RequestTimedOut.
+    Calls that hang cost ``patience_s`` together, however long the others take: the time begins anew
+    with each answer. Raises an error that has no raylog name.
     """
-    left, answers, silent_s = list(calls), {}, 0.0
-    while left and silent_s < patience_s:
-        ready, left = ray.wait(left, num_returns=len(left), timeout=LOOK_INTERVAL_S)
-        silent_s = 0.0 if ready else silent_s + LOOK_INTERVAL_S
-        answers.update({reference: answer_of(reference, calls[reference]) for reference in ready})
-    timed_out = {
-        reference: RequestTimedOut(calls[reference], int(patience_s * 1000)) for reference in left
-    }
-    return {**answers, **timed_out}
+    gathered = gather(calls, patience_s, from_last_answer=True)
+    gathered.raise_faults()
+    return gathered
 
 
-def all_answers(references: list[Any], what: str) -> list[Any]:
-    """The answers to all of the calls; raises the first error among them, but not before all have
-    ended."""
-    answers = [answer_of(reference, what) for reference in references]
-    for answer in answers:
-        if isinstance(answer, RaylogError):
-            raise answer
-    return answers
+def all_answers(calls: Mapping[Key, Call[Answer]]) -> dict[Key, Answer]:
+    """The answers to calls that may take as long as opening a log, in their order.
+
+    Raises the first error among them, but not before all have ended.
+    """
+    gathered = gather_patiently(calls, OPEN_TIMEOUT_S)
+    for error in gathered.errors.values():
+        raise error
+    return gathered.answers
 
 
 def stop_nodes(namespace: str) -> bool:
-    """Stop every LogManager in order, then end what is left: actors of nodes that are away, or that
-    a LogManager left which died over it. Returns whether all of it was in order."""
-    names = sorted(name for name in running(namespace) if name.startswith(LOG_MANAGER))
-    handles = {name: find(name, namespace) for name in names}
-    pending = {
-        name: handle.shutdown.remote() for name, handle in handles.items() if handle is not None
-    }
-    clean = True
-    for name, reference in pending.items():
-        answer = answer_of(reference, f"stopping node {name.removeprefix(LOG_MANAGER)}")
-        if answer is not True:
-            warn(logger, "node-not-stopped-in-order", node=name, why=answer)
-            clean = False
+    """Stop every LogManager in order, then end what is left; returns whether all was in order.
+
+    Left are actors of nodes that are away, and those of a LogManager that died while it stopped.
+    """
+    calls: dict[str, Call[bool]] = {}
+    for name in sorted(running(namespace)):
+        if name.startswith(LOG_MANAGER):
+            manager = find_log_manager(name.removeprefix(LOG_MANAGER), namespace)
+            if manager is not None:
+                calls[name] = manager.shutdown()
+    gathered = gather_patiently(calls, OPEN_TIMEOUT_S)
+    ends: dict[str, bool | Exception] = {**gathered.answers, **gathered.errors}
+    not_in_order = {name: end for name, end in ends.items() if end is not True}
+    for name, end in not_in_order.items():
+        warn(logger, "node-not-stopped-in-order", node=name, why=end)
     for name in filter(is_ours, running(namespace)):
         kill(name, namespace)
-    return clean
+    return not not_in_order

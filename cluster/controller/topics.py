@@ -1,12 +1,11 @@
-"""What can be done to topics: create, change the config, add partitions, delete, describe. The
-Controller's half.
+"""The Controller's methods for topics: create, alter the config, add partitions, delete, describe.
 
 A topic is published, by its record in the metadata log, when all of its partitions serve; until
 then a failure removes what was made. The same goes for partitions that are added. The name is
 reserved meanwhile.
 
-A changed config is a record first. Its version rises with each change; the partitions are told at
-once, and those that cannot be reached when the watch finds them again: ``Placement.outdated``.
+A changed config is a record first. Its version rises with each change. The partitions are told at
+once; those that cannot be reached are told when the watch finds them (``Placement.outdated``).
 """
 
 import logging
@@ -24,8 +23,10 @@ from raylog.actors.errors import (
 from raylog.actors.events import warn
 from raylog.actors.messages import ConfigEntry
 from raylog.actors.node.dirs import Placed
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name
+from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.controller.opening import Opening
 from raylog.cluster.controller.placement import TopicDescription, Wanted, wanted_of
@@ -35,7 +36,7 @@ from raylog.cluster.controller.settings import (
     topic_entries,
     topic_overrides,
 )
-from raylog.cluster.controller.state import LeftOver, all_answers, answers_of
+from raylog.cluster.controller.state import LeftOver, all_answers, gather_patiently
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
@@ -52,7 +53,7 @@ class Home(NamedTuple):
 
     partition: TopicPartition
     node: str
-    manager: Any
+    manager: LogManagerStub
 
 
 class Topics(Opening):
@@ -63,8 +64,10 @@ class Topics(Opening):
     def create_topic(
         self, name: str, partitions: int | None, config: Mapping[str, Any]
     ) -> TopicDescription:
-        """Make a topic; when this returns its partitions serve. Nothing is left of it if that
-        fails."""
+        """Make a topic; when this returns its partitions serve.
+
+        Nothing is left of it if that fails.
+        """
         partitions = self._config.num_partitions if partitions is None else partitions
         check_topic_name(name)
         _check_partitions(partitions, least=1)
@@ -76,8 +79,10 @@ class Topics(Opening):
         return self.describe_topic(name)
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
-        """Extend a topic to ``total`` partitions; when this returns they serve. Nothing is left if
-        that fails."""
+        """Extend a topic to ``total`` partitions; when this returns they serve.
+
+        Nothing is left of the new ones if that fails.
+        """
         with self._reserve(name, "extended"):
             with self._lock:
                 topic = self._topic(name)
@@ -125,72 +130,89 @@ class Topics(Opening):
         ]
 
     def _make_partitions(self, topic: Topic, homes: list[Home]) -> list[tuple[Home, Placed]]:
-        """All the folders, then all the actors. Raises the first failure, when every call has been
-        answered."""
-        made = [
-            home.manager.create_partition.remote(home.partition, topic.topic_id) for home in homes
-        ]
-        places = all_answers(made, f"creating {topic.name}")
-        opened = [
-            self._opening(home.manager, home.partition, topic, place.directory_id)
-            for home, place in zip(homes, places, strict=True)
-        ]
-        return list(zip(homes, all_answers(opened, f"opening {topic.name}"), strict=True))
+        """All the folders, then all the actors.
+
+        Raises the first failure, when every call has been answered.
+        """
+        folders = all_answers(
+            {home: home.manager.create_partition(home.partition, topic.topic_id) for home in homes}
+        )
+        places = all_answers(
+            {
+                home: self._opening(home.manager, home.partition, topic, folder.directory_id)
+                for home, folder in folders.items()
+            }
+        )
+        return list(places.items())
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
         self._remove([LeftOver(home.partition, topic.topic_id, home.node) for home in homes])
-        # an actor whose node is away would wait for it, and serve there what lies elsewhere then
+        # An actor whose node is away would wait for the node, and serve there what is elsewhere by
+        # then.
         for home in homes:
             if home.node not in self._managers:
                 kill(log_actor_name(home.partition), self._namespace)
 
     def _remove_left_over(self) -> None:
         with self._lock:
-            left_over = [
-                one for one in self._left_over.values() if one.partition.topic not in self._reserved
+            due = [
+                left_over
+                for left_over in self._left_over.values()
+                if left_over.partition.topic not in self._reserved
             ]
-        self._remove(left_over)
+        self._remove(due)
 
-    def _remove(self, partitions: list[LeftOver]) -> list[RaylogError]:
-        """Have these removed; returns what kept some of them. Those the watch asks for again, until
-        it is done: a folder that stays would be in the way of the next topic of that name."""
-        calls: dict[Any, LeftOver] = {}
-        with self._lock:
-            for one in partitions:
-                self._note_left_over(one)
-                if one.node in self._managers:
-                    call = self._managers[one.node].delete_partition.remote(
-                        one.partition, one.topic_id
-                    )
-                    calls[call] = one
-        answers = answers_of({call: f"removing {one.partition}" for call, one in calls.items()})
-        for call, one in calls.items():
-            self._removed(one, answers[call])
-        return [answer for answer in answers.values() if isinstance(answer, RaylogError)]
+    def _remove(self, partitions: list[LeftOver]) -> list[Exception]:
+        """Have these removed; returns what kept some of them.
 
-    def _removed(self, one: LeftOver, answer: Any) -> None:
-        key = one.partition, one.topic_id
+        The watch asks for those again, until it is done: a folder that stays would be in the way of
+        the next topic of that name.
+        """
         with self._lock:
-            if self._left_over.get(key) is not one:
-                return  # its folder was found on another node meanwhile
-            if not isinstance(answer, RaylogError):
+            for left_over in partitions:
+                self._note_left_over(left_over)
+            calls = {
+                left_over: self._managers[left_over.node].delete_partition(
+                    left_over.partition, left_over.topic_id
+                )
+                for left_over in partitions
+                if left_over.node in self._managers
+            }
+        gathered = gather_patiently(calls)
+        for left_over in gathered.answers:
+            self._removed(left_over)
+        for left_over, error in gathered.errors.items():
+            self._not_removed(left_over, error)
+        return list(gathered.errors.values())
+
+    def _removed(self, left_over: LeftOver) -> None:
+        key = left_over.partition, left_over.topic_id
+        with self._lock:
+            # Else its folder was found on another node meanwhile.
+            if self._left_over.get(key) is left_over:
                 del self._left_over[key]
-                return
-            self._left_over[key] = one._replace(why=str(answer))
-        if str(answer) != one.why:
-            warn(logger, "partition-left-over", partition=one.partition, why=answer)
+
+    def _not_removed(self, left_over: LeftOver, error: Exception) -> None:
+        key = left_over.partition, left_over.topic_id
+        with self._lock:
+            if self._left_over.get(key) is not left_over:
+                return  # its folder was found on another node meanwhile
+            self._left_over[key] = left_over._replace(why=str(error))
+        if str(error) != left_over.why:
+            warn(logger, "partition-left-over", partition=left_over.partition, why=error)
 
     def _clear(self, name: str) -> None:
         """Remove what is left over of this name, on nodes that are there: it would be in the way.
-        And a removal that comes later could not tell a partition that is added from the try before
-        it."""
+
+        A removal that comes later could not tell a partition that is added from the try before it.
+        """
         with self._lock:
-            left_over = [
-                one
-                for one in self._left_over.values()
-                if one.partition.topic == name and one.node in self._managers
+            in_the_way = [
+                left_over
+                for left_over in self._left_over.values()
+                if left_over.partition.topic == name and left_over.node in self._managers
             ]
-        for error in self._remove(left_over):
+        for error in self._remove(in_the_way):
             raise TopicBusy(name, f"cleaned up after an earlier one: {error}")
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
@@ -240,8 +262,7 @@ class Topics(Opening):
     def alter_topic_config(
         self, name: str, changes: Mapping[str, Any], delete: Iterable[str]
     ) -> TopicDescription:
-        """Change a topic's config; when this returns, all partitions that can be reached obey
-        it."""
+        """Change a topic's config; when this returns, all partitions within reach obey it."""
         with self._lock:
             topic = self._topic(name)
             config = self._checked(altered(topic.config, changes, delete))
@@ -251,31 +272,31 @@ class Topics(Opening):
         return self.describe_topic(name)
 
     def _configure(self) -> None:
-        """Tell partitions that serve with an old config the one of now. Whom this does not reach
-        the watch tells."""
-        with self._lock:
-            outdated = self._placement.outdated(self._wanted())
-            calls = {
-                self._configuring(manager, one): (one, manager)
-                for one in outdated
-                if (manager := self._manager_of(one.directory_id)) is not None
-            }
-        answers = answers_of(
-            {call: f"configuring {one.partition}" for call, (one, _) in calls.items()}
-        )
-        for call, (one, manager) in calls.items():
-            if isinstance(answers[call], RaylogError):
-                warn(logger, "config-not-told", partition=one.partition, why=answers[call])
-                continue
-            with self._lock:
-                if self._manager_of(one.directory_id) is manager:
-                    self._placement.configured(one.partition, one.topic)
+        """Tell partitions that serve with an old config the current one.
 
-    def _configuring(self, manager: Any, one: Wanted) -> Any:
-        topic = one.topic
-        return manager.reconfigure.remote(
-            one.partition, topic.topic_id, self._config_of(topic), topic.version
-        )
+        Those that this does not reach are told by the watch.
+        """
+        calls: dict[TopicPartition, Call[None]] = {}
+        asked: list[tuple[Wanted, LogManagerStub]] = []
+        with self._lock:
+            for wanted in self._placement.outdated(self._wanted()):
+                manager = self._manager_of(wanted.directory_id)
+                if manager is not None:
+                    calls[wanted.partition] = self._configuring(manager, wanted)
+                    asked.append((wanted, manager))
+        gathered = gather_patiently(calls)
+        for partition, error in gathered.errors.items():
+            warn(logger, "config-not-told", partition=partition, why=error)
+        for wanted, manager in asked:
+            if wanted.partition in gathered.answers:
+                with self._lock:
+                    if self._manager_of(wanted.directory_id) is manager:
+                        self._placement.configured(wanted.partition, wanted.topic)
+
+    def _configuring(self, manager: LogManagerStub, wanted: Wanted) -> Call[None]:
+        topic = wanted.topic
+        config = self._config_of(topic)
+        return manager.reconfigure(wanted.partition, topic.topic_id, config, topic.version)
 
     def topic_config(self, name: str) -> list[ConfigEntry]:
         """Every key that a topic has, with its value and who set it."""
@@ -300,20 +321,19 @@ class Topics(Opening):
                 topic = self._topic(name)
                 self._log.append(topic_removed_record(name))
                 self._placement.forget(topic)
-                all_of_it = wanted_of([topic])
-                homes = {
-                    one.partition: self._placement.node_of.get(one.directory_id)
-                    for one in all_of_it
+                nodes = {
+                    wanted.partition: self._placement.node_of.get(wanted.directory_id)
+                    for wanted in wanted_of([topic])
                 }
-            here = [
-                LeftOver(one, topic.topic_id, node)
-                for one, node in homes.items()
+            within_reach = [
+                LeftOver(partition, topic.topic_id, node)
+                for partition, node in nodes.items()
                 if node is not None
             ]
-            errors = self._remove(here)
+            errors = self._remove(within_reach)
             # Those of a node that is away are set aside as strays when it returns; actors that wait
             # for it end now.
-            for partition, node in homes.items():
+            for partition, node in nodes.items():
                 if node is None:
                     kill(log_actor_name(partition), self._namespace)
         if errors:
@@ -331,10 +351,10 @@ class Topics(Opening):
     def explain(self, topic: str, partition: int) -> RaylogError | None:
         """Why a partition cannot be reached; None if it ought to be."""
         with self._lock:
-            found = self._state.topics.get(topic)
-            if found is None:
+            known_topic = self._state.topics.get(topic)
+            if known_topic is None:
                 return UnknownTopicOrPartition(topic, partition, "no such topic")
-            return self._placement.explain(found, partition)
+            return self._placement.explain(known_topic, partition)
 
 
 def _check_partitions(partitions: object, least: int) -> None:

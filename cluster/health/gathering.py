@@ -1,5 +1,4 @@
-"""Asks a broker's actors what ``health.py`` judges, all at once and for a limited time: what hangs
-does not hang us.
+"""Asks a broker's actors what ``findings.py`` judges, all at once and for a limited time.
 
 Actors are found by their names and asked directly, not through the Controller or their LogManagers:
 one that is stuck must not hide the others.
@@ -9,45 +8,54 @@ import time
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
 
-import ray
-
-from raylog.actors.runtime.calls import wait_for
+from raylog.actors.errors import RequestTimedOut
+from raylog.actors.runtime.calls import Call, gather
 from raylog.actors.runtime.handles import find, running
-from raylog.actors.runtime.names import COMPACTION, CONTROLLER, RETENTION
+from raylog.actors.runtime.names import COMPACTION, CONTROLLER, LOG, LOG_MANAGER, RETENTION
+from raylog.actors.runtime.stubs import (
+    CompactionActorStub,
+    LogActorStub,
+    LogManagerStub,
+    RetentionActorStub,
+)
+from raylog.cluster.controller.stub import ControllerStub
 from raylog.cluster.health.findings import Facts
 from raylog.storage.errors import RaylogError
+from raylog.storage.names import parse_folder
 
 # Of each of the two rounds of questions. An actor that is well answers in milliseconds.
 ROUND_TIMEOUT_S = 3.0
-LOG, MANAGER = "Log:", "LogManager:"
 
 Key = TypeVar("Key", bound=Hashable)
+Question = tuple[str, str]  # an actor's name, and the method that it is asked
 
 
-def gather(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
-    """What is to be seen of a broker within about twice ``timeout_s``."""
-    handles = {
-        name: handle for name in running(namespace) if (handle := find(name, namespace)) is not None
-    }
+def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
+    """What can be seen of a broker within about twice ``timeout_s``."""
+    handles: dict[str, Any] = {}
+    for name in running(namespace):
+        handle = find(name, namespace)
+        if handle is not None:
+            handles[name] = handle
     calls = {
-        (name, question): getattr(handle, question).remote()
+        (name, question): call
         for name, handle in handles.items()
-        for question in _questions(name)
+        for question, call in _questions(name, handle).items()
     }
     answers, silent = _answers(calls, timeout_s)
     topics: dict[str, Any] = {}
     if (CONTROLLER, "list_topics") in answers:
-        describe = handles[CONTROLLER].describe_topic
+        controller = ControllerStub(handles[CONTROLLER])
         names = answers[CONTROLLER, "list_topics"]
-        topics, _ = _answers({name: describe.remote(name) for name in names}, timeout_s)
+        topics, _ = _answers({name: controller.describe_topic(name) for name in names}, timeout_s)
     settings = {entry.name: entry.value for entry in answers.get((CONTROLLER, "broker_config"), ())}
     return Facts(
         cluster_id=answers.get((CONTROLLER, "cluster_id"), ""),
         controller_problem=_controller_problem(handles, silent),
         nodes=answers.get((CONTROLLER, "nodes"), {}),
         topics=list(topics.values()),
-        log_dirs=_joined(answers, MANAGER, "log_dirs"),
-        silent_nodes=_of_kind(MANAGER, silent),
+        log_dirs=_joined(answers, LOG_MANAGER, "log_dirs"),
+        silent_nodes=_of_kind(LOG_MANAGER, silent),
         partitions=list(_of_kind(LOG, answers).values()),
         silent_partitions=_of_kind(LOG, silent),
         compaction=_joined(answers, COMPACTION, "status"),
@@ -65,26 +73,35 @@ def gather(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
     )
 
 
-def _questions(name: str) -> tuple[str, ...]:
-    """What the actor of this name is asked: its methods without arguments."""
+def _questions(name: str, handle: Any) -> dict[str, Call[Any]]:
+    """What the actor of this name is asked, by the names of its methods."""
     if name == CONTROLLER:
-        return "cluster_id", "nodes", "list_topics", "broker_config"
+        controller = ControllerStub(handle)
+        return {
+            "cluster_id": controller.cluster_id(),
+            "nodes": controller.nodes(),
+            "list_topics": controller.list_topics(),
+            "broker_config": controller.broker_config(),
+        }
     if name.startswith(COMPACTION):
-        return "status", "retention"
-    if name.startswith(MANAGER):
-        return ("log_dirs",)
-    return ("status",) if name.startswith((LOG, RETENTION)) else ()
+        compaction = CompactionActorStub(handle, name)
+        return {"status": compaction.status(), "retention": compaction.retention()}
+    if name.startswith(RETENTION):
+        return {"status": RetentionActorStub(handle, name).status()}
+    if name.startswith(LOG_MANAGER):
+        log_manager = LogManagerStub(handle, name.removeprefix(LOG_MANAGER))
+        return {"log_dirs": log_manager.log_dirs()}
+    partition = parse_folder(name.removeprefix(LOG)) if name.startswith(LOG) else None
+    return {} if partition is None else {"status": LogActorStub(handle, partition).status()}
 
 
-def _controller_problem(
-    handles: Mapping[str, Any], silent: Mapping[tuple[str, str], str]
-) -> str | None:
+def _controller_problem(handles: Mapping[str, Any], silent: Mapping[Question, str]) -> str | None:
     if CONTROLLER not in handles:
         return "there is none"
     return next((why for (name, _), why in silent.items() if name == CONTROLLER), None)
 
 
-def _of_kind(prefix: str, answers: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+def _of_kind(prefix: str, answers: Mapping[Question, Any]) -> dict[str, Any]:
     """Of these actors alone, by the rest of their name."""
     return {
         name.removeprefix(prefix): answer
@@ -93,32 +110,28 @@ def _of_kind(prefix: str, answers: Mapping[tuple[str, str], Any]) -> dict[str, A
     }
 
 
-def _joined(answers: Mapping[tuple[str, str], Any], prefix: str, question: str) -> list[Any]:
+def _joined(answers: Mapping[Question, Any], prefix: str, method: str) -> list[Any]:
     """The answers, lists, of one kind of actor on all nodes."""
     return [
         entry
         for (name, asked), answer in answers.items()
-        if name.startswith(prefix) and asked == question
+        if name.startswith(prefix) and asked == method
         for entry in answer
     ]
 
 
-def _answers(calls: Mapping[Key, Any], timeout_s: float) -> tuple[dict[Key, Any], dict[Key, str]]:
+def _answers(
+    calls: Mapping[Key, Call[Any]], timeout_s: float
+) -> tuple[dict[Key, Any], dict[Key, str]]:
     """The answers that come in time, and of the other calls why there is none."""
-    if not calls:
-        return {}, {}
-    ready, _ = ray.wait(list(calls.values()), num_returns=len(calls), timeout=timeout_s)
-    in_time = set(ready)
-    answers: dict[Key, Any] = {}
-    problems: dict[Key, str] = {}
-    for key, reference in calls.items():
-        if reference not in in_time:
-            problems[key] = f"not within {timeout_s:g} s"
-            continue
-        try:
-            answers[key] = wait_for(reference, "it")
-        except RaylogError as error:
-            problems[key] = str(getattr(error, "why", error))
-        except Exception as error:  # Ray may fail in its own ways; what the others said counts
-            problems[key] = " ".join(str(error).split())
-    return answers, problems
+    gathered = gather(calls, timeout_s)
+    problems = {key: _problem(error, timeout_s) for key, error in gathered.errors.items()}
+    return gathered.answers, problems
+
+
+def _problem(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, RequestTimedOut):
+        return f"not within {timeout_s:g} s"
+    if isinstance(error, RaylogError):
+        return str(getattr(error, "why", error))
+    return " ".join(str(error).split())  # Ray may fail in its own ways

@@ -1,5 +1,4 @@
-"""Reading one range in a worker: connect once, decode straight from the segments, say what was
-lost.
+"""Reading one range in a worker: connect once, decode from the segments, say what was lost.
 
 A task can run twice, or twice at once, and gives the same rows each time: a range names its
 offsets, and records never change. A worker keeps its connection to Ray for its life (the first
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from raylog.actors.errors import UnknownTopicOrPartition
+from raylog.actors.runtime.names import NAMESPACE
 from raylog.cluster.spark.columns import bounded, to_spark
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import Options
@@ -37,7 +37,7 @@ def broker_of(options: Options) -> "Broker":
             "or set it"
         )
         raise InvalidSparkOption("address", "", why)
-    return connected(options.address, options.namespace or "raylog")
+    return connected(options.address, options.namespace or NAMESPACE)
 
 
 @cache

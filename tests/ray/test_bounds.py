@@ -7,7 +7,7 @@ import ray
 
 from raylog.actors.errors import TooManyPolls
 from raylog.actors.partition.bounds import PARKED_FETCHES
-from raylog.actors.runtime.calls import wait_for
+from raylog.actors.runtime.calls import Call
 from raylog.cluster.broker import Broker
 from raylog.storage.records.encode import encode_records
 
@@ -23,7 +23,7 @@ def test_more_polls_than_places_are_refused_while_appends_and_fetches_are_served
     assert (len(refused), len(parked)) == (MORE, PARKED_FETCHES)
     for reference in refused:
         with pytest.raises(TooManyPolls):
-            wait_for(reference, topic)
+            Call(reference, topic).get()
     assert ray.get(handle.fetch.remote(0), timeout=30).records is None
     assert (
         ray.get(

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 import numpy as np
 import pyarrow as pa
 import pytest
-import ray
 
 from raylog.actors.errors import (
     InvalidRequest,
@@ -106,13 +105,19 @@ def test_arrow_tables_go_in_and_come_out(broker: Broker, topic: str) -> None:
     assert first["timestampType"] == 0
 
 
+def fetched(reader: PartitionReader) -> FetchResult:
+    answer = reader.request(0, 1 << 20).get()
+    assert isinstance(answer, bytes)
+    return FetchResult.decode(answer)
+
+
 def test_a_local_fetch_is_decoded_in_the_map_itself(broker: Broker, topic: str) -> None:
     with broker.producer() as producer:
         producer.send(topic, b"x" * 1000, partition=0)
     maps = SegmentMaps()
     reader = PartitionReader(broker, topic, 0, maps)
     assert reader.is_local
-    answer = FetchResult.decode(ray.get(reader.request(0, 1 << 20)))
+    answer = fetched(reader)
     assert answer.records is None, "no byte of a record crosses the call"
     view = reader.records(answer, 0, 1 << 20)
     assert isinstance(view, memoryview)
@@ -129,7 +134,7 @@ def test_a_location_whose_file_is_another_is_read_through_the_actor(
     with broker.producer() as producer:
         producer.send(topic, b"here", partition=0)
     reader = PartitionReader(broker, topic, 0)
-    answer = FetchResult.decode(ray.get(reader.request(0, 1 << 20)))
+    answer = fetched(reader)
     assert answer.location is not None
     for stale in (
         answer.location._replace(inode=1),

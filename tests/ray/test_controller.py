@@ -14,12 +14,11 @@ import ray
 
 from raylog.actors.errors import BrokerRunning, NotLeader, RequestTimedOut, TopicBusy
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime import calls
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.controller import controller_actor as controller_module
-from raylog.cluster.controller import state as controller_state
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.jobs import Jobs
 from raylog.cluster.controller.metadata import Topic, topic_removed_record
@@ -30,7 +29,7 @@ from raylog.storage.errors import InvalidConfig, LogMissing, RaylogError
 from raylog.storage.names import DELETE_DIR_SUFFIX, TopicPartition
 from raylog.storage.testing.waiting import wait_for
 
-ASKING = (controller_module, controller_state)  # the modules that wait for other actors
+get = Call.get
 PROMPT_S = 10.0  # an answer that waits for another actor here would wait for ever
 
 
@@ -80,14 +79,13 @@ class Held:
     def __init__(self, patch: pytest.MonkeyPatch, prefix: str) -> None:
         self.reached, self._released = Event(), Event()
 
-        def held(reference: Any, what: str, timeout_s: float = 30.0) -> Any:
-            if what.startswith(prefix):
+        def held(call: Call[Any], timeout_s: float = 30.0) -> Any:
+            if call.what.startswith(prefix):
                 self.reached.set()
                 assert self._released.wait(60)
-            return calls.wait_for(reference, what, timeout_s)
+            return get(call, timeout_s)
 
-        for module in ASKING:
-            patch.setattr(module, "wait_for", held)
+        patch.setattr(Call, "get", held)
 
     def release(self) -> None:
         self._released.set()
@@ -96,13 +94,12 @@ class Held:
 def failing(patch: pytest.MonkeyPatch, prefix: str, error: BaseException) -> None:
     """The Controller's waiting for such an answer ends with ``error``."""
 
-    def fail(reference: Any, what: str, timeout_s: float = 30.0) -> Any:
-        if what.startswith(prefix):
+    def fail(call: Call[Any], timeout_s: float = 30.0) -> Any:
+        if call.what.startswith(prefix):
             raise error
-        return calls.wait_for(reference, what, timeout_s)
+        return get(call, timeout_s)
 
-    for module in ASKING:
-        patch.setattr(module, "wait_for", fail)
+    patch.setattr(Call, "get", fail)
 
 
 # -- the lock --------------------------------------------------------------------------------------
@@ -161,7 +158,7 @@ def test_look_ups_are_refused_at_once_while_the_broker_stops(
 ) -> None:
     controller = broker.controller
     controller.create_topic("old", 1, {})
-    held = Held(monkeypatch, "stopping node")
+    held = Held(monkeypatch, "stopping LogManager")
     stopping = pool.submit(controller.shutdown)
     assert held.reached.wait(60)
     try:
@@ -176,8 +173,10 @@ def test_look_ups_are_refused_at_once_while_the_broker_stops(
 def test_a_topic_that_is_gone_when_its_opening_is_answered_leaves_no_trace(broker: Broker) -> None:
     directory_id = next(iter(broker.controller._placement.node_of))
     ghost = Topic("ghost", "id", {}, (directory_id,))
-    [one] = wanted_of([ghost])
-    broker.controller._take_down(Claim(one, None), LogMissing("/ghost-0", "gone"))
+    [wanted] = wanted_of([ghost])
+    [manager] = broker.controller._managers.values()
+    claim = Claim(wanted, manager)
+    broker.controller._record_opening(claim, LogMissing("/ghost-0", "gone"))
     assert not isinstance(broker.controller._placement.explain(ghost, 0), LogMissing)
 
 
@@ -279,9 +278,7 @@ def test_a_config_value_of_numpys_is_kept_as_the_number_that_it_is(broker: Broke
 # -- starting --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "step", ["the LogManager", "looking through", "the watch", "waiting for all"]
-)
+@pytest.mark.parametrize("step", ["LogManager", "looking through", "the watch", "waiting for all"])
 def test_a_start_that_fails_or_is_interrupted_leaves_nothing_running(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -153,7 +153,7 @@ def test_a_log_manager_that_is_killed_in_the_middle_of_a_copy_loses_nothing(
             for _ in range(20):
                 producer.send("orders", b"0" * 500_000, partition=0)
         controller = broker._controller()
-        moving = controller.move_partition.remote("orders", 0, str(away))
+        moving = controller.move_partition("orders", 0, str(away))
         wait_for(
             lambda: any(name.endswith("-future") for name in folders(away)),
             60,
@@ -164,7 +164,7 @@ def test_a_log_manager_that_is_killed_in_the_middle_of_a_copy_loses_nothing(
         pid = ray.get(manager.__ray_call__.remote(lambda self: __import__("os").getpid()))
         psutil.Process(pid).kill()
         with pytest.raises((NotLeader, ray.exceptions.RayTaskError)):
-            ray.get(moving, timeout=120)
+            moving.get(timeout_s=120)
         assert len(numbers(broker, "orders")) == 20
         wait_for(
             lambda: folder(broker, "orders") == home / "orders-0",

@@ -9,11 +9,10 @@ import ray
 
 import raylog
 from raylog.actors.errors import BrokerNotFound, RequestTimedOut
-from raylog.actors.runtime import calls
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
-from raylog.cluster import broker as broker_module
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -55,15 +54,17 @@ def test_a_start_that_is_given_up_leaves_nothing_and_can_be_repeated(
     first.create_topic("t")
     assert first.stop()
 
-    def given_up(reference: Any, what: str, timeout_s: float = 30.0) -> Any:
-        if what == "starting the broker":
+    get = Call.get
+
+    def given_up(call: Call[Any], timeout_s: float = 30.0) -> Any:
+        if call.what == "starting the broker":
             # Somewhere in the middle: the LogManager is there.
             wait_for(lambda: find(log_manager_name(own_node_id()), "given-up"), 60, "a LogManager")
             raise error
-        return calls.wait_for(reference, what, timeout_s)
+        return get(call, timeout_s)
 
     with monkeypatch.context() as patch:
-        patch.setattr(broker_module, "wait_for", given_up)
+        patch.setattr(Call, "get", given_up)
         with pytest.raises(type(error)):
             raylog.start([log_dir], namespace="given-up")
     wait_for(lambda: not running("given-up"), 60, "every actor has ended")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from raylog.actors.errors import TopicExists, UnknownTopicOrPartition
-from raylog.actors.runtime.calls import wait_for
+from raylog.actors.messages import AppendResult
+from raylog.actors.runtime.calls import Call
 from raylog.cluster.client.accumulator import Row
 from raylog.cluster.client.producer import Producer
 from raylog.cluster.controller.placement import TopicDescription
@@ -255,7 +256,7 @@ def _ask_for_refusals(worker: Worker, topic: Stable, lives: int) -> None:
         )
         worker.writer.write(op)
         try:
-            answer = wait_for(handle.append.remote(bytes(batch)), str(partition))
+            answer = Call[AppendResult](handle.append.remote(bytes(batch)), str(partition)).get()
             op = op._replace(outcome=OK, offsets=ints([answer.base_offset]))
         except REFUSALS:
             op = op._replace(outcome=FAIL)

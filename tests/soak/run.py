@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import ray
 
 import raylog
-from raylog.actors.runtime.calls import wait_for
+from raylog.actors.runtime.calls import Call
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.files import RealFileSystem
@@ -210,7 +210,7 @@ class _Run:
                     if place.problem is not None:
                         return f"{topic}-{place.partition}: {place.problem}"
                     handle = broker.partition(topic, place.partition, timeout_s=0)
-                    wait_for(handle.offsets.remote(), f"{topic}-{place.partition}", ANSWER_S)
+                    Call(handle.offsets.remote(), f"{topic}-{place.partition}").get(ANSWER_S)
             return None
         except RaylogError as error:
             return f"{type(error).__name__}: {error}"

@@ -1,6 +1,6 @@
-"""How a Broker finds partitions: without waiting where it must not, and with patience where it
-may."""
+"""How a Broker finds partitions: it waits only where it may, and there with patience."""
 
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,80 +9,80 @@ import ray
 
 from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster import broker as module
 from raylog.cluster.broker import Broker
 from raylog.cluster.controller.placement import TopicDescription
 from raylog.storage.errors import LogMissing, RaylogError, StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
+from tests.harness.futures import future_of, get, wait
 
 
-class Reference:
-    """A call on its way: an answer, an error, or nothing yet."""
-
-    def __init__(self, answer: Any = None, *, is_there: bool = True) -> None:
-        self.answer, self.is_there = answer, is_there
+def answer(value: Any = None) -> "Future[Any]":
+    """A call that has ended well; the Controller explains by returning an error."""
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
 
 
 class Controller:
     """Explains what it is told to, call by call; the last for ever."""
 
-    def __init__(self, *answers: Reference) -> None:
-        self.answers, self.asked = list(answers), 0
+    def __init__(self, *answers: "Future[Any]") -> None:
+        self.answers, self.explained = list(answers), list[Future[Any]]()
         self.explain = self
 
-    def remote(self, *_: Any) -> Reference:
-        self.asked += 1
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+    def remote(self, *_: Any) -> "Future[Any]":
+        self.explained.append(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+        return self.explained[-1]
+
+    @property
+    def asked(self) -> int:
+        return len(self.explained)
 
 
 class Cluster:
-    """Ray, as far as a lookup sees it: named actors, and references that are there or not."""
+    """Ray, as far as a lookup sees it: named actors, and futures for references."""
 
     def __init__(self) -> None:
-        self.actors: dict[str, Any] = {CONTROLLER: Controller(Reference())}
-        self.waited_s: list[float] = []
+        self.actors: dict[str, Any] = {CONTROLLER: Controller(answer())}
+        self.waited_s: list[float] = []  # for the Controller's explanations
         self.early_looks = 0  # so many looks for a partition find nothing yet
 
-    def find(self, name: str, _: str) -> Any | None:
+    def get_actor(self, name: str, namespace: str) -> Any:
         if name != CONTROLLER and self.early_looks:
             self.early_looks -= 1
-            return None
-        return self.actors.get(name)
+            raise ValueError(name)
+        if name not in self.actors:
+            raise ValueError(name)
+        return self.actors[name]
 
-    def wait(
-        self, references: list[Reference], timeout: float
-    ) -> tuple[list[Reference], list[Reference]]:
-        self.waited_s.append(timeout)
-        return [one for one in references if one.is_there], [
-            one for one in references if not one.is_there
-        ]
+    def wait(self, references: "list[Future[Any]]", num_returns: int, timeout: float) -> Any:
+        if any(reference in self.explanations for reference in references):
+            self.waited_s.append(timeout)
+        return wait(references, num_returns, 0)
 
-    @staticmethod
-    def wait_for(reference: Reference, *_: Any) -> Any:
-        if isinstance(reference, Failed):
-            raise reference.answer
-        return reference.answer
-
-
-class Failed(Reference):
-    """A call that ended with an error."""
+    @property
+    def explanations(self) -> "list[Future[Any]]":
+        controller = self.actors.get(CONTROLLER)
+        return controller.explained if isinstance(controller, Controller) else []
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(module, "find", made.find)
-    monkeypatch.setattr(module, "wait_for", made.wait_for)
+    monkeypatch.setattr(ray, "get_actor", made.get_actor)
     monkeypatch.setattr(ray, "wait", made.wait)
+    monkeypatch.setattr(ray, "get", get)
     monkeypatch.setattr(module, "RETRY_INTERVAL_S", 0.001)
     return made
 
 
-def ask(broker: Broker, *references: Reference) -> Any:
+def ask(broker: Broker, *ends: "Future[Any]") -> Any:
     """One partition's answer, where its calls end one after another as given."""
-    ends = list(references)
-    return broker.ask([("t", 0)], lambda _key, _handle: ends.pop(0))[("t", 0)]
+    left = list(ends)
+    return broker.ask([("t", 0)], lambda _key, _log_actor: Call(left.pop(0), "t-0"))[("t", 0)]
 
 
 def test_a_partition_that_runs_is_found_without_the_controller(cluster: Cluster) -> None:
@@ -95,13 +95,13 @@ def test_a_user_gets_the_actor_of_now_and_a_client_the_one_that_it_knows_until_i
 ) -> None:
     cluster.actors["Log:t-0"] = "first"
     broker = Broker()
-    assert broker.log_actor("t", 0) == broker.partition("t", 0) == "first"
+    assert broker.log_actor("t", 0).handle == broker.partition("t", 0) == "first"
     cluster.actors["Log:t-0"] = "second"  # as after the node has come back
-    assert broker.log_actor("t", 0) == "first"
-    assert broker.partition("t", 0) == broker.log_actor("t", 0) == "second"
+    assert broker.log_actor("t", 0).handle == "first"
+    assert broker.partition("t", 0) == broker.log_actor("t", 0).handle == "second"
     cluster.actors["Log:t-0"] = "third"
     broker.forget("t", 0)
-    assert broker.log_actor("t", 0) == "third"
+    assert broker.log_actor("t", 0).handle == "third"
 
 
 @pytest.mark.parametrize("partition", ["0", -1])
@@ -109,9 +109,7 @@ def test_a_number_that_is_none_finds_no_other_partition(cluster: Cluster, partit
     """Their actors would have the names of partition 0 of t, and of partition 1 of the topic
     ``t-``."""
     cluster.actors["Log:t-0"] = cluster.actors["Log:t--1"] = "another's actor"
-    cluster.actors[CONTROLLER] = Controller(
-        Reference(UnknownTopicOrPartition("t", partition, "no"))
-    )
+    cluster.actors[CONTROLLER] = Controller(answer(UnknownTopicOrPartition("t", partition, "no")))
     with pytest.raises(UnknownTopicOrPartition):
         Broker().partition("t", partition)
 
@@ -119,7 +117,7 @@ def test_a_number_that_is_none_finds_no_other_partition(cluster: Cluster, partit
 def test_without_time_a_lookup_waits_for_nobody_and_hears_the_reason_later(
     cluster: Cluster,
 ) -> None:
-    reason = Reference(LogMissing("/disk/t-0", "gone"), is_there=False)
+    reason: Future[Any] = Future()
     cluster.actors[CONTROLLER] = controller = Controller(reason)
     broker = Broker()
     for _ in range(3):
@@ -127,7 +125,7 @@ def test_without_time_a_lookup_waits_for_nobody_and_hears_the_reason_later(
             broker.partition("t", 0, timeout_s=0)
     assert cluster.waited_s == [0, 0, 0]
     assert controller.asked == 1, "the question that is open is not asked again"
-    reason.is_there = True
+    reason.set_result(LogMissing("/disk/t-0", "gone"))
     with pytest.raises(LogMissing):
         broker.partition("t", 0, timeout_s=0)
 
@@ -141,7 +139,7 @@ def test_with_time_a_lookup_waits_for_a_node_that_is_away(cluster: Cluster) -> N
     """As the Controller, started afresh, says of every partition until it has heard of its
     actor."""
     away = NotLeader("t-0", "the node with log dir d is away")
-    cluster.actors[CONTROLLER] = Controller(Reference(away))
+    cluster.actors[CONTROLLER] = Controller(answer(away))
     cluster.actors["Log:t-0"], cluster.early_looks = "actor", 3
     with pytest.raises(NotLeader, match="is away"):
         Broker().partition("t", 0, timeout_s=0)
@@ -154,10 +152,10 @@ def test_with_time_a_lookup_waits_for_a_node_that_is_away(cluster: Cluster) -> N
 def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(
     cluster: Cluster,
 ) -> None:
-    restarting = Failed(NotLeader("the broker", "it is being started"))
-    cluster.actors[CONTROLLER] = controller = Controller(restarting, Reference(is_there=False))
+    restarting = future_of(NotLeader("the broker", "it is being started"))
+    cluster.actors[CONTROLLER] = controller = Controller(restarting, Future())
     cluster.actors["Log:t-0"], cluster.early_looks = "actor", 5
-    assert ask(Broker(), Failed(NotLeader("t-0", "died")), Reference(7)) == 7
+    assert ask(Broker(), future_of(NotLeader("t-0", "died")), answer(7)) == 7
     assert controller.asked == 2
     assert set(cluster.waited_s) == {0}, "no partition waits in front of the others"
 
@@ -168,12 +166,12 @@ def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(
 def test_what_does_not_pass_by_itself_is_raised_at_once(
     cluster: Cluster, error: RaylogError
 ) -> None:
-    cluster.actors[CONTROLLER] = Controller(Reference(error))
+    cluster.actors[CONTROLLER] = Controller(answer(error))
     with pytest.raises(type(error)):
         ask(Broker())
     cluster.actors["Log:t-0"] = "actor"
     with pytest.raises(StorageError):
-        ask(Broker(), Failed(StorageError("/disk/t-0", "offline")), Reference(7))
+        ask(Broker(), future_of(StorageError("/disk/t-0", "offline")), answer(7))
 
 
 @pytest.mark.parametrize("error", [NotLeader("t-0", "died"), RequestTimedOut("t-0", 30_000)])
@@ -183,7 +181,7 @@ def test_asking_ends_when_the_time_is_up(
     monkeypatch.setattr(module, "LOOKUP_TIMEOUT_S", 0.05)
     cluster.actors["Log:t-0"] = "actor"
     with pytest.raises(type(error)):
-        Broker().ask([("t", 0)], lambda _key, _handle: Failed(error))
+        Broker().ask([("t", 0)], lambda _key, _log_actor: Call[Any](future_of(error), "t-0"))
 
 
 class LogActor:
@@ -197,16 +195,16 @@ class LogActor:
             SimpleNamespace(remote=self._delete),
         )
 
-    def _offset(self, timestamp: int) -> Reference:
+    def _offset(self, timestamp: int) -> "Future[Any]":
         assert timestamp == -1
-        return Reference(TimestampOffset(-1, self.end))
+        return answer(TimestampOffset(-1, self.end))
 
-    def _delete(self, before_offset: int) -> Reference:
+    def _delete(self, before_offset: int) -> "Future[Any]":
         self.deleted_before.append(before_offset)
         if len(self.deleted_before) == 1:
             self.end += 3
-            return Failed(NotLeader("t-0", "died"))
-        return Reference(before_offset)
+            return future_of(NotLeader("t-0", "died"))
+        return answer(before_offset)
 
 
 def test_deleting_all_records_means_those_of_the_moment_of_the_call(cluster: Cluster) -> None:
@@ -222,16 +220,16 @@ def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
     """Who gave up after minutes would tear down a broker that only reads its logs back."""
     waited_s: list[float] = []
 
-    def wait_for(_: Any, __: str, timeout_s: float = 30.0) -> Any:
-        waited_s.append(timeout_s)
-        return TopicDescription("t", "id", {}, ())
+    def get(_: Any, timeout: float) -> Any:
+        waited_s.append(timeout)
+        return TopicDescription(name="t", topic_id="id", config={}, partitions=())
 
-    remote = SimpleNamespace(remote=lambda *_: Reference())
+    remote = SimpleNamespace(remote=lambda *_: answer())
     controller = SimpleNamespace(start=remote, create_topic=remote, add_partitions=remote)
     cluster.actors[CONTROLLER] = controller
-    monkeypatch.setattr(module, "wait_for", wait_for)
+    monkeypatch.setattr(ray, "get", get)
     monkeypatch.setattr(module, "create", lambda *_: controller)
-    monkeypatch.setattr(module, "seat", lambda _: None)
+    monkeypatch.setattr(module, "controller_node", lambda _: None)
     module._start_controller("test", BrokerConfig.parse({}))
     Broker().create_topic("t")
     Broker().add_partitions("t", 2)

@@ -1,44 +1,24 @@
 """Calls and gather over futures in the place of Ray's references."""
 
-from concurrent.futures import FIRST_COMPLETED, Future
-from concurrent.futures import wait as wait_for_futures
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 import ray
-from ray.exceptions import ActorDiedError, GetTimeoutError
+from ray.exceptions import ActorDiedError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.runtime.calls import Call, answered, gather
+from tests.harness.futures import future_of, futures_are_references
 
 
 @pytest.fixture(autouse=True)
-def futures_are_references(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wait(
-        references: list["Future[Any]"], num_returns: int, timeout: float | None
-    ) -> tuple[list[Any], list[Any]]:
-        mode = FIRST_COMPLETED if num_returns == 1 else "ALL_COMPLETED"
-        wait_for_futures(references, timeout, mode)
-        done = [reference for reference in references if reference.done()][:num_returns]
-        return done, [reference for reference in references if reference not in done]
-
-    def get(reference: "Future[Any]", timeout: float) -> Any:
-        try:
-            return reference.result(timeout)
-        except TimeoutError:
-            raise GetTimeoutError("late") from None
-
-    monkeypatch.setattr(ray, "wait", wait)
-    monkeypatch.setattr(ray, "get", get)
+def references(monkeypatch: pytest.MonkeyPatch) -> None:
+    futures_are_references(monkeypatch)
 
 
 def call(answer: Any = None, *, what: str = "it") -> Call[Any]:
-    future: Future[Any] = Future()
-    if isinstance(answer, BaseException):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
-    return Call(future, what)
+    return Call(future_of(answer), what)
 
 
 def silent(what: str = "silent") -> Call[Any]:
@@ -67,6 +47,12 @@ def test_gather_tells_answers_and_errors_apart() -> None:
     assert found.answers == {"a": 1}
     assert found.errors["b"] is bug
     assert str(found.errors["c"]).startswith("closing c: no answer within 10 ms")
+    with pytest.raises(KeyError, match="a fault of the actor's own"):
+        found.raise_faults()
+
+
+def test_an_error_with_a_name_is_no_fault() -> None:
+    gather({"a": call(ActorDiedError()), "b": silent()}, timeout_s=0.01).raise_faults()
 
 
 def test_gather_of_nothing_waits_for_nothing() -> None:
@@ -100,3 +86,5 @@ def test_of_several_calls_those_that_are_answered_are_told() -> None:
     assert answered([one, hangs, two]) == [one, two]
     assert answered([hangs], timeout_s=0) == []
     assert answered([]) == []
+    assert answered([one, two], wanted=2) == [one, two]
+    assert answered([one, hangs], timeout_s=0.01, wanted=2) == [one]

@@ -5,6 +5,7 @@ The partitions are real ones on disks in memory; Ray is a fake whose calls are a
 """
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import ray
 from raylog.actors.errors import NotLeader, RequestTimedOut, TooManyPolls
 from raylog.actors.messages import FetchRequest
 from raylog.actors.partition.partition import Partition
+from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client import consumer as module
 from raylog.cluster.client import fetch
 from raylog.cluster.client.consumer import Consumer
@@ -27,17 +29,12 @@ from raylog.storage.errors import (
     StorageError,
 )
 from raylog.storage.log import Log
+from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
 from raylog.storage.testing.logs import Disk, batch, flip
+from tests.harness.futures import future_of, get
 
 PATIENCE_S = 30
-
-
-class Reference:
-    """A call that has ended."""
-
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer
 
 
 class Actor:
@@ -54,17 +51,17 @@ class Actor:
         self.fault: RaylogError | None = None  # the end of each call
         self.damage: Callable[[bytes], bytes] = bytes
 
-    def remote(self, request: bytes) -> Reference:
+    def remote(self, request: bytes) -> "Future[Any]":
         asked = FetchRequest.decode(request)
         try:
             if self.fault is not None:
                 raise self.fault
             found = self.partition.fetch(asked.offset, asked.max_bytes)
         except RaylogError as error:
-            return Reference(error)
+            return future_of(error)
         if found.records is not None:
             found = found._replace(records=self.damage(bytes(found.records)))  # type: ignore[call-overload]
-        return Reference(found)
+        return future_of(found)
 
 
 class FakeBroker:
@@ -92,7 +89,7 @@ class FakeBroker:
         away = self.actors[number].is_away
         if away is not None:
             raise away
-        return self.actors[number]
+        return LogActorStub(self.actors[number], TopicPartition("t", number))
 
     def forget(self, topic: str, partition: int) -> None:
         self.forgotten.append((topic, partition))
@@ -117,19 +114,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
     time = Time()
 
     def answered(
-        references: list[Any], *, num_returns: int, timeout: float
+        references: list[Any], num_returns: int, timeout: float
     ) -> tuple[list[Any], list[Any]]:
         return references[:num_returns], references[num_returns:]
 
-    def take(reference: Reference, _: str) -> Any:
+    def take(reference: "Future[Any]", timeout: float) -> Any:
         time.sleep(0)
-        if isinstance(reference.answer, RaylogError):
-            raise reference.answer
-        return reference.answer
+        return get(reference, timeout)
 
     monkeypatch.setattr(module, "time", time)
     monkeypatch.setattr(ray, "wait", answered)
-    monkeypatch.setattr(module, "wait_for", take)
+    monkeypatch.setattr(ray, "get", take)
     monkeypatch.setattr(fetch, "own_node_id", lambda: "here")
     return time
 
@@ -292,9 +287,9 @@ def test_a_consumer_that_finds_no_place_fetches_without_waiting_and_polls_again(
         def __init__(self, name: str, fault: RaylogError | None) -> None:
             self.name, self.fault = name, fault
 
-        def remote(self, request: bytes) -> Reference:
+        def remote(self, request: bytes) -> "Future[Any]":
             waits.append(self.name)
-            return Reference(self.fault) if self.fault else actor.remote(request)
+            return future_of(self.fault) if self.fault else actor.remote(request)
 
     actor.poll_request, actor.fetch_request = (
         Door("poll", TooManyPolls("t-0", 64)),

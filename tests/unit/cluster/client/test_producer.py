@@ -22,12 +22,14 @@ from raylog.actors.errors import (
 )
 from raylog.actors.messages import AppendResult
 from raylog.actors.partition.partition import Partition
+from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S
 from raylog.cluster.client.producer import Producer
 from raylog.cluster.client.topic_watch import partitions_added
 from raylog.cluster.client.transport import RayTransport
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidConfig, RecordTooLarge
+from raylog.storage.names import TopicPartition
 from raylog.storage.records.murmur2 import partition_for_key
 from raylog.storage.testing.logs import Disk, records_of
 from raylog.storage.testing.waiting import wait_for
@@ -267,7 +269,8 @@ def test_a_partition_without_an_actor_holds_up_no_other(produce: Callable[..., P
         if number == 0:
             ends.wait(timeout_s)
             raise NotLeader("t-0", "it is being started")
-        return SimpleNamespace(append=SimpleNamespace(remote=remote))
+        handle = SimpleNamespace(append=SimpleNamespace(remote=remote))
+        return LogActorStub(handle, TopicPartition("t", number))
 
     broker: Any = SimpleNamespace(log_actor=log_actor, forget=lambda *_: None)
     producer = produce(RayTransport(broker))

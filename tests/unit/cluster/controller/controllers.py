@@ -1,34 +1,22 @@
-"""A Controller without Ray: calls are futures, and LogManagers answer what they are told to, when
-they are told to."""
+"""A Controller without Ray: calls are futures, and LogManagers answer what and when a test says."""
 
-from concurrent.futures import FIRST_COMPLETED, Future
-from concurrent.futures import wait as wait_for_futures
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import ray
 
-from raylog.actors.errors import RequestTimedOut
 from raylog.actors.messages import NodeState
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
+from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import controller_actor as controller_module
-from raylog.cluster.controller import moves
 from raylog.cluster.controller import state as controller_state
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.metadata import Topic
 from raylog.storage.names import TopicPartition
-
-
-def answered(answer: Any) -> "Future[Any]":
-    call: Future[Any] = Future()
-    if isinstance(answer, BaseException):
-        call.set_exception(answer)
-    else:
-        call.set_result(answer)
-    return call
+from tests.harness.futures import future_of, futures_are_references
 
 
 class Manager:
@@ -53,7 +41,10 @@ class Manager:
         if name == "open_partition" and name not in self.answers:
             self.opening.append((arguments, Future()))
             return self.opening[-1][1]
-        return answered(self.answers.get(name))
+        return future_of(self.answers.get(name))
+
+    def stub(self, node: str = "node") -> LogManagerStub:
+        return LogManagerStub(self, node)
 
     def asked(self, name: str) -> list[tuple[Any, ...]]:
         return [arguments for called, arguments in self.calls if called == name]
@@ -66,25 +57,6 @@ class Manager:
             call.set_result(Placed("node", self.directory_id, f"/{self.directory_id}/{partition}"))
 
 
-def wait(
-    calls: list[Any], num_returns: int = 1, timeout: float | None = None
-) -> tuple[list[Any], list[Any]]:
-    """As ``ray.wait``."""
-    if num_returns < len(calls):
-        done, _ = wait_for_futures(calls, timeout, FIRST_COMPLETED)
-    else:
-        done, _ = wait_for_futures(calls, timeout)
-    ready = [call for call in calls if call in done][:num_returns]
-    return ready, [call for call in calls if call not in ready]
-
-
-def wait_for(call: "Future[Any]", what: str, timeout_s: float = 30.0) -> Any:
-    try:
-        return call.result(timeout_s)
-    except TimeoutError:
-        raise RequestTimedOut(what, int(timeout_s * 1000)) from None
-
-
 class Cluster:
     """What the Controller sees of Ray: nodes that are up, and named actors."""
 
@@ -94,12 +66,10 @@ class Cluster:
         self.managers: dict[str, list[Manager]] = {}
         self.actors: set[str] = set()
         self.topics: dict[str, Topic] = {}
-        for module in (controller_module, controller_state, moves):
-            patch.setattr(module, "wait_for", wait_for)
+        futures_are_references(patch)
         for module in (controller_module, controller_state):
             patch.setattr(module, "running", lambda _: set(self.actors))
             patch.setattr(module, "kill", lambda name, _: self.actors.discard(name))
-        patch.setattr(ray, "wait", wait)
         patch.setattr(controller_module, "create", self._create)
         patch.setattr(controller_module, "alive_nodes", lambda: list(self.nodes))
         patch.setattr(controller_module, "own_node", lambda: self.nodes[0])
@@ -124,7 +94,7 @@ class Cluster:
         self.managers[node] = list(managers)
 
     def goes(self, node: str) -> None:
-        self.nodes = [one for one in self.nodes if one.node_id != node]
+        self.nodes = [other for other in self.nodes if other.node_id != node]
         self.actors.discard(log_manager_name(node))
 
     def topic(self, name: str, *directories: str) -> Topic:

@@ -3,14 +3,16 @@
 import pytest
 
 from raylog.actors.errors import SeveralClusters
-from raylog.cluster.controller.home import Seen, choose
+from raylog.cluster.controller.home import FirstLogDir, choose
 from raylog.storage.errors import LogMissing
 
-FRESH, OTHER_FRESH = Seen("a", "/a", None, False), Seen("b", "/b", None, False)
-MEMBER = Seen("c", "/c", "cluster-1", False)
-HOME = Seen("d", "/d", "cluster-1", True)
-FOREIGN = Seen("e", "/e", "cluster-2", True)
-CUT_OFF = Seen("f", "/f", None, True)  # a first start that ended before the dir was identified
+FRESH, OTHER_FRESH = FirstLogDir("a", "/a", None, False), FirstLogDir("b", "/b", None, False)
+MEMBER = FirstLogDir("c", "/c", "cluster-1", False)
+HOME = FirstLogDir("d", "/d", "cluster-1", True)
+FOREIGN = FirstLogDir("e", "/e", "cluster-2", True)
+CUT_OFF = FirstLogDir(
+    "f", "/f", None, True
+)  # a first start that ended before the dir was identified
 
 
 def test_a_new_cluster_begins_where_it_is_asked_for() -> None:
@@ -23,7 +25,7 @@ def test_a_cluster_goes_on_where_its_metadata_is_whoever_asks(own: str) -> None:
 
 
 def test_one_disk_that_several_nodes_see_is_opened_by_the_one_that_asks() -> None:
-    same = [Seen(node, "/shared", "cluster-1", True) for node in "abc"]
+    same = [FirstLogDir(node, "/shared", "cluster-1", True) for node in "abc"]
     assert choose(same, "b") == "b"
     assert choose(same, "x") == "a"
 

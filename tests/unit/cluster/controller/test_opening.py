@@ -8,11 +8,13 @@ import pytest
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.node.dirs import Found, Placed
+from raylog.actors.runtime.calls import Call
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.placement import Wanted, wanted_of
 from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.names import TopicPartition
-from tests.unit.cluster.controller.controllers import Cluster, Manager, answered
+from tests.harness.futures import future_of
+from tests.unit.cluster.controller.controllers import Cluster, Manager
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 def bring(cluster: Cluster, manager: Manager, *directories: str) -> Manager:
     """A node with these log dirs is there."""
     controller = cluster.controller
-    controller._managers["node"] = manager
+    controller._managers["node"] = manager.stub()
     controller._placement.joined("node", dict.fromkeys(directories or ("dir-a",), "/disk"), (), ())
     return manager
 
@@ -58,8 +60,8 @@ def test_what_was_wanted_before_a_move_was_committed_is_not_opened_where_it_was(
     manager, before = bring(cluster, Manager("dir-a"), "dir-a", "dir-b"), wanted(cluster)
     move(cluster, "dir-b")
     controller = cluster.controller
-    assert [claim.one.partition.partition for claim in controller._claim(before)] == [1]
-    assert [claim.one.directory_id for claim in controller._claim(wanted(cluster))] == ["dir-b"]
+    assert [claim.wanted.partition.partition for claim in controller._claim(before)] == [1]
+    assert [claim.wanted.directory_id for claim in controller._claim(wanted(cluster))] == ["dir-b"]
     assert asked(manager) == []
 
 
@@ -74,7 +76,7 @@ def test_what_waits_for_its_turn_while_it_is_moved_or_deleted_is_not_opened_at_a
     del cluster.topics["gone"]
     begun = controller._begin(claims)
     assert asked(manager) == [(1, "dir-a")]
-    assert [claim.one.topic.version for claim in begun.values()] == [3], "with the config of now"
+    assert [claim.wanted.topic.version for claim in begun.values()] == [3], "with the config of now"
     assert [argument[3] for argument in manager.asked("open_partition")] == [3]
     assert len(controller._claim(wanted(cluster))) == 1, "what was not opened is free again"
 
@@ -85,7 +87,7 @@ def test_an_answer_of_before_a_move_says_nothing_of_the_partition(cluster: Clust
     controller = cluster.controller
     [claim, _] = controller._claim(wanted(cluster))
     move(cluster, "dir-b")
-    controller._take_down(claim, StorageError("/disk", "it was closed"))
+    controller._record_opening(claim, StorageError("/disk", "it was closed"))
     assert "being opened" in explained(controller)[0]
 
 
@@ -152,10 +154,10 @@ def test_a_node_that_left_and_came_back_is_told_anew_and_its_old_answers_count_f
     controller._leave("node")
     again = bring(cluster, Manager("dir-a"))
     new = controller._claim(wanted(cluster))
-    assert [claim.manager for claim in new] == [again, again]
+    assert [claim.manager.handle for claim in new] == [again, again]
     controller._open(old)
     assert asked(again) == []
-    controller._take_down(old[0], StorageError("/disk", "of its last life"))
+    controller._record_opening(old[0], StorageError("/disk", "of its last life"))
     assert "being opened" in explained(controller)[0]
     assert controller._claim(wanted(cluster)) == [], "the claims of now hold"
 
@@ -183,7 +185,7 @@ def test_what_one_partition_fails_with_is_told_and_holds_up_no_other(
     def one_fails(told: Any, partition: TopicPartition, *rest: Any) -> Any:
         call = opening(told, partition, *rest)
         if partition.partition == 0:
-            call.set_exception(answer)
+            call.reference.set_exception(answer)
             manager.opening.pop()
         else:
             manager.opened()
@@ -206,11 +208,11 @@ def test_of_a_log_dir_no_more_are_opened_at_once_than_it_opens_at_once(
     def counted(_: Any, __: Any, ___: Any, directory_id: str) -> Any:
         opening[directory_id] += 1
         most[directory_id] = max(most[directory_id], opening[directory_id])
-        return answered(None)
+        return Call(future_of(None), "it")
 
     monkeypatch.setattr(controller, "_opening", counted)
     for claim, _ in controller._in_turns(controller._claim(wanted(cluster))):
-        opening[claim.one.directory_id] -= 1
+        opening[claim.wanted.directory_id] -= 1
     assert most == {"dir-a": at_once, "dir-b": 1}
 
 
@@ -219,5 +221,5 @@ def test_no_error_of_raylogs_is_lost(cluster: Cluster) -> None:
     controller = cluster.controller
     [claim, _] = controller._claim(wanted(cluster))
     error: RaylogError = StorageError("/disk", "I/O error")
-    controller._take_down(claim, error)
+    controller._record_opening(claim, error)
     assert controller.explain("t", 0) is error

@@ -3,17 +3,21 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.messages import NodeState
 from raylog.actors.node.dirs import Found, Placed
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
+from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import state as controller_state
 from raylog.storage.errors import InvalidLogDir, StorageError
 from raylog.storage.names import TopicPartition
 from raylog.storage.testing.waiting import wait_for
+from tests.harness.futures import future_of, futures_are_references, get
 from tests.unit.cluster.controller.controllers import Cluster, Manager, found
 
 
@@ -125,8 +129,8 @@ def test_a_node_that_does_not_answer_when_it_joins_holds_up_nobody(
     controller = cluster.controller
     look = type(controller)._look_through
 
-    def held(self: object, node: object, manager: Manager) -> object:
-        if manager is hangs:
+    def held(self: object, node: object, manager: LogManagerStub) -> object:
+        if manager.handle is hangs:
             reached.set()
             assert go_on.wait(60)
         return look(self, node, manager)  # type: ignore[arg-type]
@@ -267,14 +271,31 @@ def test_partitions_that_hang_cost_the_time_of_one(
 
 def test_what_answers_late_does_not_make_others_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """One answer each 25 seconds: nobody hangs."""
-    calls, rounds = dict.fromkeys("abc", "it"), iter(range(100))
+    calls = {name: Call[str](future_of(name), "it") for name in "abc"}
+    coming = [call.reference for call in calls.values()]
+    ended: list[Any] = []
 
-    def slowly(left: list[str], num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
-        return (left[:1], left[1:]) if next(rounds) % 5 == 4 else ([], left)
+    def slowly(left: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        if timeout >= 25:
+            ended.append(coming.pop(0))
+        return [reference for reference in left if reference in ended], []
 
     monkeypatch.setattr("ray.wait", slowly)
-    monkeypatch.setattr(controller_state, "answer_of", lambda call, _: call)
-    assert controller_state.answers_of(calls) == {"a": "a", "b": "b", "c": "c"}
+    monkeypatch.setattr("ray.get", get)
+    assert controller_state.gather_patiently(calls).answers == {"a": "a", "b": "b", "c": "c"}
+    assert coming == []
+
+
+def test_an_error_without_a_name_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    futures_are_references(monkeypatch)
+    fault, error = KeyError("a fault"), NotLeader("a", "it died")
+    calls = {"a": Call[int](future_of(error), "a"), "b": Call[int](future_of(fault), "b")}
+    with pytest.raises(KeyError):
+        controller_state.gather_patiently(calls)
+    del calls["b"]
+    assert controller_state.gather_patiently(calls).errors == {"a": error}
+    with pytest.raises(NotLeader):
+        controller_state.all_answers(calls)
 
 
 def test_a_log_manager_that_was_started_again_is_told_what_to_open(cluster: Cluster) -> None:

@@ -1,0 +1,92 @@
+"""The Controller as its callers see it: one method a call, typed, and found by name.
+
+What a method does is said in the Controller's own classes (``controller_actor.py``, ``topics.py``,
+``moves.py``). The stubs of the other actors are in ``actors/runtime/stubs.py``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from raylog.actors.messages import ConfigEntry, LogDirStatus
+from raylog.actors.runtime.calls import Call
+from raylog.actors.runtime.handles import find
+from raylog.actors.runtime.names import CONTROLLER
+from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+
+
+class ControllerStub:
+    """A broker's Controller."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    # -- the broker --------------------------------------------------------------------------------
+
+    def start(self) -> Call[str]:
+        return Call(self.handle.start.remote(), "starting the broker")
+
+    def shutdown(self) -> Call[bool]:
+        return Call(self.handle.shutdown.remote(), "stopping the broker")
+
+    def cluster_id(self) -> Call[str]:
+        return Call(self.handle.cluster_id.remote(), "the cluster id")
+
+    def nodes(self) -> Call[dict[str, str | None]]:
+        return Call(self.handle.nodes.remote(), "the nodes")
+
+    def log_dirs(self) -> Call[list[LogDirStatus]]:
+        return Call(self.handle.log_dirs.remote(), "the log dirs")
+
+    def broker_config(self) -> Call[list[ConfigEntry]]:
+        return Call(self.handle.broker_config.remote(), "the broker's config")
+
+    def allocate_producer_id(self) -> Call[int]:
+        return Call(self.handle.allocate_producer_id.remote(), "a producer id")
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    def create_topic(
+        self, topic: str, partitions: int | None, config: Mapping[str, Any]
+    ) -> Call[TopicDescription]:
+        call = self.handle.create_topic.remote(topic, partitions, config)
+        return Call(call, f"creating {topic}")
+
+    def add_partitions(self, topic: str, total: int) -> Call[TopicDescription]:
+        return Call(self.handle.add_partitions.remote(topic, total), f"extending {topic}")
+
+    def alter_topic_config(
+        self, topic: str, changes: Mapping[str, Any], delete: Sequence[str]
+    ) -> Call[TopicDescription]:
+        call = self.handle.alter_topic_config.remote(topic, changes, delete)
+        return Call(call, f"configuring {topic}")
+
+    def topic_config(self, topic: str) -> Call[list[ConfigEntry]]:
+        return Call(self.handle.topic_config.remote(topic), f"the config of {topic}")
+
+    def delete_topic(self, topic: str) -> Call[None]:
+        return Call(self.handle.delete_topic.remote(topic), f"deleting {topic}")
+
+    def list_topics(self) -> Call[list[str]]:
+        return Call(self.handle.list_topics.remote(), "listing topics")
+
+    def describe_topic(self, topic: str) -> Call[TopicDescription]:
+        return Call(self.handle.describe_topic.remote(topic), f"describing {topic}")
+
+    # -- partitions --------------------------------------------------------------------------------
+
+    def move_partition(
+        self, topic: str, partition: int, log_dir: str
+    ) -> Call[PartitionDescription]:
+        call = self.handle.move_partition.remote(topic, partition, log_dir)
+        return Call(call, f"moving {topic}-{partition}")
+
+    def explain(self, partition: TopicPartition) -> Call[RaylogError | None]:
+        return Call(self.handle.explain.remote(*partition), f"looking for {partition}")
+
+
+def find_controller(namespace: str) -> ControllerStub | None:
+    """The Controller of a namespace, or None if there is none. Raises as ``find`` does."""
+    handle = find(CONTROLLER, namespace)
+    return None if handle is None else ControllerStub(handle)
