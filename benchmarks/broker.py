@@ -10,11 +10,8 @@ One send at a time waits for its acknowledgement, then pauses, so that nothing q
 from before ``send`` to after the ``poll`` that brings the record, in a thread of the same process.
 """
 
-import contextlib
 import math
-import shutil
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +32,7 @@ import raylog
 from benchmarks.measure import alternate, rate, seconds
 from raylog.cluster.broker import Broker
 from raylog.storage.testing.waiting import wait_for
+from tests.harness.clusters import local_ray
 from tests.kafka.broker import KafkaBroker
 from tests.kafka.clients import admin
 from tests.kafka.distribution import NotHere, find_kafka
@@ -214,15 +212,12 @@ class RealKafka:
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
     amount = QUICK if quick else FULL
-    folder = Path(tempfile.mkdtemp(prefix="rl-", dir="/tmp"))
-    with contextlib.ExitStack() as open_until_the_end:
-        open_until_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
-        broker = raylog.start(
-            [f"{folder}/log"], config=BROKER, ray_options={"_temp_dir": f"{folder}/ray"}
-        )
-        open_until_the_end.callback(broker.stop)
+    with (
+        local_ray() as folder,
+        raylog.start([f"{folder}/log"], config=BROKER) as broker,
+        _kafka(folder / "kafka") as kafka,
+    ):
         ours = Raylog(broker)
-        kafka = open_until_the_end.enter_context(_kafka(folder / "kafka"))
         cells = [
             (Cell(partitions, size, durability), config)
             for partitions in (QUICK_PARTITIONS if quick else PARTITIONS)
