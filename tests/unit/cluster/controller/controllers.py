@@ -15,7 +15,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
 from raylog.cluster.controller import controller_actor as controller_module
-from raylog.cluster.controller import moves
+from raylog.cluster.controller import moves, topics
 from raylog.cluster.controller import state as controller_state
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.metadata import Topic
@@ -53,6 +53,10 @@ class Manager:
         if name == "open_partition" and name not in self.answers:
             self.opening.append((arguments, Future()))
             return self.opening[-1][1]
+        if name == "delete_partition":
+            self.answers["found"] = [
+                found for found in self.answers["found"] if found.partition != arguments[0]
+            ]
         return answered(self.answers.get(name))
 
     def asked(self, name: str) -> list[tuple[Any, ...]]:
@@ -98,6 +102,7 @@ class Cluster:
             patch.setattr(module, "wait_for", wait_for)
         for module in (controller_module, controller_state):
             patch.setattr(module, "running", lambda _: set(self.actors))
+        for module in (controller_module, controller_state, topics):
             patch.setattr(module, "kill", lambda name, _: self.actors.discard(name))
         patch.setattr(ray, "wait", wait)
         patch.setattr(controller_module, "create", self._create)

@@ -44,6 +44,7 @@ class Manager:
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch) -> Topics:
     monkeypatch.setattr(topics, "answers_of", lambda calls: {call: call.answer for call in calls})
+    monkeypatch.setattr(topics, "kill", lambda *_: None)  # the real one would start a Ray
     return Topics("test", BrokerConfig.parse({}))
 
 
