@@ -1,9 +1,7 @@
 """What crosses a process: fetch by location, send, send_arrow, beside a Ray call that does nothing
 and Ray's queue."""
 
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +15,7 @@ from benchmarks.measure import alternate, rate, seconds
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.fetch import PartitionReader
 from raylog.cluster.client.producer import Producer
+from tests.harness.clusters import local_ray
 
 RECORD_BYTES = 100
 MB = 1 << 20
@@ -33,13 +32,8 @@ Nothing = ray.remote(num_cpus=0, max_concurrency=4)(NothingImpl)
 
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
-    folder = tempfile.mkdtemp(prefix="rl-", dir="/tmp")
-    broker = raylog.start([f"{folder}/log"], ray_options={"_temp_dir": f"{folder}/ray"})
-    try:
+    with local_ray() as folder, raylog.start([f"{folder}/log"]) as broker:
         return [*_fetch(broker, quick), *_send(broker, quick)]
-    finally:
-        broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:

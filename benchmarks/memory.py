@@ -7,9 +7,6 @@ process. Linux only.
 """
 
 import os
-import re
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,8 @@ from raylog.storage.files import RealFile, RealFileSystem
 from raylog.storage.loader import create_log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
+from tests.harness.clusters import local_ray
+from tests.harness.nodes import private_bytes
 
 MB = 1 << 20
 IDLE_S = 30
@@ -46,9 +45,7 @@ Bare = ray.remote(num_cpus=0)(BareImpl)
 
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
-    folder = tempfile.mkdtemp(prefix="rl-", dir="/tmp")
-    broker = raylog.start([f"{folder}/log"], ray_options={"_temp_dir": f"{folder}/ray"})
-    try:
+    with local_ray() as folder, raylog.start([f"{folder}/log"]) as broker:
         bare = Bare.remote()
         pid = ray.get(bare.pid.remote())
         figures = [
@@ -57,11 +54,8 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         return [
             *figures,
             _idle(broker, 5 if quick else IDLE_S),
-            _under_pressure(folder, 2 if quick else 8),
+            _under_pressure(str(folder), 2 if quick else 8),
         ]
-    finally:
-        broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class SlowImpl(LogActorImpl):
@@ -106,13 +100,13 @@ def _under_pressure(folder: str, batches: int) -> dict[str, Any]:
     spec = LogSpec(TopicPartition("pressed", 0), "5eGdu6PVSRS-s9xHKXlyPg", path, config, True, 1000)
     log = ray.remote(**OPTIONS)(SlowImpl).remote(spec)
     pid = ray.get(log.status.remote()).pid
-    before = most = _private_bytes(pid)
+    before = most = private_bytes(pid)
     producers = Producers.remote()
     left = [producers.send.remote(log, batches) for _ in range(PRODUCERS)]
     sent = refused = 0
     while left:
         done, left = ray.wait(left, num_returns=len(left), timeout=0.02)
-        most = max(most, _private_bytes(pid))
+        most = max(most, private_bytes(pid))
         for one in ray.get(done):
             sent, refused = sent + one[0], refused + one[1]
     Call(log.close.remote(), "close").get()
@@ -133,7 +127,7 @@ def _of(broker: Broker, partitions: int, bare: int) -> dict[str, Any]:
     pids = _pids(broker, topic)
     assert len(pids) == partitions
     ours, least = alternate(
-        3, lambda: sum(map(_private_bytes, pids)) / MB, lambda: _private_bytes(bare) / MB
+        3, lambda: sum(map(private_bytes, pids)) / MB, lambda: private_bytes(bare) / MB
     )
     name = f"private memory of {partitions} partitions"
     return Figure(
@@ -149,11 +143,6 @@ def _of(broker: Broker, partitions: int, bare: int) -> dict[str, Any]:
 
 def _pids(broker: Broker, topic: str) -> list[int]:
     return [each.pid for each in broker.status() if each.partition.startswith(f"{topic}-")]
-
-
-def _private_bytes(pid: int) -> int:
-    kilobytes = re.findall(r"Private_\w+:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text())
-    return 1024 * sum(map(int, kilobytes))
 
 
 def _idle(broker: Broker, for_s: int) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """Spark's scan of a topic, by ``format("raylog")`` and as a RayDP frame, beside the same data in
 Parquet."""
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pyarrow.parquet as pq
 import raylog
 from benchmarks.measure import alternate, rate, seconds
 from raylog.cluster.broker import Broker
+from tests.harness.clusters import local_ray
 
 VALUE_BYTES = 1000
 PARTITIONS = 4
@@ -19,16 +18,9 @@ PARTITIONS = 4
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
     megabytes = 200 if quick else 1000
-    folder = tempfile.mkdtemp(prefix="rl-", dir="/tmp")
-    broker = raylog.start(
-        [f"{folder}/log"], ray_options={"_temp_dir": f"{folder}/ray", "num_cpus": 16}
-    )
-    try:
-        _fill(broker, folder, megabytes)
-        return _scan(broker, folder, megabytes, 3)
-    finally:
-        broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with local_ray(num_cpus=16) as folder, raylog.start([f"{folder}/log"]) as broker:
+        _fill(broker, str(folder), megabytes)
+        return _scan(broker, str(folder), megabytes, 3)
 
 
 def _fill(broker: Broker, folder: str, megabytes: int) -> None:

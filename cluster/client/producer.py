@@ -11,7 +11,7 @@ Defaults and names are those of Kafka's producer where it has them.
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from raylog.actors.errors import RequestTimedOut, UnknownTopicOrPartition
@@ -99,7 +99,12 @@ class Producer:
     """
 
     def __init__(
-        self, broker: "Broker", *, transport: Transport | None = None, **settings: Any
+        self,
+        broker: "Broker",
+        *,
+        transport: Transport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        **settings: Any,
     ) -> None:
         self.config = ProducerConfig.of(settings)
         self._broker = broker
@@ -109,7 +114,7 @@ class Producer:
         self._identity = (
             ProducerIdentity(broker.allocate_producer_id(), 0) if has_id else ProducerIdentity()
         )
-        self._sender = Sender(self.config, transport or RayTransport(broker))
+        self._sender = Sender(self.config, transport or RayTransport(broker), clock)
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +176,7 @@ class Producer:
             delivery, index = queue.add_row(row, size_bytes)
             sender.waiting_bytes += size_bytes
             if index == 0:
-                queue.rows_since = time.monotonic()
+                queue.rows_since = sender.clock()
             if index == 0 or (not was_ready and queue.rows_bytes >= self.config.batch_size):
                 sender.changed.notify_all()
         if index == 0:

@@ -19,7 +19,7 @@ Everything here is guarded by one lock. Nothing is sent under it, and the transp
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from raylog.actors.errors import THROTTLED, InvalidRequest, ProduceFailed, RequestTimedOut
@@ -37,8 +37,13 @@ MAX_BACKOFF_MS = 1000
 class Sender:
     """Empties the queues it is given. Callers of methods marked so hold ``lock``."""
 
-    def __init__(self, config: ProducerConfig, transport: Transport) -> None:
-        self._config, self._transport = config, transport
+    def __init__(
+        self,
+        config: ProducerConfig,
+        transport: Transport,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config, self._transport, self.clock = config, transport, clock
         # taken by itself where nothing waits: half the price of the condition's
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
@@ -68,7 +73,7 @@ class Sender:
     def add_columns(self, queue: PartitionQueue, content: bytes, records: int) -> None:
         """Queue a batch that was encoded for the queue's identity and sequence just now."""
         self.waiting_bytes += len(content)
-        deadline = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        deadline = self.clock() + self._config.delivery_timeout_ms / 1000
         queue.add_batch(Batch(content, records, Delivery(), len(content), deadline))
         self.changed.notify_all()
 
@@ -153,7 +158,7 @@ class Sender:
                 self._dispatch(queue, batch)
 
     def _due(self) -> list[PartitionQueue]:
-        now = time.monotonic()
+        now = self.clock()
         return [
             queue
             for queue in self.queues
@@ -162,7 +167,7 @@ class Sender:
 
     def _until_next(self) -> float | None:
         due = [when for when in map(self._due_at, self.queues) if when is not None]
-        return max(min(due) - time.monotonic(), 0.0) if due else None
+        return max(min(due) - self.clock(), 0.0) if due else None
 
     def _due_at(self, queue: PartitionQueue) -> float | None:
         return queue.due_at(
@@ -177,7 +182,7 @@ class Sender:
         if not queue.batches:
             return None  # the rows could not be encoded
         head = queue.batches[0]
-        if head.deadline > time.monotonic():
+        if head.deadline > self.clock():
             return queue.take_off()
         timeout = RequestTimedOut(
             f"{queue.topic}-{queue.partition}", self._config.delivery_timeout_ms
@@ -221,7 +226,7 @@ class Sender:
                 backoff_ms: float = self._config.retry_backoff_ms
                 if is_throttled:
                     backoff_ms = _throttled_ms(self._config.retry_backoff_ms, batch.attempts)
-                queue.retry(time.monotonic() + backoff_ms / 1000, error)
+                queue.retry(self.clock() + backoff_ms / 1000, error)
             else:
                 # An earlier attempt whose answer was lost may have been written.
                 is_refused = isinstance(error, RaylogError) and batch.attempts == 1

@@ -50,7 +50,7 @@ def test_a_cluster_over_old_disks_goes_on_with_them_whoever_starts_the_broker(
     nodes = start_nodes()
     one = nodes.add("one")
     task = ray.remote(num_cpus=0)(raylog.start).options(**pinned_to(Node(one)))
-    ray.get(task.remote([nodes.log_dir("one")], namespace=NAMESPACE), timeout=120)
+    ray.get(task.remote(nodes.log_dirs("one"), namespace=NAMESPACE), timeout=120)
     broker = raylog.connect(namespace=NAMESPACE)
     wait_for(lambda: list(broker.nodes().values()) == [None] * 2, 60, "two LogManagers")
     assert controllers_node() == one
@@ -66,13 +66,13 @@ def test_a_cluster_over_old_disks_goes_on_with_them_whoever_starts_the_broker(
     nodes.begin()  # without the node that has the metadata
     for disks in ("head", "empty"):
         with pytest.raises(LogMissing, match=cluster_id):
-            raylog.start([nodes.log_dir("head")], namespace=NAMESPACE)
+            raylog.start(nodes.log_dirs("head"), namespace=NAMESPACE)
         if disks == "head":
             nodes.add("empty")
     assert find(CONTROLLER, NAMESPACE) is None, "nothing is left running"
 
     one = nodes.add("one")
-    driver = [sys.executable, "-c", DRIVER, nodes.address, nodes.log_dir("head")]
+    driver = [sys.executable, "-c", DRIVER, nodes.address, *nodes.log_dirs("head")]
     subprocess.run(driver, check=True, timeout=180)  # on the head; and it exits
     broker = raylog.connect(namespace=NAMESPACE)
     assert controllers_node() == one

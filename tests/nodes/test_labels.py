@@ -23,14 +23,14 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def nodes(start_nodes: Callable[..., Any]) -> Any:
-    return start_nodes(labels=True)
+    return start_nodes(has_labels=True)
 
 
 @pytest.fixture(scope="module")
 def broker(nodes: Any) -> Iterator[Broker]:
     one = nodes.add("one")
     task = ray.remote(num_cpus=0)(raylog.start).options(**pinned_to(Node(one)))
-    ray.get(task.remote([nodes.log_dir("one")], namespace=NAMESPACE), timeout=120)
+    ray.get(task.remote(nodes.log_dirs("one"), namespace=NAMESPACE), timeout=120)
     running = raylog.connect(namespace=NAMESPACE)
     wait_for(lambda: list(running.nodes().values()) == [None] * 2, 60, "two LogManagers")
     yield running
@@ -108,7 +108,8 @@ def test_of_two_nodes_with_one_label_the_second_is_refused_and_its_disk_not_touc
     double = nodes.add("double", disk="elsewhere", label="two")
     wait_for(lambda: broker.nodes().get(double), 60, "the problem is named")
     assert "raylog/log-node=two" in (broker.nodes()[double] or "")
-    assert not Path(nodes.log_dir("elsewhere")).exists()
+    (log_dir,) = nodes.log_dirs("elsewhere")
+    assert not Path(log_dir).exists()
 
     for place in broker.describe_topic("guarded").partitions:  # wherever Ray starts them again
         ray.kill(
@@ -120,6 +121,7 @@ def test_of_two_nodes_with_one_label_the_second_is_refused_and_its_disk_not_touc
     nodes.kill("double")
     wait_for(lambda: list(broker.nodes().values()) == [None] * 3, 60, "no problem is left")
     nodes.kill("two")
+    wait_for(lambda: len(broker.nodes()) == 2, 60, "the Controller has seen it go")
 
 
 def test_a_topic_that_was_deleted_and_made_anew_while_its_node_was_away_begins_empty(

@@ -24,7 +24,7 @@ def nodes(start_nodes: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def broker(nodes: Any) -> Iterator[Broker]:
-    running = raylog.start([nodes.log_dir("head")], namespace="three")
+    running = raylog.start(nodes.log_dirs("head"), namespace="three")
     wait_for(lambda: list(running.nodes().values()) == [None] * 3, 60, "three LogManagers")
     yield running
     running.stop()

@@ -38,7 +38,7 @@ def nodes(start_nodes: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def broker(nodes: Any) -> Iterator[Broker]:
-    running = raylog.start([nodes.log_dir("head")], namespace="writers")
+    running = raylog.start(nodes.log_dirs("head"), namespace="writers")
     wait_for(lambda: list(running.nodes().values()) == [None] * 2, 60, "two LogManagers")
     yield running
     running.stop()
@@ -88,7 +88,7 @@ def test_while_a_node_stands_still_nobody_else_writes_to_its_logs(
     producing = Producing(broker, there.partition)
     producing.more(200)
 
-    frozen.stop(nodes.processes("one"))
+    frozen.stop(nodes.pids("one"))
     wait_for(
         lambda: broker.describe_topic("t").partitions[there.partition].problem, 60, "it is away"
     )

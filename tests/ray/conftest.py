@@ -1,26 +1,21 @@
 """One Ray, started once, for all tests here; each module runs its own broker in a namespace of its
 own."""
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import ray
 
 import raylog
 from raylog.cluster.broker import Broker
+from tests.harness import clusters
 
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
-    folder = tempfile.mkdtemp(prefix="rl-", dir="/tmp")  # short: Ray puts Unix sockets below it
-    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False, _temp_dir=folder)
-    yield
-    ray.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
+    with clusters.local_ray(num_cpus=8):
+        yield
 
 
 @pytest.fixture(scope="module")

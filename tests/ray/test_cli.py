@@ -1,94 +1,58 @@
-"""The command line against a broker that ``raylog start`` runs in the foreground, as a person would
-use it."""
+"""What the command line answers, reads and prints, run in this process from its entry point on.
+
+What is about the process itself, as signals and closed pipes, is in ``test_cli_processes.py``.
+"""
 
 import json
 import os
-import re
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-START_TIMEOUT_S = 90
-RAYLOG = [sys.executable, "-m", "raylog"]
+from raylog.cluster import broker as broker_module
+from raylog.cluster.broker import Broker
+from tests.harness.shell import Done, run_here
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def broker(local_ray: None, folder: Path) -> Iterator[Broker]:
+    """In the namespace that the commands look in."""
+    with broker_module.start([str(folder / "log"), str(folder / "log-2")]) as running:
+        yield running
 
 
 class Shell:
     """Runs ``raylog`` with the address of the one broker."""
 
-    def __init__(self, address: str) -> None:
-        self.environment = {**os.environ, "RAY_ADDRESS": address}
-
-    def __call__(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*RAYLOG, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=self.environment,
-        )
+    def __call__(self, *arguments: str, stdin: str = "") -> Done:
+        return run_here(*arguments, stdin=stdin)
 
     def lines(self, *arguments: str, stdin: str = "") -> list[str]:
-        done = self(*arguments, stdin=stdin)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
+        return self(*arguments, stdin=stdin).lines()
 
 
-def start(folder: Path, *arguments: str) -> tuple["subprocess.Popen[str]", str]:
-    """``raylog start`` in the foreground on a Ray of its own, though others run here; its process
-    and address."""
-    environment = {**os.environ, "RAY_TMPDIR": str(folder / "ray"), "PYTHONUNBUFFERED": "1"}
-    environment.pop("RAY_ADDRESS", None)
-    process = subprocess.Popen(
-        [*RAYLOG, "start", "--address", "local", "--log-dir", str(folder / "log"), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        # The background jobs of a shell, which tests may be, ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    killer = threading.Timer(START_TIMEOUT_S, process.kill)
-    killer.start()
-    assert process.stdout is not None
-    seen = []
-    for line in process.stdout:
-        seen.append(line)
-        found = re.search(r"runs on Ray, started here, at (\S+)", line)
-        if found:
-            killer.cancel()
-            return process, found[1]
-    raise AssertionError("".join(seen))
+@pytest.fixture
+def raylog(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    connect = broker_module.connect
+
+    def connect_there(address: str | None, namespace: str) -> Broker:
+        """This process is connected already, so nobody else would miss the address."""
+        assert address == broker.address, "each command goes where it is told to"
+        return connect(address, namespace)
+
+    monkeypatch.setenv("RAY_ADDRESS", broker.address)
+    monkeypatch.setattr(broker_module, "connect", connect_there)
+    return Shell()
 
 
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="rl-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def raylog(folder: Path) -> Iterator[Shell]:
-    process, address = start(folder, "--log-dir", str(folder / "log-2"))
-    shell = Shell(address)
-    try:
-        yield shell
-        assert shell("stop").stdout == "stopped\n"
-        assert process.wait(timeout=60) == 0
-    finally:
-        process.terminate()
-
-
-@pytest.mark.timeout(240)
 def test_a_topics_life(raylog: Shell) -> None:
     assert raylog.lines(
         "topic", "create", "t", "--partitions", "2", "--config", "retention.ms=-1"
@@ -116,7 +80,6 @@ def test_a_topics_life(raylog: Shell) -> None:
     assert "t" not in raylog.lines("topic", "list")
 
 
-@pytest.mark.timeout(240)
 def test_the_same_as_json(raylog: Shell) -> None:
     def document(*arguments: str) -> Any:
         return json.loads("\n".join(raylog.lines(*arguments, "--format", "json")))
@@ -134,7 +97,6 @@ def test_the_same_as_json(raylog: Shell) -> None:
     raylog.lines("topic", "delete", "j")
 
 
-@pytest.mark.timeout(240)
 def test_a_topics_configuration_is_shown_and_changed_and_it_gets_more_partitions(
     raylog: Shell,
 ) -> None:
@@ -161,7 +123,6 @@ def test_a_topics_configuration_is_shown_and_changed_and_it_gets_more_partitions
     raylog.lines("topic", "delete", "c")
 
 
-@pytest.mark.timeout(240)
 def test_records_are_deleted_and_upkeep_is_shown(raylog: Shell) -> None:
     raylog.lines("topic", "create", "d")
     raylog("produce", "d", stdin="one\ntwo\nthree\n")
@@ -179,7 +140,6 @@ def test_records_are_deleted_and_upkeep_is_shown(raylog: Shell) -> None:
     raylog.lines("topic", "delete", "k")
 
 
-@pytest.mark.timeout(240)
 def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
     folder: Path, raylog: Shell
 ) -> None:
@@ -201,7 +161,6 @@ def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
     raylog.lines("topic", "delete", "m")
 
 
-@pytest.mark.timeout(240)
 def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylog: Shell) -> None:
     raylog.lines("topic", "create", "stuck")
     well = raylog("health")
@@ -224,7 +183,6 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
     raylog.lines("topic", "delete", "stuck")
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -250,80 +208,9 @@ def test_what_goes_wrong_is_one_line(raylog: Shell, arguments: tuple[str, ...], 
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.timeout(240)
-def test_a_second_start_is_refused_and_says_what_to_do(folder: Path, raylog: Shell) -> None:
-    done = raylog("start", "--log-dir", str(folder / "other"))
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: a broker runs in namespace 'raylog' already")
-    assert not (folder / "other").exists()
-
-
-@pytest.mark.timeout(240)
 def test_produce_names_the_line_that_is_refused_and_keeps_those_before(raylog: Shell) -> None:
     raylog.lines("topic", "create", "lines")
     done = raylog("produce", "lines", stdin="one\n" + "x" * 2_000_000 + "\n")
     assert done.returncode == 1
     assert done.stderr.startswith("error: line 2 was refused")
     assert raylog.lines("consume", "lines", "--from", "earliest", "--to", "latest") == ["one"]
-
-
-@pytest.mark.timeout(240)
-def test_consume_ends_when_its_reader_has_seen_enough_though_nothing_more_comes(
-    raylog: Shell,
-) -> None:
-    raylog.lines("topic", "create", "head")
-    assert raylog("produce", "head", stdin="first\nsecond\n").returncode == 0
-    consuming = subprocess.Popen(
-        [*RAYLOG, "consume", "head", "--from", "earliest"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=raylog.environment,
-    )
-    assert consuming.stdout is not None
-    assert consuming.stderr is not None
-    assert consuming.stdout.readline() == "first\n"
-    consuming.stdout.close()
-    assert consuming.wait(timeout=60) == 0
-    assert consuming.stderr.read() == ""
-    consuming.stderr.close()
-
-
-@pytest.mark.timeout(240)
-def test_without_an_address_the_broker_is_found_among_the_rays_of_this_machine(
-    raylog: Shell,
-) -> None:
-    code = (  # of all the clusters that run here, only ours and a dead one
-        "import sys, ray._private.services as services\n"
-        "all_of = services._find_address_from_flag\n"
-        "ours = {sys.argv.pop(1), '127.0.0.1:1'}\n"
-        "services._find_address_from_flag = lambda flag: ours if flag == '--gcs-address' else "
-        "all_of(flag)\n"
-        "from raylog.cluster.cli.main import main; main()"
-    )
-    environment = {name: text for name, text in raylog.environment.items() if name != "RAY_ADDRESS"}
-    command = [sys.executable, "-c", code, raylog.environment["RAY_ADDRESS"], "topic", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "\n".join(raylog.lines("topic", "list")) + "\n"
-
-
-@pytest.mark.timeout(240)
-def test_ctrl_c_stops_it_in_order_and_the_next_start_finds_the_topic(
-    folder: Path, raylog: Shell
-) -> None:
-    own = folder / "second"
-    own.mkdir()
-    process, address = start(own)
-    Shell(address).lines("topic", "create", "kept")
-    process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=90)[0]
-    assert process.returncode == 0, output
-    assert output.splitlines()[-1] == "stopped"
-    assert (own / "log" / ".kafka_cleanshutdown").exists()
-    process, address = start(own)
-    try:
-        assert Shell(address).lines("topic", "list") == ["kept"]
-    finally:
-        assert Shell(address)("stop").returncode == 0
-        process.communicate(timeout=90)

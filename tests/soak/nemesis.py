@@ -1,18 +1,18 @@
 """Who kills what, and when. The schedule is a function of the seed; whom a fault meets depends on
 who lives then.
 
-=================
-=================================================================================== kill-log
-SIGKILL to a LogActor kill-manager       SIGKILL to a LogManager kill-controller    SIGKILL to the
-Controller kill-helper        SIGKILL to a CompactionActor or RetentionActor pause-log
-SIGSTOP to a LogActor, SIGCONT after a moment kill-client        SIGKILL to a process that sends or
-reads; another takes its place kill-node          a whole node but the head, which comes back with
-its dirs after a moment =================
-===================================================================================
+===============  ==================================================================================
+kill-log         SIGKILL to a LogActor
+kill-manager     SIGKILL to a LogManager
+kill-controller  SIGKILL to the Controller
+kill-helper      SIGKILL to a CompactionActor or RetentionActor
+pause-log        SIGSTOP to a LogActor, SIGCONT after a moment
+kill-client      SIGKILL to a process that sends or reads; another takes its place
+kill-node        a whole node but the head, which comes back with its dirs after a moment
+===============  ==================================================================================
 """
 
 import hashlib
-import os
 import random
 import signal
 import threading
@@ -21,7 +21,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.soak.cluster import OTHERS, ActorProcess, Nodes
+from tests.harness.nodes import ActorProcess, Nodes, send_signal
+from tests.soak.cluster import OTHERS
 from tests.soak.history import Fault, Writer
 from tests.soak.workers import Workers
 
@@ -130,17 +131,17 @@ class Nemesis:
         if fault.kind == "kill-client":
             self._tell(fault.kind, self._workers.kill_one(fault.pick))
             return
-        victims = [one for one in self._nodes.processes() if _is(one, fault.kind)]
+        victims = [one for one in self._nodes.actors() if _is(one, fault.kind)]
         if not victims:
             self.missed[fault.kind] += 1
             return
         victim = victims[int(fault.pick * len(victims))]
         self._tell(fault.kind, f"{victim.actor} {victim.pid} on {victim.node}")
         if fault.kind == "pause-log":
-            _signal(victim.pid, signal.SIGSTOP)
+            send_signal(victim.pid, signal.SIGSTOP)
             self._undo.append((time.monotonic() + fault.for_s, "resume", victim.pid))
         else:
-            _signal(victim.pid, signal.SIGKILL)
+            send_signal(victim.pid, signal.SIGKILL)
 
     def _kill_node(self, fault: Planned) -> None:
         name = OTHERS[int(fault.pick * len(OTHERS))]
@@ -157,9 +158,9 @@ class Nemesis:
         for _, what, whom in due:
             self._writer.write(Fault(what, str(whom), time.monotonic_ns()))
             if isinstance(whom, int):
-                _signal(whom, signal.SIGCONT)
+                send_signal(whom, signal.SIGCONT)
             else:
-                self._nodes.start(whom)
+                self._nodes.add(whom)
 
     def _tell(self, kind: str, target: str) -> None:
         self._writer.write(Fault(kind, target, time.monotonic_ns()))
@@ -167,10 +168,3 @@ class Nemesis:
 
 def _is(process: ActorProcess, kind: str) -> bool:
     return process.actor in VICTIMS[kind]
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # it has met its end meanwhile

@@ -4,15 +4,12 @@ every byte verified."""
 import os
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import ray
 
 import raylog
 from raylog.actors.runtime.calls import Call
@@ -21,8 +18,9 @@ from raylog.storage.errors import InvalidConfig, RaylogError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.state.properties import PARTITION_METADATA
 from raylog.storage.tools.verify import verify_folder
+from tests.harness.nodes import HEAD, Nodes, private_bytes
 from tests.soak.clients import STOP_READING, STOP_SENDING, Worker
-from tests.soak.cluster import HEAD, Nodes, private_bytes
+from tests.soak.cluster import cluster
 from tests.soak.consuming import read_all
 from tests.soak.history import OK, Alive, Bounds, Partition, Surprise, TopicChange
 from tests.soak.nemesis import Nemesis, Planned
@@ -46,17 +44,12 @@ class Outcome(NamedTuple):
 
 def run(folder: Path, seed: int, planned: list[Planned], rate: float) -> Outcome:
     """Run into ``folder``: ``*.history``, a log a worker, ``disks``."""
-    temp_dir = tempfile.mkdtemp(prefix="rs-", dir="/tmp")
-    with _printing_to(folder / "run.log"):
-        nodes = Nodes(folder / "disks", temp_dir)
+    with _printing_to(folder / "run.log"), cluster(folder / "disks") as nodes:
         try:
-            ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
             return _Run(folder, nodes, seed, planned, rate).go()
         finally:
-            ray.shutdown()
-            nodes.shutdown()
-            _keep_logs(Path(temp_dir), folder / "ray-logs")
-            shutil.rmtree(temp_dir, ignore_errors=True)
+            nodes.shut_down()
+            _keep_logs(nodes.temp_dir, folder / "ray-logs")
 
 
 @contextmanager
@@ -165,7 +158,7 @@ class _Run:
 
         def sample() -> None:
             while not stop.wait(SAMPLE_S):
-                sizes = [(one.actor, private_bytes(one.pid)) for one in self._nodes.processes()]
+                sizes = [(one.actor, private_bytes(one.pid)) for one in self._nodes.actors()]
                 for kind, size in [*sizes, ("all", sum(size for _, size in sizes))]:
                     self._peaks[kind] = max(self._peaks.get(kind, 0), size)
 

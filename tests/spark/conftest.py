@@ -1,9 +1,6 @@
 """One broker and one Spark session for all tests here: together they take 25 s to start and 1.5
 GB."""
 
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -81,25 +78,16 @@ class Topics:
 
 @pytest.fixture(scope="session")
 def broker() -> "Iterator[Broker]":
-    import ray
-
     import raylog
+    from tests.harness.clusters import local_ray
 
-    temp = tempfile.mkdtemp(prefix="rls", dir="/tmp")  # short: Ray puts Unix sockets there
-    ray.init(
-        num_cpus=CPUS,
-        include_dashboard=False,
-        _temp_dir=f"{temp}/ray",
-        namespace="raylog",
-        object_store_memory=OBJECT_STORE_BYTES,
-        logging_level="ERROR",
-    )
-    try:
-        with raylog.start([f"{temp}/log"]) as started:
-            yield started
-    finally:
-        ray.shutdown()
-        shutil.rmtree(temp, ignore_errors=True)
+    with (
+        local_ray(
+            num_cpus=CPUS, namespace="raylog", object_store_memory=OBJECT_STORE_BYTES
+        ) as temp,
+        raylog.start([str(temp / "log")]) as started,
+    ):
+        yield started
 
 
 @pytest.fixture(scope="session")
@@ -130,16 +118,3 @@ def load(spark: "SparkSession") -> "Callable[..., DataFrame]":
         return (reader.schema(schema) if schema else reader).load()
 
     return read
-
-
-@pytest.fixture
-def wait_for() -> Callable[..., None]:
-    """Wait until a condition holds; fail with what it last said if it does not in time."""
-
-    def wait(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {timeout_s} s: {condition}"
-            time.sleep(0.05)
-
-    return wait

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from raylog.storage.testing.waiting import wait_for
+
 pytestmark = pytest.mark.timeout(300)
 
 QUERY_TIMEOUT_S = 120
+PROGRESS_TIMEOUT_S = 60
 Place = tuple[str, int, int]
 
 
@@ -38,6 +41,11 @@ class Sink:
 
 def span(topic: str, partition: int, start: int, end: int) -> list[Place]:
     return [(topic, partition, offset) for offset in range(start, end)]
+
+
+def wait_for_query(query: Any, condition: Callable[[], object], what: str) -> None:
+    """Return once the condition is true, or the query has failed."""
+    wait_for(lambda: query.exception() or condition(), PROGRESS_TIMEOUT_S, what, poll_s=0.05)
 
 
 @pytest.fixture
@@ -121,33 +129,33 @@ def test_a_batch_that_failed_reads_the_same_offsets_again(
     assert again.places == span(topic, 0, 4, 12)
 
 
-def test_a_stream_follows_a_producer_and_sees_each_record_once(
-    topics: Any, start: Any, wait_for: Any
-) -> None:
+def test_a_stream_follows_a_producer_and_sees_each_record_once(topics: Any, start: Any) -> None:
     topic = topics.create(partitions=2)
     sink = Sink()
     query = start(sink, available_now=False, subscribe=topic, startingOffsets="earliest")
     topics.append(topic, 0, 25)
-    wait_for(lambda: query.exception() or sink.places)
+    wait_for_query(query, lambda: sink.places, "the first records")
     producer = threading.Thread(
         target=lambda: [topics.append(topic, i % 2, 25) for i in range(1, 40)]
     )
     producer.start()
-    wait_for(lambda: query.exception() or len(sink.places) >= 1000)
+    wait_for_query(query, lambda: len(sink.places) >= 1000, "all records")
     producer.join()
     assert query.exception() is None
     assert sink.places == span(topic, 0, 0, 500) + span(topic, 1, 0, 500)
     assert len(sink.sizes) > 1
 
 
-def test_a_stream_starts_at_the_end_by_default(topics: Any, start: Any, wait_for: Any) -> None:
+def test_a_stream_starts_at_the_end_by_default(topics: Any, start: Any) -> None:
     topic = topics.create()
     topics.append(topic, 0, 5)
     sink = Sink()
     query = start(sink, available_now=False, subscribe=topic)
-    wait_for(lambda: query.exception() or query.status["message"].startswith("Waiting for"))
+    wait_for_query(
+        query, lambda: query.status["message"].startswith("Waiting for"), "it waits for records"
+    )
     topics.append(topic, 0, 2)
-    wait_for(lambda: query.exception() or sink.places)
+    wait_for_query(query, lambda: sink.places, "the first records")
     assert sink.places == span(topic, 0, 5, 7)
 
 
@@ -231,18 +239,18 @@ def test_mistakes_are_named_in_the_querys_error(
 
 
 def test_a_stream_outlives_the_crash_of_its_partitions_actor(
-    topics: Any, start: Any, wait_for: Any, broker: Any
+    topics: Any, start: Any, broker: Any
 ) -> None:
     topic = topics.create()
     topics.append(topic, 0, 10)
     sink = Sink()
     query = start(sink, available_now=False, subscribe=topic, startingOffsets="earliest")
-    wait_for(lambda: query.exception() or sink.places)
+    wait_for_query(query, lambda: sink.places, "the first records")
     crashed = next(status for status in broker.status() if status.partition == f"{topic}-0")
     os.kill(crashed.pid, signal.SIGKILL)
     with broker.producer() as producer:
         for i in range(10):
             producer.send(topic, value=str(i).encode(), partition=0)
-    wait_for(lambda: query.exception() or len(sink.places) >= 20)
+    wait_for_query(query, lambda: len(sink.places) >= 20, "all records")
     assert query.exception() is None
     assert sink.places == span(topic, 0, 0, 20)

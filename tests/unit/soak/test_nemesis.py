@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness.nodes import ACTOR_TITLE
 from tests.soak.__main__ import SHORT_MINUTES, SHORT_SEED
-from tests.soak.cluster import ACTOR_TITLE
 from tests.soak.nemesis import CALM, WEIGHTS, digest, schedule
 
 SEEDS = st.integers(0, 2**32)

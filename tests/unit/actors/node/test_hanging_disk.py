@@ -12,7 +12,7 @@ from raylog.actors.node.dirs import NodeDirs
 from raylog.storage.config import LogConfig
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS
 from raylog.storage.testing.memory import MemoryFileSystem
-from raylog.storage.testing.waiting import wait_for
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 from tests.unit.actors.node.nodes import DELAY_MS, ORDERS, OTHER_TOPIC, OTHERS, TOPIC, A, B, Node
 
 
@@ -31,7 +31,7 @@ class Hang:
         def call(fs: MemoryFileSystem, *arguments: Any) -> Any:
             if not self.has_begun.is_set() and str(arguments[-1]).startswith(self._under):
                 self.has_begun.set()
-                assert self.may_end.wait(30), "a test that let nobody go"
+                assert self.may_end.wait(DEADLINE_S), "a test that let nobody go"
             return real(fs, *arguments)
 
         return call
@@ -81,7 +81,7 @@ def test_a_disk_that_hangs_under_upkeep_holds_up_no_other_dir(
     node, lock = locked_node()
     hang, home = Hang(monkeypatch, A), node.id_of(B)
     stuck = pool.submit(UPKEEP[task], node.dirs)
-    assert hang.has_begun.wait(10)
+    assert hang.has_begun.wait(DEADLINE_S)
 
     def open_another() -> bool:
         with lock:
@@ -89,10 +89,10 @@ def test_a_disk_that_hangs_under_upkeep_holds_up_no_other_dir(
 
     try:
         opened = pool.submit(open_another)
-        assert opened.result(10) is False
+        assert opened.result(DEADLINE_S) is False
     finally:
         hang.let_go()
-    stuck.result(10)
+    stuck.result(DEADLINE_S)
     assert node.dirs.offline == []
 
 
@@ -103,14 +103,14 @@ def test_a_partition_that_leaves_while_a_checkpoint_is_being_written_is_out_of_i
     node, lock = locked_node()
     hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
     writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(10)
+    assert hang.has_begun.wait(DEADLINE_S)
 
     made = pool.submit(make_anew, node, lock)
     wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
     assert not made.done(), "it waits for the checkpoint"
     hang.let_go()
-    writing.result(10)
-    made.result(10)
+    writing.result(DEADLINE_S)
+    made.result(DEADLINE_S)
     assert node.checkpoint(A) == {}
 
 
@@ -120,14 +120,14 @@ def test_what_compaction_says_of_a_topic_that_goes_meanwhile_is_not_heard(
     node, lock = locked_node()
     hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
     writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(10)
+    assert hang.has_begun.wait(DEADLINE_S)
     cleaned = pool.submit(node.dirs.record_cleaner_offset, ORDERS, TOPIC, 5)
 
     made = pool.submit(make_anew, node, lock)
     wait_for(lambda: not node.fs.exists(f"{A}/{ORDERS}"))
     hang.let_go()
     for one in (writing, cleaned, made):
-        one.result(10)
+        one.result(DEADLINE_S)
     assert node.checkpoint(A, CLEANER_OFFSETS) == {}
 
 
@@ -138,7 +138,7 @@ def test_the_end_of_a_dir_waits_for_the_checkpoint_that_is_being_written(
     node, lock = locked_node()
     hang = Hang(monkeypatch, f"{A}/{RECOVERY_POINTS}")
     writing = pool.submit(node.dirs.write_recovery_points)
-    assert hang.has_begun.wait(10)
+    assert hang.has_begun.wait(DEADLINE_S)
     node.record_offsets(ORDERS, 9, 3, 9)
 
     def end() -> bool:
@@ -147,6 +147,6 @@ def test_the_end_of_a_dir_waits_for_the_checkpoint_that_is_being_written(
 
     ended = pool.submit(end)
     hang.let_go()
-    writing.result(10)
-    assert ended.result(10)
+    writing.result(DEADLINE_S)
+    assert ended.result(DEADLINE_S)
     assert node.checkpoint(A) == {ORDERS: 9}

@@ -12,9 +12,9 @@ from raylog.actors.partition.partition import MAX_REST_S, Partition
 from raylog.cluster.client.sender import MAX_BACKOFF_MS, _throttled_ms
 from raylog.storage.errors import DiskFull, RaylogError
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer
-from raylog.storage.testing.waiting import wait_for
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 
-LONG_MS = 60_000
+LONG_MS = 300_000  # the cap of a poll, far beyond DEADLINE_S: a poll that ends was woken
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_appends_beyond_the_bytes_in_flight_are_refused_and_nothing_is_written(
         assert (refused.value.in_flight_bytes, refused.value.most_bytes) == (300, 300)  # type: ignore[attr-defined]
         assert partition.log.log_end_offset == 3
         assert not any(one.done() for one in waiting)
-    assert [one.result(10).is_duplicate for one in waiting] == [False] * 3
+    assert [one.result(DEADLINE_S).is_duplicate for one in waiting] == [False] * 3
     assert partition.in_flight_bytes == 0
     assert partition.append(batch_of_size(100)).base_offset == 3
 
@@ -103,11 +103,11 @@ def test_a_poll_that_finds_no_place_is_refused_at_once_and_others_are_served(
     assert partition.fetch(0, max_wait_ms=LONG_MS).records is not None, (
         "nor does one who finds records"
     )
-    assert all(poll.result(10).records is not None for poll in polls)
+    assert all(poll.result(DEADLINE_S).records is not None for poll in polls)
     late = pool.submit(partition.fetch, 1, max_wait_ms=LONG_MS)
     wait_for(lambda: partition.waiting == 1)
     partition.append(batch())
-    assert late.result(10).records is not None
+    assert late.result(DEADLINE_S).records is not None
 
 
 # -- idleness --------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_whatever_is_asked_ends_the_rest(disk: Disk, pool: ThreadPoolExecutor, s
     partition.maintain(10**12)
     resting = pool.submit(partition.rest, 10**12)
     stir(partition)
-    resting.result(10)
+    resting.result(DEADLINE_S)
 
 
 def test_a_retention_that_removes_nothing_asks_for_no_upkeep(

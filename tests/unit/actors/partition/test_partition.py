@@ -21,9 +21,9 @@ from raylog.storage.errors import (
 from raylog.storage.records.decode import decode_records
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer
 from raylog.storage.testing.memory import MemoryFile
-from raylog.storage.testing.waiting import wait_for
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 
-LONG_MS = 60_000  # far beyond any deadline of these tests: a poll that ends was woken
+LONG_MS = 300_000  # the cap of a poll, far beyond DEADLINE_S: a poll that ends was woken
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_poll_wakes_when_records_come(disk: Disk, pool: ThreadPoolExecutor) ->
     poll = pool.submit(partition.fetch, 0, max_wait_ms=LONG_MS)
     wait_for(lambda: partition.waiting == 1)
     partition.append(batch(2))
-    assert offsets(poll.result(10)) == [0, 1]
+    assert offsets(poll.result(DEADLINE_S)) == [0, 1]
     assert partition.waiting == 0
 
 
@@ -107,7 +107,7 @@ def test_a_poll_that_has_enough_does_not_wait(disk: Disk, pool: ThreadPoolExecut
     both: list[dict[str, Any]] = [{"min_bytes": 100}, {"max_bytes": 50, "min_bytes": 10**6}]
     for sizes in both:
         poll = pool.submit(partial(partition.fetch, 0, max_wait_ms=LONG_MS, **sizes))
-        assert offsets(poll.result(10)) == [0]
+        assert offsets(poll.result(DEADLINE_S)) == [0]
 
 
 def test_a_poll_wakes_exactly_when_its_bytes_are_there(
@@ -121,13 +121,13 @@ def test_a_poll_wakes_exactly_when_its_bytes_are_there(
     }
     wait_for(lambda: partition.waiting == 3)
     partition.append(batch_of_size(100))
-    assert offsets(polls.pop(101).result(10)) == [0, 1]
+    assert offsets(polls.pop(101).result(DEADLINE_S)) == [0, 1]
     assert partition.waiting == 2
     partition.append(batch_of_size(100))
-    assert offsets(polls.pop(300).result(10)) == [0, 1, 2]
+    assert offsets(polls.pop(300).result(DEADLINE_S)) == [0, 1, 2]
     assert partition.waiting == 1
     partition.append(batch_of_size(100))
-    assert offsets(polls.pop(301).result(10)) == [0, 1, 2, 3]
+    assert offsets(polls.pop(301).result(DEADLINE_S)) == [0, 1, 2, 3]
 
 
 def test_a_poll_ends_when_its_time_is_up(disk: Disk) -> None:
@@ -143,7 +143,7 @@ def test_many_polls_wake_together(disk: Disk, pool: ThreadPoolExecutor) -> None:
     polls = [pool.submit(partition.fetch, 0, max_wait_ms=LONG_MS) for _ in range(40)]
     wait_for(lambda: partition.waiting == 40)
     partition.append(batch())
-    assert all(offsets(poll.result(10)) == [0] for poll in polls)
+    assert all(offsets(poll.result(DEADLINE_S)) == [0] for poll in polls)
 
 
 def test_a_duplicate_wakes_nobody(disk: Disk, pool: ThreadPoolExecutor) -> None:
@@ -156,7 +156,7 @@ def test_a_duplicate_wakes_nobody(disk: Disk, pool: ThreadPoolExecutor) -> None:
         partition.append(of_producer(9))
     assert partition.waiting == 1
     partition.append(of_producer(1))
-    assert offsets(poll.result(10)) == [1]
+    assert offsets(poll.result(DEADLINE_S)) == [1]
 
 
 def test_a_poll_behind_the_active_segment_does_not_wait_for_what_is_there(
@@ -167,7 +167,7 @@ def test_a_poll_behind_the_active_segment_does_not_wait_for_what_is_there(
     partition.roll()
     partition.append(batch_of_size(5000))
     poll = pool.submit(partition.fetch, 0, min_bytes=1000, max_wait_ms=LONG_MS)
-    assert offsets(poll.result(10)) == [0]
+    assert offsets(poll.result(DEADLINE_S)) == [0]
 
 
 # -- group commit ----------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Gate:
         def flush(file: MemoryFile) -> None:
             if file.path.endswith(".log"):
                 self.waiting += 1
-                assert self.passes.wait(10)
+                assert self.passes.wait(DEADLINE_S)
                 self.flushes += 1
             real(file)
 
@@ -201,7 +201,7 @@ def test_an_ack_means_fsynced_and_concurrent_appends_share_it(
     wait_for(lambda: gate.waiting == 1)
     assert not any(append.done() for append in appends)
     gate.passes.set()
-    assert {append.result(10).base_offset for append in appends} == set(range(30))
+    assert {append.result(DEADLINE_S).base_offset for append in appends} == set(range(30))
     assert gate.flushes <= 3  # the first, and those who came while it ran
     after = Disk(disk.fs.crash("flushed", names="flushed"))
     assert after.open(is_clean=False).log_end_offset == 30
@@ -298,7 +298,7 @@ def test_parked_polls_are_told_when_a_partition_ends(
             partition.flush()
     for poll in polls:
         with pytest.raises(StorageError):
-            poll.result(10)
+            poll.result(DEADLINE_S)
 
 
 def test_a_write_that_could_not_be_undone_takes_the_partition_offline() -> None:

@@ -15,7 +15,7 @@ from raylog.storage.segment import Segment
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, offsets_of
 from raylog.storage.testing.memory import MemoryFileSystem
-from raylog.storage.testing.waiting import wait_for
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 
 # A batch of one record with a key, of 100 bytes: a segment of its own.
 ONE = bytes(encode_records([(T0, b"k", b"x" * 31, ())]))
@@ -32,7 +32,7 @@ class Hang:
     def at(self, verb: str, path: str) -> None:
         if verb == self.verb and self.part_of_path in path:
             self.has_begun.set()
-            assert self.may_end.wait(30), "a test that let nobody go"
+            assert self.may_end.wait(DEADLINE_S), "a test that let nobody go"
 
 
 @contextmanager
@@ -128,9 +128,9 @@ def test_appends_rolls_and_fetches_go_on_while(
         slow = pool.submit(call, partition)
         wait_for(hang.has_begun.is_set)
         end = partition.log.log_end_offset
-        assert pool.submit(append_and_read, partition).result(10) == [end, end + 1, end + 2]
+        assert pool.submit(append_and_read, partition).result(DEADLINE_S) == [end, end + 1, end + 2]
         assert not slow.done()
-    slow.result(10)
+    slow.result(DEADLINE_S)
     kept = partition.log.segments
     assert [one.base_offset for one in kept] == sorted({one.base_offset for one in kept})
     assert offsets_of(partition.log)[-3:] == [end, end + 1, end + 2], (
@@ -158,13 +158,13 @@ def test_fetches_go_on_while_an_append_hangs(
     with hanging(monkeypatch, hang):
         slow = pool.submit(partition.append, batch())
         wait_for(hang.has_begun.is_set)
-        assert pool.submit(partition.fetch, 9).result(10).records is not None
-        assert pool.submit(partition.fetch, 10).result(10).records is None
-        end = pool.submit(partition.offset_for_timestamp, -1).result(10)
+        assert pool.submit(partition.fetch, 9).result(DEADLINE_S).records is not None
+        assert pool.submit(partition.fetch, 10).result(DEADLINE_S).records is None
+        end = pool.submit(partition.offset_for_timestamp, -1).result(DEADLINE_S)
         assert end is not None
         assert end.offset == 10
         assert not slow.done()
-    assert slow.result(10).base_offset == 10
+    assert slow.result(DEADLINE_S).base_offset == 10
 
 
 def test_retention_of_a_log_that_is_old_as_a_whole_takes_no_append_that_comes_meanwhile(
@@ -179,7 +179,7 @@ def test_retention_of_a_log_that_is_old_as_a_whole_takes_no_append_that_comes_me
         retention = pool.submit(partition.delete_old_segments)
         wait_for(lambda: partition._old_lock.locked())
         fresh = partition.log.append(batch(timestamp=disk.clock.now_ms()), partition.leader_epoch)
-    assert retention.result(10).segments > 0
+    assert retention.result(DEADLINE_S).segments > 0
     assert offsets_of(partition.log)[-1] == fresh.base_offset
 
 
@@ -194,7 +194,7 @@ def test_a_segment_that_is_deleted_while_it_is_flushed_is_no_failure(
         partition.delete_old_segments()
         with partition._purge_lock:
             partition.log.purge_deleted()
-    flush.result(10)
+    flush.result(DEADLINE_S)
     assert not partition.is_offline
     assert partition.log.recovery_point == partition.log.log_end_offset
 
@@ -207,7 +207,7 @@ def test_one_fsync_serves_many_appends_that_wait_for_it(
     with hanging(monkeypatch, hang):
         appends: list[Future[Any]] = [pool.submit(partition.append, batch()) for _ in range(20)]
         wait_for(lambda: partition.log.log_end_offset == 20)
-    assert {append.result(10).base_offset for append in appends} == set(range(20))
+    assert {append.result(DEADLINE_S).base_offset for append in appends} == set(range(20))
     assert len(partition.meters.fsyncs) <= 3, (
         "the first, those that came meanwhile, and one that came just then"
     )

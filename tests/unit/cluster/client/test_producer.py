@@ -1,7 +1,8 @@
 """A producer whose partitions hang, refuse, lose answers: nothing silent, nothing twice, nobody
 held up.
 
-The partitions are real ones on disks in memory; only the way there is a fake.
+The partitions are real ones on disks in memory; the way there is a fake, and the producers' clock
+stands still until a test turns it.
 """
 
 import threading
@@ -32,10 +33,11 @@ from raylog.storage.errors import InvalidConfig, RecordTooLarge
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.murmur2 import partition_for_key
 from raylog.storage.testing.logs import Disk, records_of
-from raylog.storage.testing.waiting import wait_for
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 
 FOREVER_MS = 2**62
-SOON_MS = 100
+TIMEOUT_MS = 60_000  # delivery.timeout.ms, by the producers' clock
+TIMEOUT_S = TIMEOUT_MS / 1000
 
 
 class Link:
@@ -104,19 +106,48 @@ class FakeBroker:
         return 7
 
 
-@pytest.fixture
-def produce() -> Iterator[Callable[..., Producer]]:
-    made: list[Producer] = []
+class Clock:
+    """The producers' clock: it stands still until it is turned, and then they look at it."""
 
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.producers: list[Producer] = []
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def advance(self, by_s: float) -> None:
+        self.now_s += by_s
+        for producer in self.producers:
+            with producer._sender.changed:
+                producer._sender.changed.notify_all()
+
+    def run_until(self, condition: Callable[[], object], what: str) -> None:
+        """Turn the clock a little, again and again: what is sent again is due then."""
+
+        def is_true() -> object:
+            self.advance(0.002)
+            return condition()
+
+        wait_for(is_true, what=what)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def produce(clock: Clock) -> Iterator[Callable[..., Producer]]:
     def make(link: Any, **settings: Any) -> Producer:
         broker: Any = FakeBroker()
-        made.append(
-            Producer(broker, transport=link, **{"linger_ms": 0, "retry_backoff_ms": 1, **settings})
-        )
-        return made[-1]
+        settings = {"linger_ms": 0, "retry_backoff_ms": 1, **settings}
+        producer = Producer(broker, transport=link, clock=clock, **settings)
+        clock.producers.append(producer)
+        return producer
 
     yield make
-    for producer in made:
+    for producer in clock.producers:
         producer._sender.stop()
 
 
@@ -128,7 +159,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def cause_of(sent: Any) -> Any:
     with pytest.raises(ProduceFailed) as failed:
-        sent.result(timeout_s=10)
+        sent.result(timeout_s=DEADLINE_S)
     return failed.value.cause  # type: ignore[attr-defined]
 
 
@@ -137,14 +168,19 @@ def cause_of(sent: Any) -> Any:
 
 @pytest.mark.parametrize("resumes", ["before the next", "after the next"])
 def test_a_call_that_hangs_fails_in_time_and_what_follows_is_written_once(
-    produce: Callable[..., Producer], resumes: str
+    produce: Callable[..., Producer], clock: Clock, resumes: str
 ) -> None:
     link = Link("none", "hangs")
-    producer = produce(link, delivery_timeout_ms=SOON_MS)
+    producer = produce(link, delivery_timeout_ms=TIMEOUT_MS)
     assert producer.send("t", b"first", partition=0).result().offset == 0
-    cause = cause_of(producer.send("t", b"hung", partition=0))
+    on_its_way = producer.send("t", b"hung", partition=0)
+    wait_for(lambda: link.held, what="the second batch is on its way")
+    clock.advance(TIMEOUT_S - 1)
+    assert not on_its_way.is_done
+    clock.advance(1)
+    cause = cause_of(on_its_way)
     assert isinstance(cause, RequestTimedOut)
-    assert (cause.what, cause.timeout_ms) == ("t-0", SOON_MS)  # type: ignore[attr-defined]
+    assert (cause.what, cause.timeout_ms) == ("t-0", TIMEOUT_MS)  # type: ignore[attr-defined]
     if resumes == "before the next":
         link.resume()
     assert producer.send("t", b"next", partition=0).result().offset == len(link.values()) - 1
@@ -157,11 +193,14 @@ def test_a_call_that_hangs_fails_in_time_and_what_follows_is_written_once(
 
 @pytest.mark.parametrize("late", [AppendResult(99, 99, -1, 0, 0, False), RecordTooLarge(2, 1)])
 def test_an_answer_that_comes_too_late_is_nobody_elses(
-    produce: Callable[..., Producer], late: Any
+    produce: Callable[..., Producer], clock: Clock, late: Any
 ) -> None:
     link = Link("hangs", "hangs")
-    producer = produce(link, delivery_timeout_ms=1000)
-    cause_of(producer.send("t", b"hung", partition=0))
+    producer = produce(link, delivery_timeout_ms=TIMEOUT_MS)
+    hung = producer.send("t", b"hung", partition=0)
+    wait_for(lambda: link.held, what="the first batch is on its way")
+    clock.advance(TIMEOUT_S)
+    cause_of(hung)
     after = producer.send("t", b"after", partition=0)
     wait_for(lambda: len(link.held) == 2, what="the next batch is on its way")
     _, _, answer = link.held.pop(0)
@@ -172,29 +211,28 @@ def test_an_answer_that_comes_too_late_is_nobody_elses(
 
 
 def test_rows_behind_a_call_that_hangs_are_not_lost_with_it(
-    produce: Callable[..., Producer],
+    produce: Callable[..., Producer], clock: Clock
 ) -> None:
     link = Link("hangs")
-    producer = produce(link, delivery_timeout_ms=500)
+    producer = produce(link, delivery_timeout_ms=TIMEOUT_MS)
     hung = producer.send("t", b"hung", partition=0)
     wait_for(lambda: link.held, what="the first batch is on its way")
-    behind: list[Any] = []
-
-    def fails_later() -> bool:
-        behind.append(producer.send("t", b"behind", partition=0))
-        return hung.is_done
-
-    wait_for(fails_later, what="the first batch is given up")
-    assert behind[-1].result().offset >= 0
-    assert link.values()[-1] == b"behind"
+    clock.advance(TIMEOUT_S / 2)
+    behind = producer.send("t", b"behind", partition=0)
+    clock.advance(TIMEOUT_S / 2)
+    assert isinstance(cause_of(hung), RequestTimedOut)
+    assert behind.result().offset == 0
+    assert link.values() == [b"behind"]
 
 
 def test_batches_encoded_behind_a_call_that_hangs_fail_with_it(
-    produce: Callable[..., Producer],
+    produce: Callable[..., Producer], clock: Clock
 ) -> None:
     link = Link("hangs")
-    producer = produce(link, delivery_timeout_ms=SOON_MS)
+    producer = produce(link, delivery_timeout_ms=TIMEOUT_MS)
     producer.send_arrow("t", pa.table({"value": [b"x" * 600_000, b"y" * 600_000]}), partition=0)
+    wait_for(lambda: link.held, what="the first batch is on its way")
+    clock.advance(TIMEOUT_S)
     with pytest.raises(ProduceFailed, match="2 records"):
         producer.flush()
     assert producer.send("t", b"next", partition=0).result().offset == 0
@@ -219,25 +257,33 @@ def test_lingering_beyond_the_time_is_refused(produce: Callable[..., Producer]) 
 
 
 def test_what_kept_it_from_being_written_is_the_last_thing_that_happened(
-    produce: Callable[..., Producer],
+    produce: Callable[..., Producer], clock: Clock
 ) -> None:
-    producer = produce(Link(*["no actor"] * 10_000), delivery_timeout_ms=SOON_MS)
-    assert isinstance(cause_of(producer.send("t", b"x", partition=0)), NotLeader)
-    producer = produce(Link("no actor", "hangs"), delivery_timeout_ms=SOON_MS)
-    assert isinstance(cause_of(producer.send("t", b"x", partition=0)), RequestTimedOut)
+    link = Link(*["no actor"] * 1000)
+    refused = produce(link, delivery_timeout_ms=TIMEOUT_MS).send("t", b"x", partition=0)
+    clock.run_until(lambda: len(link.faults) < 999, "it is sent again")
+    clock.advance(TIMEOUT_S)
+    assert isinstance(cause_of(refused), NotLeader)
+    link = Link("no actor", "hangs")
+    hung = produce(link, delivery_timeout_ms=TIMEOUT_MS).send("t", b"x", partition=0)
+    clock.run_until(lambda: link.held, "it is sent again")
+    clock.advance(TIMEOUT_S)
+    assert isinstance(cause_of(hung), RequestTimedOut)
 
 
 # -- fates -----------------------------------------------------------------------------------------
 
 
 def test_a_refusal_after_a_lost_answer_leaves_the_fate_unknown(
-    produce: Callable[..., Producer],
+    produce: Callable[..., Producer], clock: Clock
 ) -> None:
     """The first attempt was written: were its sequence given again, the next batch would pass for a
     repeat."""
     link = Link("answer lost", "refused")
     producer = produce(link)
-    assert isinstance(cause_of(producer.send("t", b"written", partition=0)), RecordTooLarge)
+    written = producer.send("t", b"written", partition=0)
+    clock.run_until(lambda: written.is_done, "the second attempt is refused")
+    assert isinstance(cause_of(written), RecordTooLarge)
     assert producer.send("t", b"next", partition=0).result().offset == 1
     assert link.values() == [b"written", b"next"]
 
@@ -276,7 +322,7 @@ def test_a_partition_without_an_actor_holds_up_no_other(produce: Callable[..., P
     producer = produce(RayTransport(broker))
     away = producer.send("t", b"x", partition=0)
     try:
-        assert producer.send("t", b"here", partition=1).result(timeout_s=10).offset == 0
+        assert producer.send("t", b"here", partition=1).result(DEADLINE_S).offset == 0
         assert not away.is_done
     finally:
         ends.set()
@@ -298,7 +344,7 @@ def test_flush_waits_for_what_was_sent_before_it_and_not_for_more(
     partition, batch, answer = link.held.pop(0)
     assert not flushed.done()
     answer.set_result(link.partitions[partition].append(batch))
-    flushed.result(timeout=10)
+    flushed.result(DEADLINE_S)
     assert before.is_done
     assert not after.is_done
 
@@ -326,11 +372,15 @@ def test_leaving_by_an_exception_fails_what_is_not_acknowledged(
     assert [one.is_done for one in sent] == [True, True], "an answer that comes now is dropped"
 
 
-def test_close_fails_what_it_could_not_flush(produce: Callable[..., Producer]) -> None:
+def test_close_fails_what_it_could_not_flush(
+    produce: Callable[..., Producer], clock: Clock
+) -> None:
     link = Link("hangs")
-    producer = produce(link, delivery_timeout_ms=SOON_MS)
+    producer = produce(link, delivery_timeout_ms=TIMEOUT_MS)
     sent = producer.send("t", b"hung", partition=0)
-    with pytest.raises(ProduceFailed, match="no answer within 100 ms"):
+    wait_for(lambda: link.held, what="it is on its way")
+    clock.advance(TIMEOUT_S)
+    with pytest.raises(ProduceFailed, match="no answer within 60000 ms"):
         producer.close()
     assert sent.is_done
     producer.close()
@@ -351,9 +401,9 @@ def test_a_send_that_waits_for_room_hears_that_the_producer_closes(
     closed = pool.submit(producer.close)
     for one in blocked:
         with pytest.raises(InvalidRequest, match="closed"):
-            one.result(timeout=10)
+            one.result(DEADLINE_S)
     link.resume()
-    closed.result(timeout=10)
+    closed.result(DEADLINE_S)
 
 
 # -- partitions that are added ---------------------------------------------------------------------

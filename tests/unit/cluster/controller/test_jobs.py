@@ -9,6 +9,7 @@ import pytest
 
 from raylog.cluster.controller.jobs import Jobs
 from raylog.storage.errors import StorageError
+from raylog.storage.testing.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_work_does_not_hold_up_who_begins_it_and_can_be_waited_for(
     jobs, go_on, done = Jobs(stopped), threading.Event(), []
 
     def work() -> None:
-        assert go_on.wait(60)
+        assert go_on.wait(DEADLINE_S)
         done.append(1)
 
     for _ in range(3):
@@ -79,7 +80,7 @@ def test_of_what_is_done_alone_one_runs_at_a_time(stopped: threading.Event) -> N
 
     def work() -> None:
         begun.append(1)
-        assert go_on.wait(60)
+        assert go_on.wait(DEADLINE_S)
 
     jobs.begin_alone("upkeep", work)
     jobs.begin_alone("upkeep", work)

@@ -16,7 +16,7 @@ from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import state as controller_state
 from raylog.storage.errors import InvalidLogDir, StorageError
 from raylog.storage.names import TopicPartition
-from raylog.storage.testing.waiting import wait_for
+from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 from tests.harness.futures import future_of, futures_are_references, get
 from tests.unit.cluster.controller.controllers import Cluster, Manager, found
 
@@ -38,7 +38,7 @@ def being_opened(cluster: Cluster) -> Manager:
     cluster.controller._open_metadata()
     cluster.comes("node-a", manager)
     cluster.controller._watch_once()
-    wait_for(lambda: is_told_to_open(manager), 60, "it is opened")
+    wait_for(lambda: is_told_to_open(manager), DEADLINE_S, "it is opened")
     return manager
 
 
@@ -55,12 +55,12 @@ def test_a_start_returns_when_all_that_is_there_is_opened(cluster: Cluster) -> N
     cluster.comes("node-b", there)
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(cluster.controller.start)
-        wait_for(lambda: is_told_to_open(here), 60, "the own node's partition is opened")
+        wait_for(lambda: is_told_to_open(here), DEADLINE_S, "the own node's partition is opened")
         here.opened()
-        wait_for(lambda: is_told_to_open(there), 60, "the other node's partition is opened")
+        wait_for(lambda: is_told_to_open(there), DEADLINE_S, "the other node's partition is opened")
         assert not starting.done()
         there.opened()
-        assert starting.result(60) == "cluster"
+        assert starting.result(DEADLINE_S) == "cluster"
     assert serves(cluster, "a")
     assert serves(cluster, "b")
 
@@ -104,7 +104,11 @@ def test_a_node_that_opens_for_minutes_holds_up_neither_a_death_nor_a_return(
     cluster.comes("node-a", slow)
     cluster.comes("node-b", quick)
     controller._watch_once()
-    wait_for(lambda: is_told_to_open(slow) and len(controller.nodes()) == 2, 60, "both have joined")
+    wait_for(
+        lambda: is_told_to_open(slow) and len(controller.nodes()) == 2,
+        DEADLINE_S,
+        "both have joined",
+    )
     cluster.goes("node-b")
     controller._watch_once()
     assert controller.nodes() == {"node-a": None}
@@ -112,14 +116,14 @@ def test_a_node_that_opens_for_minutes_holds_up_neither_a_death_nor_a_return(
     again.answers["found"] = [found(cluster.topics["b"])]
     cluster.comes("node-c", again)
     controller._watch_once()
-    wait_for(lambda: is_told_to_open(again), 60, "its partition is opened")
+    wait_for(lambda: is_told_to_open(again), DEADLINE_S, "its partition is opened")
     again.opened()
-    wait_for(lambda: serves(cluster, "b"), 60, "it serves")
+    wait_for(lambda: serves(cluster, "b"), DEADLINE_S, "it serves")
     for _ in range(3):
         controller._watch_once()
     assert len(slow.asked("open_partition")) == 1, "what is being opened is not lost"
     slow.opened()
-    wait_for(lambda: serves(cluster, "a"), 60, "the slow one serves")
+    wait_for(lambda: serves(cluster, "a"), DEADLINE_S, "the slow one serves")
 
 
 def test_a_node_that_does_not_answer_when_it_joins_holds_up_nobody(
@@ -132,7 +136,7 @@ def test_a_node_that_does_not_answer_when_it_joins_holds_up_nobody(
     def held(self: object, node: object, manager: LogManagerStub) -> object:
         if manager.handle is hangs:
             reached.set()
-            assert go_on.wait(60)
+            assert go_on.wait(DEADLINE_S)
         return look(self, node, manager)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(controller), "_look_through", held)
@@ -140,13 +144,13 @@ def test_a_node_that_does_not_answer_when_it_joins_holds_up_nobody(
     cluster.comes("node-a", hangs)
     cluster.comes("node-b", Manager("dir-b"))
     controller._watch_once()
-    assert reached.wait(60)
-    wait_for(lambda: controller.nodes() == {"node-b": None}, 60, "the other has joined")
+    assert reached.wait(DEADLINE_S)
+    wait_for(lambda: controller.nodes() == {"node-b": None}, DEADLINE_S, "the other has joined")
     cluster.goes("node-a")
     controller._watch_once()
     cluster.comes("node-a", Manager("dir-a"))
     controller._watch_once()
-    wait_for(lambda: "node-a" in controller.nodes(), 60, "it has joined in its next life")
+    wait_for(lambda: "node-a" in controller.nodes(), DEADLINE_S, "it has joined in its next life")
     go_on.set()
     controller._jobs.wait()
     assert controller.nodes() == {"node-a": None, "node-b": None}, (
@@ -210,7 +214,9 @@ def test_a_partition_that_cannot_be_opened_is_tried_again_later_each_time(
     controller._watch_once()
     cluster.comes("node-a", manager)
     controller._watch_once()
-    wait_for(lambda: is_told_to_open(manager), 60, "it is opened at once where its node is back")
+    wait_for(
+        lambda: is_told_to_open(manager), DEADLINE_S, "it is opened at once where its node is back"
+    )
     manager.opened()
     controller._jobs.wait()
 
@@ -223,7 +229,7 @@ def test_a_killed_actor_is_opened_once_by_the_next_looks(cluster: Cluster) -> No
     cluster.actors.remove(log_actor_name(TopicPartition("a", 0)))
     for _ in range(2):
         controller._watch_once()
-    wait_for(lambda: is_told_to_open(manager), 60, "it is opened again")
+    wait_for(lambda: is_told_to_open(manager), DEADLINE_S, "it is opened again")
     assert len(manager.asked("open_partition")) == 2
     manager.opened()
     controller._jobs.wait()
@@ -304,7 +310,7 @@ def test_a_log_manager_that_was_started_again_is_told_what_to_open(cluster: Clus
     controller._open_metadata()
     cluster.comes("node-a", first, again)
     controller._watch_once()
-    wait_for(lambda: is_told_to_open(first), 60, "it is opened")
+    wait_for(lambda: is_told_to_open(first), DEADLINE_S, "it is opened")
     first.answers["state"] = NodeState("life-2", ())
     controller._watch_once()
     wait_for(
@@ -313,7 +319,7 @@ def test_a_log_manager_that_was_started_again_is_told_what_to_open(cluster: Clus
         "its next life opens it, though the last has not answered",
     )
     again.opened()
-    wait_for(lambda: serves(cluster, "a"), 60, "it serves")
+    wait_for(lambda: serves(cluster, "a"), DEADLINE_S, "it serves")
     first.opened()
     controller._jobs.wait()
     assert serves(cluster, "a")

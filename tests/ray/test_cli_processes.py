@@ -1,0 +1,150 @@
+"""The command line as processes: ``raylog start`` in the foreground on a Ray of its own, signals,
+closed pipes, exit statuses."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.clusters import short_folder
+from tests.harness.shell import RAYLOG, Done, run_process
+
+pytestmark = pytest.mark.timeout(240)
+
+START_TIMEOUT_S = 90
+
+
+class Foreground:
+    """``raylog start`` in the foreground on a Ray of its own, though others run here; and other
+    commands with its address."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.start()
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "RAY_TMPDIR": str(self.folder / "ray"),
+            "PYTHONUNBUFFERED": "1",
+        }
+        environment.pop("RAY_ADDRESS", None)
+        self.process = subprocess.Popen(
+            [*RAYLOG, "start", "--address", "local", "--log-dir", str(self.folder / "log")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+            # The background jobs of a shell, which tests may be, ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        self.environment = {**os.environ, "RAY_ADDRESS": self._address()}
+
+    def _address(self) -> str:
+        """Where it says that it runs."""
+        killer = threading.Timer(START_TIMEOUT_S, self.process.kill)
+        killer.start()
+        assert self.process.stdout is not None
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            found = re.search(r"runs on Ray, started here, at (\S+)", line)
+            if found:
+                killer.cancel()
+                return found[1]
+        raise AssertionError("".join(seen))
+
+    def __call__(self, *arguments: str, stdin: str = "") -> Done:
+        return run_process(*arguments, environment=self.environment, stdin=stdin)
+
+    def lines(self, *arguments: str) -> list[str]:
+        return self(*arguments).lines()
+
+
+@pytest.fixture(scope="module")
+def raylog() -> Iterator[Foreground]:
+    with short_folder() as folder:
+        running = Foreground(folder)
+        try:
+            yield running
+            assert running("stop").stdout == "stopped\n"
+            assert running.process.wait(timeout=60) == 0
+        finally:
+            running.process.terminate()
+
+
+def test_a_process_reads_prints_and_exits_as_a_shell_expects(raylog: Foreground) -> None:
+    created = raylog("topic", "create", "t", "--partitions", "2")
+    assert created == (0, "created t with 2 partitions\n", "")
+    sent = raylog("produce", "t", "--key-separator", ":", stdin="a:1\nb:2\nno key\n")
+    assert sent == (0, "", "3 records acknowledged\n")
+    found = raylog("consume", "t", "--from", "earliest", "--to", "latest", "--with-key")
+    assert sorted(found.lines()) == ["\tno key", "a\t1", "b\t2"]
+    assert found.stderr == ""
+    failed = raylog("topic", "describe", "nowhere")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith("error: ")
+    assert len(failed.stderr.splitlines()) == 1
+
+
+def test_a_second_start_is_refused_and_says_what_to_do(raylog: Foreground) -> None:
+    done = raylog("start", "--log-dir", str(raylog.folder / "other"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: a broker runs in namespace 'raylog' already")
+    assert not (raylog.folder / "other").exists()
+
+
+def test_consume_ends_when_its_reader_has_seen_enough_though_nothing_more_comes(
+    raylog: Foreground,
+) -> None:
+    raylog.lines("topic", "create", "head")
+    assert raylog("produce", "head", stdin="first\nsecond\n").returncode == 0
+    consuming = subprocess.Popen(
+        [*RAYLOG, "consume", "head", "--from", "earliest"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=raylog.environment,
+    )
+    assert consuming.stdout is not None
+    assert consuming.stderr is not None
+    assert consuming.stdout.readline() == "first\n"
+    consuming.stdout.close()
+    assert consuming.wait(timeout=60) == 0
+    assert consuming.stderr.read() == ""
+    consuming.stderr.close()
+
+
+def test_without_an_address_the_broker_is_found_among_the_rays_of_this_machine(
+    raylog: Foreground,
+) -> None:
+    code = (  # of all the clusters that run here, only ours and a dead one
+        "import sys, ray._private.services as services\n"
+        "all_of = services._find_address_from_flag\n"
+        "ours = {sys.argv.pop(1), '127.0.0.1:1'}\n"
+        "services._find_address_from_flag = lambda flag: ours if flag == '--gcs-address' else "
+        "all_of(flag)\n"
+        "from raylog.cluster.cli.main import main; main()"
+    )
+    environment = {name: text for name, text in raylog.environment.items() if name != "RAY_ADDRESS"}
+    command = [sys.executable, "-c", code, raylog.environment["RAY_ADDRESS"], "topic", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "\n".join(raylog.lines("topic", "list")) + "\n"
+
+
+def test_ctrl_c_stops_it_in_order_and_the_next_start_finds_the_topic(raylog: Foreground) -> None:
+    raylog.lines("topic", "create", "kept")
+    raylog.process.send_signal(signal.SIGINT)
+    output = raylog.process.communicate(timeout=90)[0]
+    assert raylog.process.returncode == 0, output
+    assert output.splitlines()[-1] == "stopped"
+    assert (raylog.folder / "log" / ".kafka_cleanshutdown").exists()
+    raylog.start()
+    assert "kept" in raylog.lines("topic", "list")
