@@ -324,8 +324,8 @@ class LogMissing(RaylogError):
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = (
-        "{path}: {why}; mount its disk, or restore the folder from a copy. Only if the data is "
-        "lost: delete the topic and create it again"
+        "{path}: {why}; mount its disk, start the node that has it, or restore the folder from a "
+        "copy. Only if the data is lost: delete the topic and create it again"
     )
 
 
