@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from raylog.actors.messages import ConfigEntry
 
 app = typer.Typer(
-    help="Show and change the configuration of topics; show that of the broker.",
+    help="Show or change the configuration.",
     no_args_is_help=True,
 )
 
@@ -43,8 +43,10 @@ def get(
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Show keys, their values, and where each value was set: topic, broker, or default
-    (Kafka's)."""
+    """Show keys and their values.
+
+    Also shows where each value was set: topic, broker, or default (Kafka's).
+    """
     if topic is None and not of_broker:
         raise typer.BadParameter("give TOPIC or --broker")
     broker = connected(address, namespace)

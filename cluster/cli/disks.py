@@ -27,8 +27,10 @@ COLUMNS = ("node", "log dir", "state", "partitions", "records", "disk", "free", 
 def log_dirs(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show the log dirs of all nodes: their state, their partitions, and the free space of their
-    disks."""
+    """Show the log dirs of all nodes.
+
+    For each log dir: its state, its partitions, and the free space of its disk.
+    """
     dirs = sorted(connected(address, namespace).log_dirs(), key=lambda one: (one.node_id, one.path))
     if output is Output.json:
         show_json({"log_dirs": dirs})

@@ -112,7 +112,7 @@ def dump(
         typer.Option("--skip-record-metadata", help="Print only the keys and values of records."),
     ] = False,
 ) -> None:
-    """Print the contents of the files exactly as kafka-dump-log does.
+    """Print files exactly as kafka-dump-log does.
 
     Options and output are those of Kafka's tool. If a file cannot be dumped, its name and the
     reason go to standard error and the exit status is 1, also where Kafka's tool would crash.
@@ -167,11 +167,11 @@ def verify(
         ),
     ],
 ) -> None:
-    """Check whether all files of each segment agree; print one line per segment.
+    """Check whether all files of a partition agree.
 
-    Reads every byte and writes nothing. Checks batches and their CRC, offsets, both indexes,
-    aborted transactions and snapshots of the producers. The exit status is 1 if something is
-    wrong.
+    Reads every byte and writes nothing. Prints one line per segment. Checks batches and their
+    CRC, offsets, both indexes, aborted transactions and snapshots of the producers. The exit
+    status is 1 if something is wrong.
     """
     from raylog.storage.errors import RaylogError
     from raylog.storage.files import ReadOnlyFileSystem
@@ -236,10 +236,11 @@ def repair(
         ),
     ] = False,
 ) -> None:
-    """Repair a folder: cut the log before the first damaged batch, and rebuild the indexes.
+    """Repair a partition's folder.
 
-    Copies all files first. The damaged batch and everything after it is removed from the log, as
-    after a crash. If nothing is wrong, nothing is changed.
+    Copies all files first. Then cuts the log before the first damaged batch, and rebuilds the
+    indexes. The damaged batch and everything after it is removed from the log, as after a crash.
+    If nothing is wrong, nothing is changed.
     """
     from raylog.storage.clock import SystemClock
     from raylog.storage.files import RealFileSystem

@@ -40,7 +40,7 @@ COLUMNS = (
 def status(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show the broker on one screen, and its partitions with their offsets.
+    """Show the broker and its partitions.
 
     Problems go to standard error; `raylog health` explains them. The command answers within seconds
     even if actors hang.

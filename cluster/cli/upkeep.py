@@ -48,8 +48,10 @@ RETENTION_COLUMNS = (
 def compaction(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show the compacted partitions: their dirty ratio, what is due or running, and the result of
-    the last round."""
+    """Show the compacted partitions.
+
+    For each partition: its dirty ratio, what is due or running, and the result of the last round.
+    """
     found = connected(address, namespace).compaction()
     if output is Output.json:
         show_json({"compaction": found})
@@ -93,8 +95,10 @@ def _state(one: "CompactionStatus") -> str:
 def retention(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show what retention deleted from each partition: in its last round, and since the actor of
-    its node started."""
+    """Show what retention deleted.
+
+    For each partition: in its last round, and since the actor of its node started.
+    """
     found = connected(address, namespace).retention()
     if output is Output.json:
         show_json({"retention": found})
