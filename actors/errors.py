@@ -1,12 +1,15 @@
-"""The errors of a cluster: what actors answer, and what clients raise, beside those of
-``raylog.storage.errors``."""
+"""The errors of a cluster: actors answer with them, and clients raise them.
+
+Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of them from
+``raylog.errors``.
+"""
 
 from raylog.storage.errors import RaylogError
 
 
 class UnknownTopicOrPartition(RaylogError):
-    """No such topic, or no such partition of it; ``partition`` is None where only the topic was
-    asked for."""
+    """The topic or the partition does not exist. ``partition`` is None if the request named only a
+    topic."""
 
     code, error_name, retriable = 3, "UNKNOWN_TOPIC_OR_PARTITION", True
     fields = ("topic", "partition", "why")
@@ -16,46 +19,51 @@ class UnknownTopicOrPartition(RaylogError):
 
     def __str__(self) -> str:
         where = "" if self.partition is None else f", partition {self.partition}"
-        return f"topic {self.topic!r}{where}: {self.why}; see `raylog topic list`, or create it"
+        return (
+            f"topic {self.topic!r}{where}: {self.why}; see `raylog topic list`, or create the topic"
+        )
 
 
 class TopicExists(RaylogError):
-    """A topic of this name, or of one that cannot be told from it, exists."""
+    """A topic with this name exists, or one whose name differs only in ``.`` and ``_``."""
 
     code, error_name = 36, "TOPIC_ALREADY_EXISTS"
     fields = ("topic", "existing")
-    template = "topic {topic!r} cannot be created: {existing!r} exists; use it, or delete it first"
+    template = (
+        "topic {topic!r} cannot be created: {existing!r} already exists; use it, choose another "
+        "name, or delete it first"
+    )
 
 
 class TopicBusy(RaylogError):
-    """Somebody else is making, deleting or extending a topic of this name just now."""
+    """Another request is creating, deleting or extending a topic with this name."""
 
     code, error_name, retriable = 36, "TOPIC_ALREADY_EXISTS", True
     fields = ("topic", "what")
-    template = "topic {topic!r} is being {what}: try again when that is done"
+    template = "topic {topic!r} is being {what}; try again when that has finished"
 
 
 class MoveRunning(RaylogError):
-    """The partition is being moved to another log dir already."""
+    """The partition is already being moved to another log dir."""
 
     code, error_name, retriable = 42, "INVALID_REQUEST", True
     fields = ("partition", "log_dir")
-    template = "{partition} is being moved to {log_dir}: try again when that is done"
+    template = "{partition} is being moved to {log_dir}; try again when that has finished"
 
 
 class InvalidPartitions(RaylogError):
-    """A number of partitions that cannot be."""
+    """The number of partitions is not valid."""
 
     code, error_name = 37, "INVALID_PARTITIONS"
     fields = ("partitions", "least", "most")
     template = (
-        "{partitions!r} partitions: give a whole number from {least} to {most} (none can be taken "
-        "away)"
+        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
+        "(partitions cannot be removed)"
     )
 
 
 class InvalidRequest(RaylogError):
-    """An argument that cannot be."""
+    """An argument of the request is not valid."""
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("argument", "value", "why")
@@ -63,51 +71,53 @@ class InvalidRequest(RaylogError):
 
 
 class NotLeader(RaylogError):
-    """The partition's actor is not to be reached: it is restarting, or its node is away."""
+    """The partition's actor cannot be reached: it is restarting, or its node is down."""
 
     code, error_name, retriable = 6, "NOT_LEADER_OR_FOLLOWER", True
     fields = ("partition", "why")
     template = (
-        "{partition} cannot be reached: {why}; it is retried until the time is up, or start its "
-        "node again"
+        "{partition} cannot be reached: {why}; clients retry until their timeout. If its node is "
+        "down, start the node again"
     )
 
 
 class TooManyPolls(RaylogError):
-    """As many fetches wait at the partition as may. Fetch without waiting, or ask again in a
-    moment."""
+    """The maximum number of fetches already wait at the partition. Fetch without waiting, or retry
+    after a moment."""
 
     code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
     fields = ("partition", "most")
     template = (
-        "{partition}: {most} fetches wait there already: fetch without waiting, or retry in a "
-        "moment"
+        "{partition}: {most} fetches are already waiting, which is the maximum; fetch without "
+        "waiting, or retry after a moment"
     )
 
 
 class TooManyAppends(RaylogError):
-    """The partition has as many bytes of unanswered appends as may be. Nothing was written: retry
-    in a moment."""
+    """The partition has the maximum number of bytes of unacknowledged appends. Nothing was written:
+    retry after a moment."""
 
     code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
     fields = ("partition", "in_flight_bytes", "most_bytes")
     template = (
-        "{partition}: appends of {in_flight_bytes} bytes are not answered yet, and {most_bytes} is "
-        "the most: "
-        "retry in a moment, with fewer producers or a faster disk"
+        "{partition}: appends of {in_flight_bytes} bytes are not acknowledged yet, and the maximum "
+        "is {most_bytes}; retry after a moment, with fewer producers or a faster disk"
     )
 
 
-# The partition is well, and has enough to do: retry later, without looking it up again.
+# The partition serves, but is at a limit: retry later, without looking it up again.
 THROTTLED = (TooManyPolls, TooManyAppends)
 
 
 class RequestTimedOut(RaylogError):
-    """No answer in time. Whether the request took effect is not known."""
+    """The answer did not arrive in time. It is not known whether the request took effect."""
 
     code, error_name, retriable = 7, "REQUEST_TIMED_OUT", True
     fields = ("what", "timeout_ms")
-    template = "{what}: no answer within {timeout_ms} ms; see `raylog status`, then retry"
+    template = (
+        "{what}: no answer within {timeout_ms} ms; the request may have taken effect. Check "
+        "`raylog status`, then retry"
+    )
 
 
 class BrokerNotFound(RaylogError):
@@ -116,7 +126,8 @@ class BrokerNotFound(RaylogError):
     code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
     fields = ("namespace",)
     template = (
-        "no raylog broker in namespace {namespace!r}: call raylog.start() or `raylog start` first"
+        "no raylog broker runs in namespace {namespace!r}; start one with raylog.start() or "
+        "`raylog start`"
     )
 
 
@@ -126,7 +137,7 @@ class RayNotFound(RaylogError):
     code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
     fields = ("address", "why")
     template = (
-        "no Ray cluster at {address!r} ({why}): start one with `raylog start`, or give another "
+        "no Ray cluster at {address!r} ({why}); start one with `raylog start`, or give another "
         "address"
     )
 
@@ -137,40 +148,38 @@ class SeveralBrokers(RaylogError):
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("namespace", "addresses")
     template = (
-        "brokers run in namespace {namespace!r} of several Ray clusters ({addresses}): give an "
-        "address"
+        "brokers run in namespace {namespace!r} of several Ray clusters ({addresses}); give the "
+        "address of one of them"
     )
 
 
 class BrokerRunning(RaylogError):
-    """A broker runs in this namespace already."""
+    """A broker already runs in this namespace."""
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("namespace",)
     template = (
-        "a broker runs in namespace {namespace!r} already: use it (`raylog status`, "
-        "raylog.connect()), "
-        "stop it first, or give another namespace"
+        "a broker already runs in namespace {namespace!r}; use it (`raylog status`, "
+        "raylog.connect()), stop it first, or choose another namespace"
     )
 
 
 class NoLogDirs(RaylogError):
-    """No node has a usable log dir."""
+    """No node has a log dir that can be used."""
 
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
     fields = ("why",)
-    template = "no log dir can take a partition: {why}"
+    template = "no log dir can store a partition: {why}; see `raylog health`"
 
 
 class LabelShared(RaylogError):
-    """Several nodes that are up carry one label: only one of them can be the node that it names."""
+    """Several running nodes have the same label: only one of them can be the node that it names."""
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("node_id", "name", "label")
     template = (
-        "node {node_id} takes no part: another node that is up carries its label {name}={label}, "
-        "too; "
-        "give each node with disks a label of its own, and start this one again"
+        "node {node_id} takes no part in the broker: another running node has the same label "
+        "{name}={label}; give each node with disks its own label, and start this node again"
     )
 
 
@@ -181,15 +190,17 @@ class SeveralClusters(RaylogError):
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("found",)
     template = (
-        "the nodes' first log dirs hold different clusters ({found}): start a broker with the log "
-        "dirs of one of "
-        "them only, by log.dirs or by RAYLOG_LOG_DIRS where the other node's Ray is started"
+        "the first log dirs of the nodes belong to different clusters ({found}); start the broker "
+        "with the log dirs of only one of them: set log.dirs, or set RAYLOG_LOG_DIRS where Ray is "
+        "started on the other node"
     )
 
 
 class ProduceFailed(RaylogError):
-    """Records that were sent could not be written. They are not sent again."""
+    """Records could not be written. The producer does not send them again."""
 
     code, error_name = -1, "UNKNOWN_SERVER_ERROR"
     fields = ("partition", "records", "cause")
-    template = "{records} records for {partition} were not acknowledged: {cause}"
+    template = (
+        "{records} records for {partition} were not acknowledged, and are not sent again: {cause}"
+    )

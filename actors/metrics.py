@@ -1,18 +1,18 @@
-"""What raylog measures, and how it reaches Ray's metrics, which Prometheus reads.
+"""What raylog measures, and how it gets into Ray's metrics, which Prometheus reads.
 
-``METRICS`` is the one list: ``docs/METRICS.md`` and the dashboard are held against it. Ray puts
-``ray_`` before each name and ``_total`` behind a counter's, and adds the tags NodeAddress, WorkerId
-and SessionName.
+``METRICS`` is the one list: tests compare ``docs/METRICS.md`` and the dashboard with it. Ray puts
+``ray_`` before each name and ``_total`` after a counter's name, and adds the tags NodeAddress,
+WorkerId and SessionName.
 
-On the hot path there is nothing of Ray (a call there costs 3 µs): actors keep plain numbers, and an
-:class:`Exporter` turns them into Ray's metrics every few seconds, for an idle partition every 15:
-Ray forgets a gauge that is not set again for two or three of its own reports (10 s apart). This
-module knows no Ray: ``runtime/ray_metrics.py`` makes Ray's metrics of the list.
+The hot path makes no call to Ray, because such a call costs 3 µs. Actors count in plain numbers.
+An :class:`Exporter` turns them into Ray's metrics every few seconds, for an idle partition every 15
+seconds: Ray forgets a gauge that is not set again within two or three of its reports (10 s apart).
+This module does not import Ray: ``runtime/ray_metrics.py`` makes the metrics of the list in Ray.
 
-**To see them** each node of the Ray cluster needs ``ray[default]`` (``pip install '.[metrics]'``);
-without it the numbers are counted and go nowhere. Ray serves them at
-``http://<node>:<MetricsExportPort>/metrics`` (``ray start --metrics-export-port``, else a free
-port, told by ``ray.nodes()``).
+**To see them**, install ``ray[default]`` (``pip install '.[metrics]'``) on each node of the Ray
+cluster. Without it the numbers are counted, but not shown anywhere. Ray serves them at
+``http://<node>:<MetricsExportPort>/metrics`` (``ray start --metrics-export-port``; otherwise a free
+port, which ``ray.nodes()`` shows).
 """
 
 import logging
@@ -67,73 +67,83 @@ class Metric(NamedTuple):
 
 METRICS = (
     # of each partition, from its LogActor
-    Metric("raylog_bytes_in", "counter", "bytes", OF_PARTITION, "Of batches that were appended."),
-    Metric("raylog_records_in", "counter", "", OF_PARTITION, "Records that were appended."),
+    Metric("raylog_bytes_in", "counter", "bytes", OF_PARTITION, "Bytes of appended batches."),
+    Metric("raylog_records_in", "counter", "", OF_PARTITION, "Appended records."),
     Metric(
         "raylog_bytes_out",
         "counter",
         "bytes",
         OF_PARTITION,
-        "Of batches that fetches answered, or located.",
+        "Bytes of batches that fetches returned, or located.",
     ),
     Metric(
         "raylog_duplicates",
         "counter",
         "",
         OF_PARTITION,
-        "Batches that a producer sent again: not written twice.",
+        "Batches that a producer sent again and that were not written twice.",
     ),
     Metric(
         "raylog_append_errors",
         "counter",
         "",
         OF_ERROR,
-        "Appends that failed, by Kafka's name of the error.",
+        "Failed appends, by Kafka's name of the error.",
     ),
     Metric(
         "raylog_fetch_errors",
         "counter",
         "",
         OF_ERROR,
-        "Fetches that failed, by Kafka's name of the error.",
+        "Failed fetches, by Kafka's name of the error.",
     ),
     Metric(
         "raylog_append_seconds",
         "histogram",
         "s",
         OF_PARTITION,
-        "An append in its actor, to the acknowledgement.",
+        "Duration of an append in its actor, up to the acknowledgement.",
     ),
     Metric(
         "raylog_fetch_seconds",
         "histogram",
         "s",
         OF_PARTITION,
-        "A fetch in its actor, without time it was parked.",
+        "Duration of a fetch in its actor, without the time it was parked.",
     ),
     Metric(
         "raylog_fsync_seconds",
         "histogram",
         "s",
         OF_PARTITION,
-        "A flush of the log; its count is that of fsyncs.",
+        "Duration of a flush of the log. Its count is the number of fsyncs.",
     ),
     Metric(
         "raylog_in_flight_bytes",
         "gauge",
         "bytes",
         OF_PARTITION,
-        "Of appends that are not answered yet.",
+        "Bytes of appends that are not answered yet.",
     ),
     Metric("raylog_parked_polls", "gauge", "", OF_PARTITION, "Fetches that wait for records."),
-    Metric("raylog_log_size_bytes", "gauge", "bytes", OF_PARTITION, "Of the log's segments."),
-    Metric("raylog_log_segments", "gauge", "", OF_PARTITION, "Segments of the log."),
+    Metric("raylog_log_size_bytes", "gauge", "bytes", OF_PARTITION, "Size of the log's segments."),
+    Metric("raylog_log_segments", "gauge", "", OF_PARTITION, "Number of segments of the log."),
     Metric(
-        "raylog_log_start_offset", "gauge", "", OF_PARTITION, "The first offset that can be read."
+        "raylog_log_start_offset",
+        "gauge",
+        "",
+        OF_PARTITION,
+        "Log start offset: the first offset that can be read.",
     ),
-    Metric("raylog_log_end_offset", "gauge", "", OF_PARTITION, "The offset of the next record."),
     Metric(
-        "raylog_unflushed_records", "gauge", "", OF_PARTITION, "Records beyond the recovery point."
+        "raylog_log_end_offset",
+        "gauge",
+        "",
+        OF_PARTITION,
+        "Log end offset: the offset of the next record.",
+    ),
+    Metric(
+        "raylog_unflushed_records", "gauge", "", OF_PARTITION, "Records after the recovery point."
     ),
     Metric(
         "raylog_offline",
@@ -147,7 +157,7 @@ METRICS = (
         "gauge",
         "s",
         OF_PARTITION,
-        "Age of the oldest segment beyond its time.",
+        "Time since the oldest segment passed its retention time.",
     ),
     # of each node, from its LogManager
     Metric("raylog_partitions", "gauge", "", OF_NODE, "Partitions that the node serves."),
@@ -156,14 +166,14 @@ METRICS = (
         "gauge",
         "",
         OF_NODE,
-        "Partitions that were served when their dir failed.",
+        "Partitions whose log dir failed while they were served.",
     ),
     Metric(
         "raylog_partitions_to_load",
         "gauge",
         "",
         OF_NODE,
-        "Partitions that the node has yet to open.",
+        "Partitions that the node still has to open.",
     ),
     Metric("raylog_log_dirs_offline", "gauge", "", OF_NODE, "Log dirs that failed."),
     Metric(
@@ -171,70 +181,94 @@ METRICS = (
         "gauge",
         "bytes",
         OF_DIR,
-        "What the dir's file system has left.",
+        "Free space of the log dir's file system.",
     ),
-    Metric("raylog_log_dir_size_bytes", "gauge", "bytes", OF_DIR, "Of the partitions in the dir."),
+    Metric(
+        "raylog_log_dir_size_bytes",
+        "gauge",
+        "bytes",
+        OF_DIR,
+        "Size of the partitions in the log dir.",
+    ),
     # of each node, from its CompactionActor
+    Metric("raylog_compaction_rounds", "counter", "", OF_NODE, "Completed rounds of compaction."),
     Metric(
-        "raylog_compaction_rounds", "counter", "", OF_NODE, "Rounds of compaction that ended well."
+        "raylog_compaction_bytes_read", "counter", "bytes", OF_NODE, "Bytes that compaction read."
     ),
-    Metric("raylog_compaction_bytes_read", "counter", "bytes", OF_NODE, "That compaction read."),
     Metric(
-        "raylog_compaction_bytes_written", "counter", "bytes", OF_NODE, "That compaction wrote."
+        "raylog_compaction_bytes_written",
+        "counter",
+        "bytes",
+        OF_NODE,
+        "Bytes that compaction wrote.",
     ),
     Metric(
         "raylog_compaction_records_dropped",
         "counter",
         "",
         OF_NODE,
-        "Records that compaction left out.",
+        "Records that compaction removed.",
     ),
-    Metric("raylog_compaction_busy_seconds", "counter", "s", OF_NODE, "That compaction worked."),
     Metric(
-        "raylog_compaction_max_dirty_ratio", "gauge", "", OF_NODE, "Of the dirtiest log, 0 to 1."
+        "raylog_compaction_busy_seconds", "counter", "s", OF_NODE, "Time that compaction worked."
+    ),
+    Metric(
+        "raylog_compaction_max_dirty_ratio",
+        "gauge",
+        "",
+        OF_NODE,
+        "Dirty ratio of the dirtiest log, 0 to 1.",
     ),
     Metric(
         "raylog_compaction_lag_seconds",
         "gauge",
         "s",
         OF_NODE,
-        "Of the log most overdue by max.compaction.lag.ms.",
+        "Time by which the most overdue log exceeds max.compaction.lag.ms.",
     ),
     Metric(
         "raylog_compaction_uncleanable",
         "gauge",
         "",
         OF_NODE,
-        "Logs that failed to be compacted: left alone.",
+        "Logs that compaction leaves alone because it failed on them.",
     ),
     Metric(
         "raylog_compaction_last_round_seconds",
         "gauge",
         "s",
         OF_NODE,
-        "Unix time of the last round's end, if any.",
+        "Unix time of the end of the last round, if there was one.",
     ),
     # of each node, from its RetentionActor; what is counted, also from its CompactionActor, of
     # compacted logs
     Metric(
-        "raylog_retention_segments_deleted", "counter", "", OF_NODE, "Segments that retention took."
+        "raylog_retention_segments_deleted",
+        "counter",
+        "",
+        OF_NODE,
+        "Segments that retention deleted.",
     ),
     Metric(
         "raylog_retention_bytes_deleted",
         "counter",
         "bytes",
         OF_NODE,
-        "Of the segments that retention took.",
+        "Bytes of segments that retention deleted.",
     ),
     Metric(
-        "raylog_retention_busy_seconds", "counter", "s", OF_NODE, "That rounds of retention took."
+        "raylog_retention_busy_seconds",
+        "counter",
+        "s",
+        OF_NODE,
+        "Time that rounds of retention took.",
     ),
     Metric(
         "raylog_retention_last_round_seconds",
         "gauge",
         "s",
         OF_NODE,
-        "Unix time of the last round's end.",
+        "Unix time of the end of the last round.",
     ),
 )
 

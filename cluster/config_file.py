@@ -1,8 +1,8 @@
 """A broker's configuration as a YAML file: a flat map of Kafka's keys (docs/CONFIG.md), see
 ``configs/``.
 
-Which keys and values can be is ``raylog.storage.config``'s to say; here its word gets the file and
-the line.
+``raylog.storage.config`` checks keys and values. This module adds the file and the line to its
+errors.
 """
 
 import os
@@ -16,8 +16,8 @@ from raylog.storage.errors import InvalidConfig
 
 
 class InvalidConfigFile(InvalidConfig):
-    """A configuration file that cannot be read, is no map of keys to values, or has a key or value
-    that cannot be."""
+    """The configuration file cannot be read, is not a map of keys to values, or has an invalid key
+    or value."""
 
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
     template = "config file {path}: {why}"
@@ -31,12 +31,12 @@ class _UniqueKeys(yaml.SafeLoader):
         for number, key in enumerate(keys):
             if key in keys[:number]:
                 mark = node.value[number][0].start_mark
-                raise yaml.MarkedYAMLError(problem=f"key {key!r} is there twice", problem_mark=mark)
+                raise yaml.MarkedYAMLError(problem=f"key {key!r} appears twice", problem_mark=mark)
         return super().construct_mapping(node, deep=deep)
 
 
 def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings in a file, each of them a key and a value that a broker takes. Raises
+    """The settings in a file; each key and value is valid for a broker. Raises
     InvalidConfigFile."""
     name = os.fspath(path)
     try:
@@ -49,7 +49,9 @@ def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     if settings is None:
         return {}
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
-        raise InvalidConfigFile(name, "must be a map of keys to values, as in configs/broker.yaml")
+        raise InvalidConfigFile(
+            name, "the file must be a map of keys to values, as in configs/broker.yaml"
+        )
     for key, value in settings.items():
         try:
             BrokerConfig.parse({key: value})
@@ -59,7 +61,7 @@ def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _load(text: str) -> tuple[Any, dict[str, int]]:
-    """What the text says, and on which line each key of its map stands."""
+    """The parsed text, and the line number of each key of its map."""
     loader = _UniqueKeys(text)
     try:
         node = loader.get_single_node()
@@ -74,7 +76,7 @@ def _load(text: str) -> tuple[Any, dict[str, int]]:
 
 
 def _where_and_why(error: Exception) -> str:
-    """``line 2: what is wrong``, in the place of YAML's several lines."""
+    """YAML's message of several lines as one line: ``line 2: what is wrong``."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None)
     if mark is None or problem is None:

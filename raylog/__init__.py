@@ -1,10 +1,16 @@
 """raylog: a durable, partitioned, replayable log inside a Ray cluster, in Apache Kafka's on-disk
 format.
 
-``start`` and ``connect`` return a :class:`~raylog.cluster.broker.Broker`; ``raylog.spark`` holds
-the bridge to Spark; ``encode_records``, ``decode_records`` and ``decode_table`` make and read the
-record batches that go through the handles of ``Broker.partition``. Everything here is imported on
-first use, so that ``import raylog.storage`` needs no Ray.
+=================================================== ===============================================
+``start``, ``connect``                              start a broker, or find the one that runs; both
+                                                    return a :class:`~raylog.cluster.broker.Broker`
+``encode_records``, ``decode_records``,             make and read record batches, for calls to the
+``decode_table``                                    actor handles of ``Broker.partition``
+``raylog.spark``                                    the data source and the session for Spark
+``raylog.errors``                                   every error class; ``RaylogError`` is the root
+=================================================== ===============================================
+
+Everything here is imported on first use, so ``import raylog.storage`` needs no Ray.
 """
 
 from importlib import import_module
@@ -18,17 +24,20 @@ __all__ = [
     "decode_records",
     "decode_table",
     "encode_records",
+    "errors",
     "spark",
     "start",
 ]
 
 if TYPE_CHECKING:
+    from raylog import errors
     from raylog.cluster import spark
     from raylog.cluster.broker import Broker, connect, start
     from raylog.storage.errors import RaylogError
     from raylog.storage.records.decode import decode_records, decode_table
     from raylog.storage.records.encode import encode_records
 
+_MODULES = {"errors": "raylog.errors", "spark": "raylog.cluster.spark"}
 _HOMES = {
     "Broker": "raylog.cluster.broker",
     "RaylogError": "raylog.storage.errors",
@@ -41,8 +50,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "spark":
-        return import_module("raylog.cluster.spark")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'raylog' has no attribute {name!r}")

@@ -1,8 +1,8 @@
 """A topic's configuration: one table of Kafka's keys, from which parsing, errors and docs are made.
 
-Values arrive as YAML or command line gives them (``"1048576"``, ``1048576``, ``1.0e6``); what
-cannot be is refused with the key's name. Defaults are those of Kafka 4.x. Keys of Kafka that are
-not in the table are refused too: a setting that nothing obeys would be a lie.
+Values arrive as YAML or the command line gives them (``"1048576"``, ``1048576``, ``1.0e6``). An
+invalid value is refused with the key's name. Defaults are those of Kafka 4.x. A key that is not in
+the table is refused too, because it would have no effect.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -98,133 +98,192 @@ TOPIC_KEYS: dict[str, Key] = {
     key.name: key
     for key in (
         number_key(
-            "segment.bytes", 1 << 30, MIB, MAX_INT, "a segment rolls before it would grow past this"
+            "segment.bytes",
+            1 << 30,
+            MIB,
+            MAX_INT,
+            "maximum size of a segment; a batch that would exceed it begins a new segment",
         ),
         number_key(
             "segment.ms",
             604_800_000,
             1,
             MAX_LONG,
-            "a segment rolls when its records span more than this",
+            "maximum time span of the records in a segment; a later batch begins a new segment",
         ),
         number_key(
             "segment.jitter.ms",
             0,
             0,
             MAX_LONG,
-            "up to this much is taken off segment.ms, at random",
+            "maximum random time that is subtracted from segment.ms",
         ),
         number_key(
-            "segment.index.bytes", 10 * MIB, 12, MAX_INT, "the largest size of an index file"
+            "segment.index.bytes",
+            10 * MIB,
+            12,
+            MAX_INT,
+            "maximum size of an index file",
         ),
-        number_key("index.interval.bytes", 4096, 0, MAX_INT, "bytes of log between index entries"),
+        number_key(
+            "index.interval.bytes",
+            4096,
+            0,
+            MAX_INT,
+            "bytes of log between two index entries",
+        ),
         number_key(
             "flush.messages",
             MAX_LONG,
             1,
             MAX_LONG,
-            "fsync before an ack once so many records are unflushed",
+            "number of unflushed records at which an append is fsynced before it is acknowledged; "
+            "1: every append",
         ),
         number_key(
-            "flush.ms", MAX_LONG, 0, MAX_LONG, "fsync when this long has passed since the last one"
-        ),
-        number_key("retention.bytes", -1, -1, MAX_LONG, "bytes to keep at least; -1: no limit"),
-        number_key(
-            "retention.ms", 604_800_000, -1, MAX_LONG, "how long records are kept; -1: for ever"
-        ),
-        number_key(
-            "file.delete.delay.ms", 60_000, 0, MAX_LONG, "how long a deleted segment stays readable"
+            "flush.ms",
+            MAX_LONG,
+            0,
+            MAX_LONG,
+            "maximum time between two fsyncs of a log that has unflushed records",
         ),
         number_key(
-            "max.message.bytes", MIB + 12, 0, MAX_INT, "the largest record batch that is taken"
+            "retention.bytes",
+            -1,
+            -1,
+            MAX_LONG,
+            "minimum size to keep: the oldest segments are deleted while the rest is at least this "
+            "large; -1: no limit",
+        ),
+        number_key(
+            "retention.ms",
+            604_800_000,
+            -1,
+            MAX_LONG,
+            "time for which records are kept; -1: forever",
+        ),
+        number_key(
+            "file.delete.delay.ms",
+            60_000,
+            0,
+            MAX_LONG,
+            "time for which the files of a deleted segment stay readable",
+        ),
+        number_key(
+            "max.message.bytes",
+            MIB + 12,
+            0,
+            MAX_INT,
+            "maximum size of a record batch",
         ),
         Key(
             "cleanup.policy",
             DELETE,
             _policies,
-            "delete, compact, or both with a comma between them",
-            "what happens to old segments: they go, or keep the last record of every key",
+            "delete, compact, or both separated by a comma",
+            "what happens to old segments; delete: they are deleted; compact: only the last record "
+            "of every key is kept",
         ),
         number_key(
             "delete.retention.ms",
             86_400_000,
             0,
             MAX_LONG,
-            "how long compaction keeps tombstones it has seen",
+            "time for which compaction keeps a tombstone after it first read it",
         ),
         number_key(
             "min.compaction.lag.ms",
             0,
             0,
             MAX_LONG,
-            "how long a record stays before compaction may come",
+            "minimum age of a record before it may be compacted",
         ),
         number_key(
-            "max.compaction.lag.ms", MAX_LONG, 1, MAX_LONG, "after how long compaction must come"
+            "max.compaction.lag.ms",
+            MAX_LONG,
+            1,
+            MAX_LONG,
+            "maximum age of a record before its log must be compacted",
         ),
         Key(
             "min.cleanable.dirty.ratio",
             0.5,
             as_fraction,
             "a number from 0 to 1",
-            "the share of a log, by bytes, that compaction waits for",
+            "minimum share of a log, by bytes, that is new since its last compaction, before it is "
+            "compacted again",
         ),
         Key(
             "preallocate",
             False,
             as_bool,
             "true or false",
-            "whether a new segment's room is reserved at once",
+            "whether the disk space of a segment is reserved when the segment is created",
         ),
         choice_key(
             "compression.type",
             "producer",
             ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-            "the codec of what is written; producer: batches stay as they came",
+            "codec of the log; producer: each batch keeps the codec of its producer",
         ),
         Key(
             "compression.gzip.level",
             -1,
             lambda value: _integer(-1, 9)(value) or _refuse(),
             "an integer from 1 to 9, or -1",
-            "when gzip compresses again; -1: the library's own",
+            "gzip level with which the log compresses a batch again; -1: the default of the "
+            "library",
         ),
-        number_key("compression.lz4.level", 9, 1, 17, "when lz4 compresses again"),
-        number_key("compression.zstd.level", 3, -131_072, 22, "when zstd compresses again"),
+        number_key(
+            "compression.lz4.level",
+            9,
+            1,
+            17,
+            "lz4 level with which the log compresses a batch again",
+        ),
+        number_key(
+            "compression.zstd.level",
+            3,
+            -131_072,
+            22,
+            "zstd level with which the log compresses a batch again",
+        ),
         choice_key(
             "message.timestamp.type",
             "CreateTime",
             ("CreateTime", "LogAppendTime"),
-            "whose clock stamps records",
+            "timestamp of a record; CreateTime: from the producer; LogAppendTime: the time of the "
+            "append",
         ),
         number_key(
             "message.timestamp.before.max.ms",
             MAX_LONG,
             0,
             MAX_LONG,
-            "how far behind now a timestamp may be",
+            "maximum time by which a record's timestamp may be before the current time",
         ),
         number_key(
             "message.timestamp.after.max.ms",
             3_600_000,
             0,
             MAX_LONG,
-            "how far ahead of now a timestamp may be",
+            "maximum time by which a record's timestamp may be after the current time",
         ),
         number_key(
             "internal.segment.bytes",
             0,
             0,
             MAX_INT,
-            "for tests: segment.bytes below 1 MiB; 0: unset",
+            "only for tests: replaces segment.bytes and may be below 1 MiB; 0: not set",
         ),
     )
 }
 
 
-# Keys of Kafka for what raylog does not have: taken with their default, so that a topic's config
-# can be carried over, and refused with any other value.
-_ONE_REPLICA, _NO_TIERS = "a log has one replica", "there is no tiered storage"
+# Keys of Kafka for features that raylog does not have. Their default value is accepted, so that a
+# topic's config can be copied from Kafka. Any other value is refused.
+_ONE_REPLICA = "raylog keeps one replica of a log"
+_NO_TIERS = "raylog has no tiered storage"
 FIXED_TOPIC_KEYS: dict[str, tuple[str, str]] = {
     "min.insync.replicas": ("1", _ONE_REPLICA),
     "unclean.leader.election.enable": ("false", _ONE_REPLICA),
@@ -333,7 +392,7 @@ class LogConfig:
         if config.internal_segment_bytes:
             config = replace(config, segment_bytes=config.internal_segment_bytes)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-            why = f"must not be over max.compaction.lag.ms={config.max_compaction_lag_ms}"
+            why = f"must not exceed max.compaction.lag.ms={config.max_compaction_lag_ms}"
             raise InvalidConfig("min.compaction.lag.ms", config.min_compaction_lag_ms, why)
         return config
 
@@ -344,7 +403,9 @@ def is_fixed(key: str, value: Any) -> bool:
         return False
     only, why = FIXED_TOPIC_KEYS[key]
     if str(value).strip().lower() != only:
-        raise InvalidConfig(key, value, f"{why}: leave it out, or give its default, {only!r}")
+        raise InvalidConfig(
+            key, value, f"{why}; remove the key, or set it to its default, {only!r}"
+        )
     return True
 
 
@@ -362,8 +423,8 @@ def no_such_key(key: str, known: Collection[str]) -> str:
     """What is said of a key that is not ``known``: those like it, or all that there are."""
     close = get_close_matches(key, sorted(known), n=3)
     if close:
-        return f"no such key; like it are {', '.join(close)}"
-    return f"no such key; there are {', '.join(sorted(known))}"
+        return f"unknown key; similar keys are {', '.join(close)}"
+    return f"unknown key; the known keys are {', '.join(sorted(known))}"
 
 
 assert {entry.name for entry in fields(LogConfig) if entry.init} == {

@@ -1,11 +1,12 @@
-"""What can go wrong, by Kafka's names and codes.
+"""The errors of the storage layer, with Kafka's names and codes.
 
-Every error carries ``code`` (Kafka's wire code), ``error_name`` (Kafka's name of it) and
-``retriable`` (whether the same request can succeed later). Constructor arguments are the fields and
-the sentence is made in ``__str__``, so that an error survives pickling and can cross actors. A
-sentence says what to do.
+Every error carries ``code`` (the error code of Kafka's protocol), ``error_name`` (Kafka's name of
+it) and ``retriable`` (whether the same request can succeed later). The constructor's arguments are
+the error's fields, and ``__str__`` makes the sentence from them. So an error survives pickling and
+can cross actors. The sentence says what happened and what to do.
 
-Codes: Kafka's ``org.apache.kafka.common.protocol.Errors``.
+Users import errors from ``raylog.errors``. Codes: Kafka's
+``org.apache.kafka.common.protocol.Errors``.
 """
 
 from typing import Any, ClassVar
@@ -17,8 +18,8 @@ class RaylogError(Exception):
     code: ClassVar[int] = -1
     error_name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     retriable: ClassVar[bool] = False
-    # The constructor's arguments in order: subclasses name them, __init__ sets them, pickling
-    # repeats them.
+    # The names of the constructor's arguments, in order. Subclasses define them, __init__ sets
+    # them as attributes, and pickling calls the constructor with them again.
     fields: ClassVar[tuple[str, ...]] = ("why",)
     template: ClassVar[str] = "{why}"
 
@@ -37,18 +38,19 @@ class RaylogError(Exception):
 
 
 class CorruptRecord(RaylogError):
-    """Bytes that are no valid record batch: wrong length, CRC, magic or shape."""
+    """The bytes are not a valid record batch: wrong length, CRC, magic or structure."""
 
     code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("where", "why")
     template = (
-        "corrupt record batch at {where}: {why}; encode it again, or read from another offset"
+        "corrupt record batch at {where}: {why}; a producer must encode the batch again, a reader "
+        "can continue at another offset"
     )
 
 
 class InvalidRecord(RaylogError):
-    """A well-formed batch that breaks a rule of the log (count, sequence, control records from a
-    client)."""
+    """A well-formed batch breaks a rule of the log: its count, its sequence, or control records
+    from a client."""
 
     code, error_name = 87, "INVALID_RECORD"
 
@@ -62,73 +64,79 @@ class UnwritableValue(RaylogError):
 
 
 class InvalidTimestamp(RaylogError):
-    """A record's timestamp is outside of what the topic takes."""
+    """A record's timestamp is outside of the range that the topic accepts."""
 
     code, error_name = 32, "INVALID_TIMESTAMP"
     fields = ("timestamp", "now", "limit_key", "limit_ms")
     template = (
-        "timestamp {timestamp} is more than {limit_key}={limit_ms} from now ({now}); correct it or "
-        "the config"
+        "timestamp {timestamp} differs from the current time {now} by more than "
+        "{limit_key}={limit_ms}; correct the timestamp, or raise the limit in the topic's config"
     )
 
 
 class UnsupportedCompressionType(RaylogError):
-    """A codec that does not exist."""
+    """The codec does not exist."""
 
     code, error_name = 76, "UNSUPPORTED_COMPRESSION_TYPE"
     fields = ("name",)
-    template = "no compression type {name!r}: use none, gzip, snappy, lz4 or zstd"
+    template = "unknown compression type {name!r}; use none, gzip, snappy, lz4 or zstd"
 
 
 class RecordTooLarge(RaylogError):
-    """One batch is over ``max.message.bytes``."""
+    """A batch is larger than ``max.message.bytes``."""
 
     code, error_name = 10, "MESSAGE_TOO_LARGE"
     fields = ("size_bytes", "max_bytes")
     template = (
-        "a batch of {size_bytes} bytes is over max.message.bytes={max_bytes}: "
-        "send smaller batches or raise the topic's config"
+        "a batch of {size_bytes} bytes exceeds max.message.bytes={max_bytes}; send smaller "
+        "batches, or raise max.message.bytes of the topic"
     )
 
 
 class RecordBatchTooLarge(RaylogError):
-    """One append is over ``segment.bytes``."""
+    """An append is larger than ``segment.bytes``."""
 
     code, error_name = 18, "RECORD_LIST_TOO_LARGE"
     fields = ("size_bytes", "max_bytes")
     template = (
-        "an append of {size_bytes} bytes is over segment.bytes={max_bytes}: send less at once"
+        "an append of {size_bytes} bytes exceeds segment.bytes={max_bytes}; send smaller batches"
     )
 
 
 class CorruptIndex(RaylogError):
-    """The bytes of an index file are no index for its base offset; it is thrown away and
-    rebuilt."""
+    """The bytes of an index file are not an index for its base offset. The log deletes the file and
+    rebuilds it."""
 
     code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("base_offset", "entry", "why")
-    template = "index {base_offset}: entry {entry}: {why}; it can be rebuilt from the log"
+    template = (
+        "index of segment {base_offset}, entry {entry}: {why}; the index can be rebuilt from the "
+        "log"
+    )
 
 
 class CorruptCheckpoint(RaylogError):
-    """A checkpoint, snapshot or properties file that cannot be read."""
+    """A checkpoint, snapshot or properties file cannot be read."""
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
-    template = "{path}: {why}; delete it to have it rebuilt, or restore it from a copy"
+    template = (
+        "{path}: {why}; restore the file from a copy. A checkpoint or snapshot may also be "
+        "deleted: the broker rebuilds it. Never delete meta.properties or partition.metadata"
+    )
 
 
 # -- offsets, producers ----------------------------------------------------------------------------
 
 
 class OffsetOutOfRange(RaylogError):
-    """An offset below the log start offset or above the log end offset."""
+    """The offset is below the log start offset or above the log end offset."""
 
     code, error_name = 1, "OFFSET_OUT_OF_RANGE"
     fields = ("partition", "offset", "log_start_offset", "log_end_offset")
     template = (
-        "{partition}: offset {offset} is out of range: the log holds "
-        "[{log_start_offset}, {log_end_offset}); seek into it, or to earliest or latest"
+        "{partition}: offset {offset} is out of range: the log holds [{log_start_offset}, "
+        "{log_end_offset}); seek to an offset in this range, or to earliest or latest"
     )
 
 
@@ -138,8 +146,8 @@ class OutOfOrderSequence(RaylogError):
     code, error_name = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER"
     fields = ("partition", "producer_id", "expected", "got")
     template = (
-        "{partition}: producer {producer_id} sent sequence {got} where {expected} was expected: "
-        "an earlier batch is missing; open a new producer and send again what was not acknowledged"
+        "{partition}: producer {producer_id} sent sequence {got}, but {expected} was expected: an "
+        "earlier batch is missing; create a new producer and send the unacknowledged records again"
     )
 
 
@@ -149,35 +157,35 @@ class InvalidProducerEpoch(RaylogError):
     code, error_name = 47, "INVALID_PRODUCER_EPOCH"
     fields = ("partition", "producer_id", "current", "got")
     template = (
-        "{partition}: producer {producer_id} has epoch {got}, but {current} took over: close this "
-        "producer"
+        "{partition}: producer {producer_id} has epoch {got}, but a newer instance with epoch "
+        "{current} took over; close this producer"
     )
 
 
 class InvalidTxnState(RaylogError):
-    """A plain batch of a producer whose transaction is open."""
+    """A producer with an open transaction sent a batch that is not transactional."""
 
     code, error_name = 48, "INVALID_TXN_STATE"
     fields = ("partition", "producer_id", "first_offset")
     template = (
-        "{partition}: producer {producer_id} has a transaction open since offset {first_offset}: "
-        "send transactional batches, or end it first"
+        "{partition}: producer {producer_id} has an open transaction since offset {first_offset}; "
+        "send transactional batches, or end the transaction first"
     )
 
 
 class TransactionCoordinatorFenced(RaylogError):
-    """A marker of a transaction coordinator that another one has followed."""
+    """A transaction coordinator wrote a marker after a newer coordinator took over."""
 
     code, error_name = 52, "TRANSACTION_COORDINATOR_FENCED"
     fields = ("partition", "current", "got")
     template = (
-        "{partition}: a marker of coordinator epoch {got}, but {current} took over: stop this "
-        "coordinator"
+        "{partition}: a transaction marker has coordinator epoch {got}, but a newer coordinator "
+        "with epoch {current} took over; stop this coordinator"
     )
 
 
 class PolicyViolation(RaylogError):
-    """A request that the topic's configuration forbids."""
+    """The topic's configuration forbids the request."""
 
     code, error_name = 44, "POLICY_VIOLATION"
 
@@ -186,17 +194,17 @@ class PolicyViolation(RaylogError):
 
 
 class InvalidTopic(RaylogError):
-    """A name that no topic can have."""
+    """The name is not a valid topic name."""
 
     code, error_name = 17, "INVALID_TOPIC_EXCEPTION"
     fields = ("topic", "why")
     template = (
-        "topic name {topic!r} {why}: use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
+        "topic name {topic!r} {why}; use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
     )
 
 
 class InvalidConfig(RaylogError):
-    """A config key that does not exist, or a value that it cannot have."""
+    """The config key does not exist, or the value is not valid for it."""
 
     code, error_name = 40, "INVALID_CONFIG"
     fields: ClassVar[tuple[str, ...]] = ("key", "value", "why")
@@ -207,54 +215,57 @@ class InvalidConfig(RaylogError):
 
 
 class StorageError(RaylogError):
-    """The disk failed. After a failed write nothing of the append is in the log.
+    """The disk failed. After a failed write, nothing of the append is in the log.
 
-    ``is_disk_failure``: whether the disk itself is to blame, so that its log dir cannot be trusted
-    any more.
+    ``is_disk_failure``: whether the disk itself failed, so that its log dir cannot be trusted any
+    more.
     """
 
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
     is_disk_failure: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
-    template = "{path}: {why}; free or repair the disk, then retry"
+    template = "{path}: {why}; free space on the disk or repair it, then retry"
 
 
 class UndoFailed(StorageError):
-    """A write failed, and so did taking back what it left. The log must be recovered before its
-    next use."""
+    """A write failed, and its partial result could not be removed. The log must be recovered before
+    its next use."""
 
     fields = ("path", "why")
     template = (
-        "{path}: a failed write could not be undone: {why}; repair the disk, then start the broker "
-        "again"
+        "{path}: a write failed and could not be undone: {why}; repair the disk, then start the "
+        "broker again"
     )
 
 
 class DiskFull(StorageError):
-    """No space is left. Nothing of the append is in the log; it takes appends again when there is
-    space.
+    """No space is left on the disk. Nothing of the append is in the log. The log accepts appends
+    again when there is space.
 
-    Said by a write. An fsync that finds no space is a disk that failed (``files.py``).
+    Only a write raises this. An fsync that finds no space counts as a failed disk (``files.py``).
     """
 
     is_disk_failure = False
     fields = ("path",)
     template = (
-        "{path}: no space left on the device: free some (lower retention.bytes, delete topics), "
-        "then retry"
+        "{path}: no space left on the device; free some space (lower retention.bytes, delete "
+        "topics), then retry"
     )
 
 
 class LogClosed(StorageError):
-    """The log was closed in order, or given up: it is being stopped, deleted or moved."""
+    """The log was closed in order or abandoned: it is being stopped, deleted or moved."""
 
     is_disk_failure = False
     fields = ("path",)
-    template = "{path}: the partition is closed; it is looked up again until it serves"
+    template = (
+        "{path}: the partition's log is closed, because it is being stopped, deleted or moved; "
+        "clients look the partition up again until it serves"
+    )
 
 
 class SegmentDeleted(StorageError):
-    """Retention or compaction took the segment between the look and the read."""
+    """Retention or compaction deleted the segment between the lookup and the read."""
 
     is_disk_failure = False
     fields = ("path",)
@@ -262,77 +273,80 @@ class SegmentDeleted(StorageError):
 
 
 class SwapUnfinished(StorageError):
-    """No space was left in the middle of a compaction's swap. The log must be opened again, which
-    finishes it."""
+    """The disk became full in the middle of a compaction's swap. The log must be opened again,
+    which completes the swap."""
 
     is_disk_failure = False
     fields = ("path",)
     template = (
-        "{path}: no space left in a compaction's swap; the partition opens again by itself and "
-        "finishes it"
+        "{path}: no space left on the device during the swap of a compaction; the partition "
+        "reopens by itself and completes the swap"
     )
 
 
 class UnfinishedCompaction(StorageError):
-    """What a compaction left on its way in is damaged: the bytes, not the disk."""
+    """A crash interrupted a compaction's swap, and the new segment is damaged. The disk itself is
+    fine."""
 
     is_disk_failure = False
     template = (
-        "{path}: an unfinished compaction whose segment is damaged: {why}; restore it from a copy"
+        "{path}: an unfinished compaction left a damaged segment: {why}; restore the segment from "
+        "a copy"
     )
 
 
 class NoRoom(RaylogError):
-    """A copy would not fit. Nothing was copied."""
+    """The disk has too little space for a copy. Nothing was copied."""
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "needed_bytes", "usable_bytes")
     template = (
-        "{path} has {usable_bytes} bytes left, and {needed_bytes} are to be copied: "
-        "free some (lower retention.bytes, delete topics), or give another log dir"
+        "{path}: the copy needs {needed_bytes} bytes, but only {usable_bytes} are free; free some "
+        "space (lower retention.bytes, delete topics), or use another log dir"
     )
 
 
 class LogDirOffline(StorageError):
-    """A log dir failed. Its partitions are offline until the broker's next start; those of other
-    dirs serve on."""
+    """A log dir failed. Its partitions are offline until the broker's next start; partitions in
+    other log dirs continue to serve."""
 
     is_disk_failure = False
     template = (
-        "log dir {path} is offline: {why}; repair or replace its disk, then start the broker (its "
-        "node) again"
+        "log dir {path} is offline: {why}; repair or replace its disk, then start the broker or "
+        "its node again"
     )
 
 
 class CleaningAborted(RaylogError):
-    """A compaction that stopped with the log as it was; the next one begins again."""
+    """A compaction stopped and left the log as it was. The next one begins again."""
 
     retriable = True
     fields = ("partition", "why")
-    template = "{partition}: its compaction was given up: {why}; it is tried again by itself"
+    template = "{partition}: the compaction was aborted: {why}; it is retried automatically"
 
 
 class LogMissing(RaylogError):
-    """A partition's folder or data is not where it must be. Never answered with an empty log."""
+    """A partition's folder or data is not where it must be. raylog never replaces it with an empty
+    log."""
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = (
-        "{path}: {why}: is its disk mounted? restore the folder, or delete and create the topic "
-        "again"
+        "{path}: {why}; mount its disk, start the node that has it, or restore the folder from a "
+        "copy. Only if the data is lost: delete the topic and create it again"
     )
 
 
 class FileNotReadable(RaylogError):
-    """A file that a tool was given, or that goes with it, and that cannot be read."""
+    """A tool cannot read a file that it was given, or a file that belongs to it."""
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
-    template = "{path}: {why}; give a file that is there and that this user may read"
+    template = "{path}: {why}; give a file that exists and that this user may read"
 
 
 class UnknownLogFile(RaylogError):
-    """A file that is none of a partition's. The sentence is that of Kafka's tool."""
+    """The file is not one of a partition's files. The sentence is that of Kafka's tool."""
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path",)
@@ -340,25 +354,25 @@ class UnknownLogFile(RaylogError):
 
 
 class RepairRefused(RaylogError):
-    """A folder that the repair tool leaves as it is."""
+    """The repair tool refused to change the folder."""
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")
-    template = "{path} is not repaired, nothing in it was changed: {why}"
+    template = "{path} was not repaired and nothing in it was changed: {why}"
 
 
 class LogLocked(RaylogError):
-    """Another process writes to this folder."""
+    """Another process holds the lock of this folder."""
 
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
     fields = ("path",)
     template = (
-        "{path} is locked by another process: stop the broker that uses it, or give another folder"
+        "{path} is locked by another process; stop the broker that uses it, or use another folder"
     )
 
 
 class InvalidLogDir(RaylogError):
-    """A log dir that cannot be used: missing, read-only, no folder, or foreign."""
+    """The log dir cannot be used: it is missing, read-only, not a folder, or foreign."""
 
     code, error_name = 57, "LOG_DIR_NOT_FOUND"
     fields = ("path", "why")
@@ -366,19 +380,19 @@ class InvalidLogDir(RaylogError):
 
 
 class DuplicateLogDir(RaylogError):
-    """Two log dirs that are the same, or copies of each other."""
+    """Two log dirs are the same folder, or copies of each other."""
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "other", "why")
-    template = "log dirs {other} and {path} {why}: give each once, and no copy of another"
+    template = "log dirs {other} and {path} {why}; list each log dir once, and no copies"
 
 
 class InconsistentClusterId(RaylogError):
-    """A log dir belongs to another cluster."""
+    """The log dir belongs to another cluster."""
 
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("path", "found", "expected")
     template = (
-        "log dir {path} belongs to cluster {found}, not {expected}: give the right folder, or an "
-        "empty one"
+        "log dir {path} belongs to cluster {found}, not {expected}; use a log dir of this cluster, "
+        "or an empty folder"
     )

@@ -82,98 +82,107 @@ BROKER_KEYS: dict[str, Key] = {
             (),
             _folders,
             "a list of folders",
-            "where partitions live; RAYLOG_LOG_DIRS overrides it on a node",
+            "folders that hold the partitions, one per disk; RAYLOG_LOG_DIRS overrides it on a "
+            "node",
         ),
-        number_key("num.partitions", 1, 1, 10_000, "partitions of a topic that does not say"),
+        number_key(
+            "num.partitions",
+            1,
+            1,
+            10_000,
+            "number of partitions of a topic that is created without a number",
+        ),
         number_key(
             "num.recovery.threads.per.data.dir",
             2,
             1,
             MAX_INT,
-            "how many logs of one log dir are opened at once at the start",
+            "number of logs of one log dir that are opened at the same time when the broker starts",
         ),
         number_key(
-            "log.retention.check.interval.ms", 300_000, 1, MAX_LONG, "how often retention looks"
+            "log.retention.check.interval.ms",
+            300_000,
+            1,
+            MAX_LONG,
+            "time between two rounds of retention",
         ),
         number_key(
             "log.flush.offset.checkpoint.interval.ms",
             60_000,
             1,
             MAX_LONG,
-            "how often recovery points and high watermarks are written down",
+            "time between two checkpoints of recovery points and high watermarks",
         ),
         number_key(
             "log.flush.start.offset.checkpoint.interval.ms",
             60_000,
             1,
             MAX_LONG,
-            "how often log start offsets are written down",
+            "time between two checkpoints of log start offsets",
         ),
         Key(
             "replica.alter.log.dirs.io.max.bytes.per.second",
             MAX_DOUBLE,
             _rate,
             "a number above 0",
-            "how fast all moves of a node between its log dirs may copy",
+            "maximum rate at which all moves between log dirs of a node copy together",
         ),
         number_key(
             "producer.id.expiration.ms",
             86_400_000,
             1,
             MAX_LONG,
-            "when a silent producer is forgotten",
+            "time without an append after which the state of a producer is deleted",
         ),
         Key(
             "log.cleaner.enable",
             True,
             as_bool,
             "true or false",
-            (
-                "whether topics are compacted at all; without, those with compact,delete get no "
-                "retention either"
-            ),
+            "whether compaction runs; if false, topics with compact,delete get no retention either",
         ),
         number_key(
             "log.cleaner.threads",
             1,
             0,
             1000,
-            "how many compactions a node runs at once; 0: as log.cleaner.enable=false",
+            "number of compactions that a node runs at the same time; 0: the same as "
+            "log.cleaner.enable=false",
         ),
         number_key(
             "log.cleaner.dedupe.buffer.size",
             134_217_728,
             1,
             MAX_LONG,
-            "bytes for the keys of all compactions of a node at once: 24 a key",
+            "memory for the keys of all compactions of a node together, in bytes; 24 bytes per key",
         ),
         number_key(
             "log.cleaner.io.buffer.size",
             524_288,
             0,
             MAX_INT,
-            "bytes that compactions read and write at once",
+            "memory for the read and write buffers of all compactions of a node together, in bytes",
         ),
         Key(
             "log.cleaner.io.buffer.load.factor",
             0.9,
             as_fraction,
             "a number from 0 to 1",
-            "how full the buffer for keys may become",
+            "maximum share of the memory for keys that is used",
         ),
         Key(
             "log.cleaner.io.max.bytes.per.second",
             MAX_DOUBLE,
             _rate,
             "a number above 0",
-            "how fast all compactions of a node may read and write",
+            "maximum rate at which all compactions of a node read and write together",
         ),
         number_key(
             "log.cleaner.backoff.ms",
             15_000,
             0,
             MAX_LONG,
-            "how long to wait where nothing was to compact",
+            "time to wait after no log needed compaction",
         ),
     )
 }
@@ -207,7 +216,7 @@ class BrokerConfig:
 
     @classmethod
     def parse(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":
-        """Kafka's defaults with ``overrides`` in Kafka's spelling; InvalidConfig by name."""
+        """Kafka's defaults with ``overrides`` in Kafka's spelling. Raises InvalidConfig."""
         synonyms = broker_keys() - set(BROKER_KEYS)
         own = {key: value for key, value in overrides.items() if key not in synonyms}
         for key, value in own.items():
@@ -224,7 +233,7 @@ def _check_key(key: str, value: Any) -> None:
         return
     if key in BROKER_SYNONYMS:
         of_broker = BROKER_SYNONYMS[key][0][0]
-        why = f"that is a topic's key; {of_broker} is the broker's, for all topics"
+        why = f"this is a topic key; to set it for all topics, use the broker key {of_broker}"
         raise InvalidConfig(key, value, why)
     raise InvalidConfig(key, value, no_such_key(key, broker_keys()))
 

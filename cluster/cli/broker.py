@@ -29,14 +29,15 @@ def start(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="YAML file of broker keys, like configs/broker.yaml. "
+            help="YAML file with broker keys, for example configs/broker.yaml. "
             "--log-dir and --set override it.",
         ),
     ] = None,
     log_dir: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="DIR", help="Folder for partitions, made if missing; repeat for more."
+            metavar="DIR",
+            help="Folder for partitions; created if missing. Repeat for more folders.",
         ),
     ] = None,
     setting: Annotated[
@@ -44,7 +45,7 @@ def start(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="One of Kafka's broker keys (docs/CONFIG.md); repeat for more.",
+            help="A broker key of Kafka (docs/CONFIG.md). Repeat for more keys.",
         ),
     ] = None,
     address: Annotated[
@@ -52,16 +53,16 @@ def start(
         typer.Option(
             metavar="HOST:PORT",
             envvar="RAY_ADDRESS",
-            help="Ray cluster to join; 'local': start one here, though others run. "
-            "Default: the one that runs on this machine, else 'local'.",
+            help="Ray cluster to join. 'local': start a new one here, even if others run. "
+            "Default: the cluster that runs on this machine, otherwise 'local'.",
         ),
     ] = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
     """Start a broker.
 
-    On a running Ray cluster it leaves the broker's actors there and returns. Where none runs it
-    starts Ray too, and stays until Ctrl-C or `raylog stop`.
+    If a Ray cluster runs, the command starts the broker's actors there and returns. If none runs,
+    it also starts Ray, and stays in the foreground until Ctrl-C or `raylog stop`.
     """
     quiet_ray()
     from raylog.cluster.broker import start as start_broker
@@ -73,11 +74,11 @@ def start(
         settings["log.dirs"] = log_dir
     if "log.dirs" not in settings and not os.environ.get("RAYLOG_LOG_DIRS"):
         raise typer.BadParameter(
-            "say where partitions are to live: --log-dir DIR, or log.dirs in --config FILE"
+            "no folder for partitions: give --log-dir DIR, or log.dirs in --config FILE"
         )
     joined = _join(address)
     if joined is None and log_dir:
-        os.environ.pop("RAYLOG_LOG_DIRS", None)  # what is said here goes before what the shell has
+        os.environ.pop("RAYLOG_LOG_DIRS", None)  # --log-dir overrides the shell's variable
     broker = start_broker(config=settings, address=joined or "local", namespace=namespace)
     where = "the Ray cluster" if joined else "Ray, started here,"
     typer.echo(f"broker {broker.cluster_id()} runs on {where} at {broker.address}")
@@ -88,7 +89,7 @@ def start(
 
 
 def _join(address: str | None) -> str | None:
-    """Connect to a Ray cluster that runs; None if none does, or one of our own is wanted."""
+    """Connect to a running Ray cluster. None if none runs, or if the user wants a new one."""
     from raylog.actors.errors import RayNotFound
     from raylog.actors.runtime.clusters import LOCAL, join_ray
 
@@ -103,7 +104,7 @@ def _join(address: str | None) -> str | None:
 
 
 def _stay(broker: "Broker") -> None:
-    """Wait until the broker is stopped from elsewhere, or from here by a signal; then end Ray."""
+    """Wait until another process stops the broker, or a signal stops it here; then end Ray."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -118,7 +119,7 @@ def _stay(broker: "Broker") -> None:
     try:
         _stop(broker)
     except KeyboardInterrupt:
-        note("stopped at once: the next start recovers the logs")
+        note("stopped immediately: the next start recovers the logs")
         raise typer.Exit(1) from None
 
 
@@ -130,13 +131,14 @@ def _may_run(broker: "Broker") -> bool:
     try:
         return find(CONTROLLER, broker.namespace) is not None
     except (NotLeader, RequestTimedOut):
-        return True  # Ray's head is slow; asked again
+        return True  # Ray's head is slow; ask again
 
 
 def stop(address: Address = None, namespace: Namespace = NAMESPACE) -> None:
     """Stop the broker in order.
 
-    Logs are flushed and closed, checkpoints written; Ray goes on, unless `raylog start` started it.
+    Flushes and closes all logs and writes the checkpoints. Ray keeps running, unless `raylog start`
+    started it.
     """
     _stop(connected(address, namespace))
 
@@ -146,5 +148,5 @@ def _stop(broker: "Broker") -> None:
     typer.echo(
         "stopped"
         if clean
-        else "stopped; logs that were not closed in order are recovered at the next start"
+        else "stopped; the next start recovers the logs that were not closed in order"
     )

@@ -1,5 +1,5 @@
-"""What the commands share: their options, the connection, ``key=value`` pairs; tables for people
-and pipes, JSON."""
+"""Shared by the commands: options, the connection, ``key=value`` pairs, output as tables and
+JSON."""
 
 import json
 import math
@@ -23,10 +23,12 @@ Address = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         envvar="RAY_ADDRESS",
-        help="Ray cluster; default: the one on this machine.",
+        help="Address of the Ray cluster. Default: the cluster on this machine.",
     ),
 ]
-Namespace = Annotated[str, typer.Option(metavar="NAME", help="Which broker of the cluster.")]
+Namespace = Annotated[
+    str, typer.Option(metavar="NAME", help="Namespace of the broker in the Ray cluster.")
+]
 
 
 class Output(StrEnum):
@@ -37,16 +39,17 @@ class Output(StrEnum):
 Format = Annotated[
     Output,
     typer.Option(
-        "--format", help="table: for people, in a pipe lines with tabs; json: one document."
+        "--format",
+        help="table: a table on a terminal, tab-separated lines in a pipe. json: one document.",
     ),
 ]
 TABLE = Output.table
-# Of a line on a terminal: more than any path, so that no cell is shortened.
+# Width of a line on a terminal: longer than any path, so that no cell is shortened.
 MAX_WIDTH = 10_000
 
 
 def connected(address: str | None, namespace: str) -> "Broker":
-    """The broker that the command is for."""
+    """The broker that the command works on."""
     quiet_ray()
     from raylog.cluster.broker import connect
 
@@ -54,7 +57,7 @@ def connected(address: str | None, namespace: str) -> "Broker":
 
 
 def quiet_ray() -> None:
-    """Ray's notes to developers are not for somebody at a shell."""
+    """Hide Ray's messages for developers from the user of the command."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_LOG_TO_DRIVER", "0")
     import logging
@@ -67,23 +70,23 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
     split = [text.partition("=") for text in given]
     for key, equals, _ in split:
         if not key or not equals:
-            raise typer.BadParameter(f"{key!r} is not of the form key=value")
+            raise typer.BadParameter(f"{key!r} does not have the form key=value")
     return {key: value for key, _, value in split}
 
 
 def note(text: str) -> None:
-    """A line for the person at the terminal, not for who reads our output."""
+    """A line for the person at the terminal: it goes to stderr, not into the output."""
     typer.echo(text, err=True)
 
 
 def tell(findings: "Sequence[Finding]") -> None:
-    """What is wrong, for the person at the terminal; `raylog health` also says what to do."""
+    """Print the problems on stderr. `raylog health` also says what to do."""
     for finding in findings:
         note(f"{finding.severity}: {finding.subject}: {finding.what}")
 
 
 class Bytes(int):
-    """A cell: ``1.2 GB`` to a person, the number to a pipe."""
+    """A cell: ``1.2 GB`` on a terminal, the number in a pipe."""
 
     def for_people(self) -> str:
         size, unit = float(self), "B"
@@ -95,7 +98,7 @@ class Bytes(int):
 
 
 class Seconds(float):
-    """A cell: ``3 h`` to a person, the number to a pipe."""
+    """A cell: ``3 h`` on a terminal, the number in a pipe."""
 
     def for_people(self) -> str:
         for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
@@ -105,7 +108,7 @@ class Seconds(float):
 
 
 class Ago(int):
-    """A cell: how long ago a time (ms since the epoch) was, to a person; the time to a pipe."""
+    """A cell: how long ago a time was, on a terminal; the time in ms since the epoch, in a pipe."""
 
     def for_people(self) -> str:
         return Seconds(max(time.time() - self / 1000, 0)).for_people() + " ago" if self > 0 else "-"
@@ -117,7 +120,7 @@ def show_json(document: object) -> None:
 
 
 def plain(value: Any) -> Any:
-    """``value`` in JSON's types; what is no number there (NaN, infinity) is null."""
+    """``value`` in JSON's types. NaN and infinity, which JSON does not have, become null."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
@@ -130,7 +133,7 @@ def plain(value: Any) -> Any:
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table for a terminal; for a pipe, lines of fields between tabs under a line of names."""
+    """On a terminal, a table; in a pipe, tab-separated lines below a line of column names."""
     if not sys.stdout.isatty():
         for row in (columns, *rows):
             print("\t".join(map(_for_pipes, row)))
@@ -146,8 +149,7 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     for row in rows:
         table.add_row(*(Text(_for_people(cell)) for cell in row))
     console = Console()
-    # A line that is too long is the terminal's to fold: a folded or shortened path cannot be
-    # copied.
+    # The terminal folds long lines. We must not fold or shorten a path, so that it can be copied.
     needed = console.measure(table, options=console.options.update(max_width=MAX_WIDTH)).maximum
     console.width = max(console.width, needed)
     console.print(table, soft_wrap=True)

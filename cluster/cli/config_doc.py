@@ -8,15 +8,15 @@ from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, Key
 
 _HEAD = """# Configuration
 
-Keys, meanings and defaults are Kafka's (4.x). A key that is not listed here is refused, because
-nothing would obey it. This page is generated:
+Keys, meanings and defaults are those of Kafka 4.x. raylog refuses a key that is not listed here,
+because it would have no effect. This page is generated:
 `python -m raylog.cluster.cli.config_doc > docs/CONFIG.md`.
 
 Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=value`, or in a YAML
 file (`configs/broker.yaml`). Give topic keys to `broker.create_topic(..., config={...})` or
-`raylog topic create --config key=value`. Topic keys can be changed while the topic serves, by
-`raylog config set` or `broker.alter_topic_config`. `raylog config get` shows each value in force,
-and who set it.
+`raylog topic create --config key=value`. To change a topic key while the topic serves, use
+`raylog config set` or `broker.alter_topic_config`. `raylog config get` shows the current value of
+each key, and where it was set. Sizes are in bytes. Keys that end in `.ms` are in milliseconds.
 """
 
 
@@ -29,18 +29,19 @@ def page() -> str:
     parts = [
         _HEAD,
         "## Topics\n\n" + _table(TOPIC_KEYS.values()),
-        "These are taken with their only value, since raylog does not have what they are for: "
+        "raylog accepts these keys only with the value shown here, because it does not have the "
+        "features that they configure: "
         + ", ".join(f"`{key}={only}`" for key, (only, _) in FIXED_TOPIC_KEYS.items())
         + ".\n",
         "## Brokers\n\n" + _table(BROKER_KEYS.values()),
-        "A broker key can set a topic key's default for all topics; of several, the first that is "
-        "set counts:\n\n"
+        "These broker keys set the default of a topic key for all topics. If several of a row are "
+        "set, the first one applies:\n\n"
         "| topic key | broker keys |\n| --- | --- |\n" + "\n".join(defaults) + "\n",
-        "## Environment\n\n| variable | what |\n| --- | --- |\n"
-        "| `RAYLOG_LOG_DIRS` | this node's log dirs, with commas between them, in the place of "
-        "`log.dirs` |\n"
-        "| `RAYLOG_PURE_PYTHON` | `1`: use the pure-Python kernels even where the compiled ones "
-        "are installed |\n"
+        "## Environment\n\n| variable | meaning |\n| --- | --- |\n"
+        "| `RAYLOG_LOG_DIRS` | log dirs of this node, separated by commas; it replaces `log.dirs` "
+        "|\n"
+        "| `RAYLOG_PURE_PYTHON` | `1`: use the pure-Python kernel even if the compiled one is "
+        "installed |\n"
         "| `RAY_ADDRESS` | the Ray cluster to join |\n",
     ]
     return "\n".join(parts)
@@ -48,7 +49,9 @@ def page() -> str:
 
 def _table(keys: Iterable[Key]) -> str:
     rows = [f"| `{key.name}` | {_default(key)} | {key.valid} | {key.doc} |" for key in keys]
-    return "| key | default | values | what |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    return (
+        "| key | default | values | meaning |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    )
 
 
 def _default(key: Key) -> str:

@@ -1,4 +1,4 @@
-"""``raylog config get`` and ``set``: what topics and the broker obey, and who said so."""
+"""``raylog config get`` and ``set``: the configuration of topics and of the broker."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from raylog.actors.messages import ConfigEntry
 
 app = typer.Typer(
-    help="Show and change topics' configuration; show the broker's.", no_args_is_help=True
+    help="Show or change the configuration.",
+    no_args_is_help=True,
 )
 
 
@@ -29,22 +30,25 @@ app = typer.Typer(
 def get(
     topic: Annotated[
         str | None,
-        typer.Argument(metavar="TOPIC", show_default=False, help="Whose; or give --broker."),
+        typer.Argument(metavar="TOPIC", show_default=False, help="The topic; or give --broker."),
     ] = None,
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", show_default=False, help="Default: all.")
+        list[str] | None,
+        typer.Argument(metavar="KEY", show_default=False, help="Keys to show. Default: all."),
     ] = None,
     of_broker: Annotated[
-        bool, typer.Option("--broker", help="The broker's own; all arguments are keys.")
+        bool, typer.Option("--broker", help="Show the broker's own keys; all arguments are keys.")
     ] = False,
     output: Format = TABLE,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Show keys, their values, and who set them: the topic, the broker, or nobody (Kafka's
-    default)."""
+    """Show keys and their values.
+
+    Also shows where each value was set: topic, broker, or default (Kafka's).
+    """
     if topic is None and not of_broker:
-        raise typer.BadParameter("say whose: TOPIC or --broker")
+        raise typer.BadParameter("give TOPIC or --broker")
     broker = connected(address, namespace)
     if of_broker or topic is None:
         wanted = [*([topic] if topic else []), *(keys or [])]
@@ -66,12 +70,12 @@ def _wanted(entries: "list[ConfigEntry]", keys: list[str]) -> "list[ConfigEntry]
     known = {entry.name: entry for entry in entries}
     for key in keys:
         if key not in known:
-            raise InvalidConfig(key, None, "no such key; see docs/CONFIG.md, or leave KEY out")
+            raise InvalidConfig(key, None, "unknown key; see docs/CONFIG.md, or leave KEY out")
     return [known[key] for key in keys] if keys else entries
 
 
 def _text(value: object) -> str:
-    """As ``config set`` and config files take it."""
+    """The value in the form that ``config set`` and config files accept."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
@@ -87,14 +91,18 @@ def set_keys(
     ] = None,
     delete: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Follow the broker again in this one; repeat for more."),
+        typer.Option(
+            metavar="KEY",
+            help="Remove the topic's own value: the broker's value applies again. Repeat for more "
+            "keys.",
+        ),
     ] = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Change a topic's configuration while it serves; nothing is restarted.
+    """Change a topic's configuration while it serves. Nothing restarts.
 
-    All of it or, if a key or a value cannot be, nothing. A broker's own keys are given when it
+    If one key or value is invalid, nothing is changed. The broker's own keys are set when it
     starts.
     """
     if not settings and not delete:

@@ -1,4 +1,4 @@
-"""``raylog log-dirs`` and ``raylog partition move``: disks, and what lies on which."""
+"""``raylog log-dirs`` and ``raylog partition move``: the disks and their partitions."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,8 +27,10 @@ COLUMNS = ("node", "log dir", "state", "partitions", "records", "disk", "free", 
 def log_dirs(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show the log dirs of all nodes: whether they are well, what is in them, how full their disks
-    are."""
+    """Show the log dirs of all nodes.
+
+    For each log dir: its state, its partitions, and the free space of its disk.
+    """
     dirs = sorted(connected(address, namespace).log_dirs(), key=lambda one: (one.node_id, one.path))
     if output is Output.json:
         show_json({"log_dirs": dirs})
@@ -62,16 +64,16 @@ def move(
     log_dir: Annotated[
         str,
         typer.Argument(
-            metavar="LOG_DIR", help="Path, or directory id, of another log dir of its node."
+            metavar="LOG_DIR", help="Path or directory id of another log dir of the same node."
         ),
     ],
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Move a partition to another log dir of its node, while it is written and read.
+    """Move a partition to another log dir of its node while it serves.
 
-    Returns when it serves there. Its files are copied first; clients wait only for the last of
-    them.
+    Returns when the partition serves in the new log dir. It serves while its files are copied;
+    clients wait only while the last part is copied.
     """
     moved = connected(address, namespace).move_partition(topic, partition, log_dir)
     typer.echo(f"{topic}-{partition} is in {moved.folder}")

@@ -1,4 +1,4 @@
-"""``raylog health``: what is wrong, and what to do."""
+"""``raylog health``: the problems of the broker, and what to do."""
 
 import shutil
 import sys
@@ -26,16 +26,16 @@ MAX_WIDTH = 100
 def health(
     errors_only: Annotated[
         bool,
-        typer.Option("--errors-only", help="Leave warnings out, as an alert may."),
+        typer.Option("--errors-only", help="Do not show warnings, for example for an alert."),
     ] = False,
     output: Format = TABLE,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Tell what is wrong, why, and what to do about it.
+    """Show what is wrong, why, and what to do about it.
 
-    Exit status 0: nothing is; 1: something is, or there is no broker. It answers within seconds
-    though actors hang.
+    Exit status 0: no problem. 1: a problem, or no broker. The command answers within seconds even
+    if actors hang.
     """
     found = connected(address, namespace).health()
     if errors_only:

@@ -1,5 +1,4 @@
-"""``raylog log dump``, ``verify``, ``repair``: a partition's files, looked at and mended without a
-broker.
+"""``raylog log dump``, ``verify``, ``repair``: work on a partition's files without a broker.
 
 Nothing here needs Ray.
 """
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
     from raylog.storage.tools.verify import SegmentReport
 
 app = typer.Typer(
-    help="Look at a partition's files, check and repair them; no broker is needed.",
+    help="Show, check and repair a partition's files. No broker is needed.",
     no_args_is_help=True,
 )
 
-_DECODERS = "string, bytes (as hex), integer, long; or Kafka's StringDecoder, ..."
+_DECODERS = "string, bytes (as hex), integer or long; or a class of Kafka, as StringDecoder"
 
 
 @app.command()
@@ -28,32 +27,32 @@ def dump(
         str,
         typer.Option(
             metavar="FILE,FILE...",
-            help="What to dump: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint.",
+            help="Files to dump: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint.",
         ),
     ],
     print_data_log: Annotated[
         bool,
         typer.Option(
-            "--print-data-log", help="Print keys and values. Every decoder asks for it, too."
+            "--print-data-log", help="Print keys and values. Every decoder option implies it."
         ),
     ] = False,
     deep_iteration: Annotated[
         bool,
         typer.Option(
             "--deep-iteration",
-            help="Print records, not batches alone. --print-data-log does so, too.",
+            help="Print records, not only batches. --print-data-log implies it.",
         ),
     ] = False,
     verify_index_only: Annotated[
         bool,
         typer.Option(
-            "--verify-index-only", help="Hold indexes against their logs; print no entries."
+            "--verify-index-only", help="Check indexes against their logs; print no entries."
         ),
     ] = False,
     index_sanity_check: Annotated[
         bool,
         typer.Option(
-            "--index-sanity-check", help="Check indexes as a broker does at its start, and no more."
+            "--index-sanity-check", help="Only check indexes as a broker does when it starts."
         ),
     ] = False,
     max_bytes: Annotated[
@@ -62,7 +61,7 @@ def dump(
             min=0,
             max=2**31 - 1,
             metavar="N",
-            help="Read so much of each .log. Default: all.",
+            help="Read at most N bytes of each .log. Default: all.",
             show_default=False,
         ),
     ] = 2**31 - 1,
@@ -72,7 +71,7 @@ def dump(
             min=1,
             max=2**31 - 1,
             metavar="N",
-            help="Size of the largest batch that an index points to.",
+            help="Maximum size of a batch that an index entry points to.",
         ),
     ] = 5 * 1024 * 1024,
     key_decoder: Annotated[
@@ -81,7 +80,7 @@ def dump(
             "--key-decoder",
             "--key-decoder-class",
             metavar="NAME",
-            help=f"How keys are printed: {_DECODERS}",
+            help=f"Decoder of keys: {_DECODERS}",
         ),
     ] = None,
     value_decoder: Annotated[
@@ -90,7 +89,7 @@ def dump(
             "--value-decoder",
             "--value-decoder-class",
             metavar="NAME",
-            help="How values are printed.",
+            help="Decoder of values.",
         ),
     ] = None,
     offsets_decoder: Annotated[
@@ -109,13 +108,14 @@ def dump(
         ),
     ] = False,
     skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="Print records' keys and values alone.")
+        bool,
+        typer.Option("--skip-record-metadata", help="Print only the keys and values of records."),
     ] = False,
 ) -> None:
-    """Print what is in the files, as kafka-dump-log does, to the character.
+    """Print files exactly as kafka-dump-log does.
 
-    Options and output are those of Kafka's tool. A file that cannot be dumped is named on standard
-    error, and the exit status is 1; so is one that Kafka's tool would crash on.
+    Options and output are those of Kafka's tool. If a file cannot be dumped, its name and the
+    reason go to standard error and the exit status is 1, also where Kafka's tool would crash.
     """
     from raylog.storage.files import ReadOnlyFileSystem
     from raylog.storage.tools.dump import decoders
@@ -153,7 +153,7 @@ def _decoder(option: str, name: str | None) -> "Decoder":
 
     found = decoder(name or "string")
     if found is None:
-        raise typer.BadParameter(f"{name!r} is no decoder: use {_DECODERS}", param_hint=option)
+        raise typer.BadParameter(f"unknown decoder {name!r}: use {_DECODERS}", param_hint=option)
     return found
 
 
@@ -161,13 +161,17 @@ def _decoder(option: str, name: str | None) -> "Decoder":
 def verify(
     folders: Annotated[
         list[str],
-        typer.Argument(metavar="FOLDER...", help="Partitions' folders, or log dirs: all in them."),
+        typer.Argument(
+            metavar="FOLDER...",
+            help="Folders of partitions, or log dirs with all their partitions.",
+        ),
     ],
 ) -> None:
-    """Tell, in a line for each segment, whether all of its files agree.
+    """Check whether all files of a partition agree.
 
-    Every byte is read and nothing written: batches and their CRC, offsets, both indexes, aborted
-    transactions, snapshots of the producers. The exit status is 1 if something is wrong.
+    Reads every byte and writes nothing. Prints one line per segment. Checks batches and their
+    CRC, offsets, both indexes, aborted transactions and snapshots of the producers. The exit
+    status is 1 if something is wrong.
     """
     from raylog.storage.errors import RaylogError
     from raylog.storage.files import ReadOnlyFileSystem
@@ -215,27 +219,28 @@ def _verdict(folder: str, report: "SegmentReport") -> str:
 @app.command()
 def repair(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="A partition's folder that no broker serves.")
+        str, typer.Argument(metavar="FOLDER", help="Folder of a partition that no broker serves.")
     ],
     copy_to: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Where the copy goes. Default: beside FOLDER, as <topic>-<partition>.<id>-stray.",
+            help="Folder for the copy. Default: next to FOLDER, as <topic>-<partition>.<id>-stray.",
         ),
     ] = None,
     drop_segments: Annotated[
         bool,
         typer.Option(
             "--drop-segments",
-            help="Where a segment is damaged, drop those after it: the log ends there.",
+            help="Delete all segments after a damaged one: the log ends there.",
         ),
     ] = False,
 ) -> None:
-    """Make a folder right again: cut what is damaged at the log's end, make the indexes anew.
+    """Repair a partition's folder.
 
-    All files are copied first. What is damaged and all behind it is gone from the log, as after a
-    crash. A folder in which nothing is wrong is left as it is.
+    Copies all files first. Then cuts the log before the first damaged batch, and rebuilds the
+    indexes. The damaged batch and everything after it is removed from the log, as after a crash.
+    If nothing is wrong, nothing is changed.
     """
     from raylog.storage.clock import SystemClock
     from raylog.storage.files import RealFileSystem
@@ -258,7 +263,7 @@ def repair(
         _out(f"{name}: cut {size_bytes} bytes")
     for name in done.dropped:
         _out(f"{name}: dropped")
-    _out(f"indexes and snapshot made anew; the log ends at offset {done.end_offset}")
+    _out(f"indexes and snapshot rebuilt; the log ends at offset {done.end_offset}")
     left = [problem for report in verify_folder(fs, folder) for problem in report.problems]
     for problem in left:
         _err(f"error: still wrong: {problem}")

@@ -1,8 +1,7 @@
-"""``raylog``: start a broker, look after it and its topics, produce lines, consume records, look
-into log files.
+"""The command ``raylog``: run a broker, manage topics, produce and consume records, inspect log
+files.
 
-What goes wrong is one line on stderr and exit status 1; a wrong use of the command itself is exit
-status 2.
+An error is one line on stderr and exit status 1. Wrong usage of a command is exit status 2.
 """
 
 import os
@@ -20,7 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    # boxes are for people
+    # boxes only on a terminal
     rich_markup_mode="rich" if sys.stderr.isatty() and sys.stdout.isatty() else None,
 )
 app.command()(broker.start)
@@ -68,7 +67,7 @@ def main() -> None:
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):  # which click turns into exit status 1
             raise
-        # Whoever read our output has seen enough; Python must not complain about it at exit.
+        # The reader of our output has closed the pipe. Python must not report that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 

@@ -7,25 +7,26 @@ from raylog.actors.metrics import BOUNDARIES, METRICS, Metric
 
 _HEAD = """# Metrics
 
-raylog's actors measure through Ray's own metrics: Ray gathers them on every node, and Prometheus
-reads them there, beside Ray's own. [OPERATIONS.md](OPERATIONS.md#monitoring) says how, and how to
-load the dashboard, [configs/grafana/raylog.json](../configs/grafana/raylog.json). This page is
-generated: `python -m raylog.cluster.cli.metrics_doc > docs/METRICS.md`.
+raylog's actors report through Ray's metrics: Ray collects them on every node, and Prometheus reads
+them there, together with Ray's own metrics. [OPERATIONS.md](OPERATIONS.md#monitoring) explains how
+to set this up, and how to load the dashboard,
+[configs/grafana/raylog.json](../configs/grafana/raylog.json). This page is generated:
+`python -m raylog.cluster.cli.metrics_doc > docs/METRICS.md`.
 
-Names are as Prometheus sees them: Ray puts `ray_` before each name and `_total` behind a counter's.
-A histogram has `_bucket`, `_sum` and `_count`. Ray adds tags of its own to those listed here
-(`NodeAddress`, `SessionName`, `WorkerId`).
+The names here are those that Prometheus sees: Ray puts `ray_` before each name and `_total` after
+a counter's name. A histogram has `_bucket`, `_sum` and `_count`. Ray adds the tags `NodeAddress`,
+`SessionName` and `WorkerId` to those listed here.
 
 """
-# Of what carries the name of a node; all else is a partition's.
+# Groups of the metrics that have the tag "node". All other metrics belong to partitions.
 _GROUPS = (
     ("Nodes and disks", "From each node's LogManager.", ("raylog_partitions", "raylog_log_dir")),
     ("Compaction", "From each node's CompactionActor.", ("raylog_compaction_",)),
     (
         "Retention",
         (
-            "From each node's RetentionActor; the counters from its CompactionActor, too, for "
-            "compacted logs."
+            "From each node's RetentionActor. For compacted logs, the counters come from its "
+            "CompactionActor."
         ),
         ("raylog_retention_",),
     ),
@@ -42,7 +43,11 @@ def page() -> str:
             _section(title, whose, [one for one in of_nodes if one.name.startswith(prefixes)])
         )
     limits = ", ".join(f"{limit:g}" for limit in BOUNDARIES)
-    return _HEAD + "\n".join(parts) + f"\nHistograms have the bounds {limits} (seconds).\n"
+    return (
+        _HEAD
+        + "\n".join(parts)
+        + f"\nThe histograms have these bucket bounds, in seconds: {limits}.\n"
+    )
 
 
 def _section(title: str, whose: str, metrics: list[Metric]) -> str:
@@ -50,7 +55,7 @@ def _section(title: str, whose: str, metrics: list[Metric]) -> str:
         f"| `{one.exported_name}` | {one.kind} | {one.unit} | {', '.join(one.tags)} | {one.doc} |"
         for one in metrics
     ]
-    head = "| name | kind | unit | tags | what |\n| --- | --- | --- | --- | --- |\n"
+    head = "| name | kind | unit | tags | meaning |\n| --- | --- | --- | --- | --- |\n"
     return f"## {title}\n\n{whose}\n\n{head}" + "\n".join(rows) + "\n"
 
 

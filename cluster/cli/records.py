@@ -1,4 +1,4 @@
-"""``raylog produce`` and ``raylog consume``: lines in, records out."""
+"""``raylog produce`` and ``raylog consume``: send lines as records, print records as lines."""
 
 import base64
 import json
@@ -21,10 +21,10 @@ Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
 class LineRefused(RaylogError):
-    """A line of the input that cannot be a record."""
+    """A line of the input was refused, or cannot be sent."""
 
     fields = ("line", "cause")
-    template = "line {line} was refused, those before it are acknowledged: {cause}"
+    template = "line {line} was refused: {cause}. The lines before it are acknowledged"
 
 
 class Compression(StrEnum):
@@ -49,8 +49,8 @@ def produce(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Split each line into key and value at the first such text; '\\t' is a tab. "
-            "A line without it has no key.",
+            help="Split each line into key and value at the first TEXT; '\\t' is a tab. "
+            "A line without TEXT has no key.",
         ),
     ] = None,
     partition: Annotated[
@@ -58,16 +58,19 @@ def produce(
         typer.Option(
             min=0,
             metavar="N",
-            help="Send everything here. Default: by key, as Kafka; without one in turns.",
+            help="Send all records to this partition. Default: by key, as in Kafka; records "
+            "without a key go to the partitions in turn.",
         ),
     ] = None,
-    compression: Annotated[Compression, typer.Option(help="Of the batches.")] = Compression.none,
+    compression: Annotated[
+        Compression, typer.Option(help="Compression of the batches.")
+    ] = Compression.none,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Send each line as a record; returns when all are acknowledged.
+    """Send each line as a record. Returns when all records are acknowledged.
 
-    Ctrl-C ends the input: what was read before is sent.
+    Ctrl-C ends the input; lines that were read before are sent.
     """
     if key_separator == "":
         raise typer.BadParameter("--key-separator is empty")
@@ -112,36 +115,39 @@ def consume(
         typer.Option(
             "--from",
             metavar="WHEN",
-            help="earliest, latest (what comes from now on), or ms since the epoch.",
+            help="Start at: earliest, latest (only new records), or ms since the epoch.",
         ),
     ] = "latest",
     to: Annotated[
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Stop at: latest (what is there now), or ms since the epoch. Default: never.",
+            help="Stop at: latest (the current end), or ms since the epoch. Default: never.",
         ),
     ] = None,
     maximum: Annotated[
-        int | None, typer.Option("--max", min=1, metavar="N", help="Stop after so many records.")
+        int | None, typer.Option("--max", min=1, metavar="N", help="Stop after N records.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Only this partition.")
+        int | None, typer.Option(min=0, metavar="N", help="Read only this partition.")
     ] = None,
     format_: Annotated[
         Format,
         typer.Option(
             "--format",
-            help="text: values; json: an object a line, with offset, time, key, headers.",
+            help="text: values. json: one object per line, with offset, timestamp, key, headers.",
         ),
     ] = Format.text,
     with_key: Annotated[
-        bool, typer.Option("--with-key", help="Text: print the key and a tab before the value.")
+        bool,
+        typer.Option(
+            "--with-key", help="With --format text: print the key and a tab before the value."
+        ),
     ] = False,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Print records, one a line, until --to, --max or Ctrl-C."""
+    """Print records, one per line, until --to, --max or Ctrl-C."""
     start, end = _moment("--from", from_), None if to is None else _moment("--to", to)
     line = _json if format_ is Format.json else partial(_text, with_key=with_key)
     out, left = sys.stdout.buffer, maximum
@@ -159,8 +165,8 @@ def consume(
 
 
 def _reader_left() -> bool:
-    """Whether nobody reads our output any more; a write would tell, but there may be nothing to
-    write for long."""
+    """Whether the reader of our output has closed the pipe. A write would fail then, but there may
+    be nothing to write for a long time."""
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))

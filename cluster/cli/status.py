@@ -1,4 +1,4 @@
-"""``raylog status``: the whole broker on one screen."""
+"""``raylog status``: the broker on one screen."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -40,10 +40,10 @@ COLUMNS = (
 def status(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show the broker on one screen, and its partitions with their offsets.
+    """Show the broker and its partitions.
 
-    On standard error: what is wrong, as `raylog health` tells in full. It answers within seconds
-    though actors hang.
+    Problems go to standard error; `raylog health` explains them. The command answers within seconds
+    even if actors hang.
     """
     from raylog.cluster.health.findings import findings
     from raylog.cluster.health.gathering import gather_facts
@@ -63,7 +63,7 @@ def status(
 
 
 def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
-    """What an operator wants first."""
+    """The lines above the table."""
     described = list(facts.described())
     online = [one for one in facts.log_dirs if one.is_online]
     loading = sum(one.to_load - one.loaded for one in online)
@@ -84,7 +84,7 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
 
 
 def _least_room(log_dirs: "list[LogDirStatus]") -> str:
-    """Of the fullest disk."""
+    """The free space of the fullest disk."""
     if not log_dirs:
         return ""
     fullest = min(log_dirs, key=lambda one: one.usable_bytes / max(one.total_bytes, 1))

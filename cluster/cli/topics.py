@@ -1,4 +1,4 @@
-"""``raylog topic ...``: make topics, look at them, extend them, empty them, delete them."""
+"""``raylog topic ...``: create, list, describe, extend and delete topics; delete records."""
 
 import sys
 from typing import Annotated
@@ -27,25 +27,28 @@ Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 def create(
     topic: Name,
     partitions: Annotated[
-        int | None, typer.Option(metavar="N", help="Default: the broker's num.partitions.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Number of partitions. Default: the broker's num.partitions."
+        ),
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="One of Kafka's topic keys, as retention.ms=3600000; repeat for more.",
+            help="A topic key of Kafka, for example retention.ms=3600000. Repeat for more keys.",
         ),
     ] = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Create a topic; its partitions serve when this returns.
+    """Create a topic. Its partitions serve when the command returns.
 
-    Keys that are used most: retention.ms and retention.bytes (how long and how much is kept, -1 for
-    ever and without limit), segment.bytes and segment.ms (when a new file is begun: what is kept or
-    deleted at once), flush.messages (1: acknowledged means fsynced), max.message.bytes,
-    message.timestamp.type. docs/CONFIG.md has them all, with their defaults. A key that is not set
-    here follows the broker's.
+    The most used keys: retention.ms and retention.bytes (for how long and how much is kept; -1:
+    forever, no limit), segment.bytes and segment.ms (when a new segment begins; retention deletes
+    whole segments), flush.messages (1: acknowledged means fsynced), max.message.bytes,
+    message.timestamp.type. docs/CONFIG.md lists all keys and their defaults. If a key is not set
+    here, the broker's value applies.
     """
     settings = pairs(config or [])
     created = connected(address, namespace).create_topic(topic, partitions, settings)
@@ -57,7 +60,7 @@ def create(
 def list_topics(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """List the topics, one a line."""
+    """List the topics, one per line."""
     topics = connected(address, namespace).list_topics()
     if output is Output.json:
         show_json({"topics": topics})
@@ -72,7 +75,7 @@ def list_topics(
 def describe(
     topic: Name, output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show a topic's config and where its partitions are."""
+    """Show the config of a topic, and where its partitions are."""
     described = connected(address, namespace).describe_topic(topic)
     if output is Output.json:
         show_json(described)
@@ -89,13 +92,19 @@ def describe(
 @app.command()
 def add_partitions(
     topic: Name,
-    total: Annotated[int, typer.Argument(metavar="TOTAL", help="How many it is to have then.")],
+    total: Annotated[
+        int,
+        typer.Argument(
+            metavar="TOTAL", help="Total number of partitions, including the existing ones."
+        ),
+    ],
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Give a topic more partitions, while it serves.
+    """Add partitions to a topic while it serves.
 
-    Records stay where they are; from now on a key may go to another partition than before.
+    Existing records stay in their partitions. New records of a key may go to another partition than
+    before.
     """
     extended = connected(address, namespace).add_partitions(topic, total)
     typer.echo(f"{topic} has {len(extended.partitions)} partitions")
@@ -108,15 +117,16 @@ def delete_records(
     before: Annotated[
         str,
         typer.Option(
-            metavar="OFFSET", help="Delete what is below this offset; 'latest': all that there is."
+            metavar="OFFSET", help="Delete the records below this offset; 'latest': all records."
         ),
     ],
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Delete a partition's oldest records.
+    """Delete the oldest records of a partition.
 
-    At once they cannot be read any more; their segments go with the next round of retention.
+    They cannot be read any more when the command returns. The next round of retention deletes their
+    segments.
     """
     if before != "latest" and not (before.isascii() and before.isdigit()):
         raise typer.BadParameter(f"--before {before}: give an offset, or latest")

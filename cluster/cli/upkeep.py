@@ -1,4 +1,4 @@
-"""``raylog compaction`` and ``raylog retention``: what they did, what they do, what is due."""
+"""``raylog compaction`` and ``raylog retention``: what they did, what runs, what is due."""
 
 from typing import TYPE_CHECKING
 
@@ -48,8 +48,10 @@ RETENTION_COLUMNS = (
 def compaction(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show the compacted partitions: how dirty they are, what is due or runs, what the last round
-    did."""
+    """Show the compacted partitions.
+
+    For each partition: its dirty ratio, what is due or running, and the result of the last round.
+    """
     found = connected(address, namespace).compaction()
     if output is Output.json:
         show_json({"compaction": found})
@@ -93,8 +95,10 @@ def _state(one: "CompactionStatus") -> str:
 def retention(
     output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
 ) -> None:
-    """Show what retention removed from each partition: in its last round, and since its node's
-    actor began."""
+    """Show what retention deleted.
+
+    For each partition: in its last round, and since the actor of its node started.
+    """
     found = connected(address, namespace).retention()
     if output is Output.json:
         show_json({"retention": found})

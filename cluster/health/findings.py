@@ -1,8 +1,8 @@
-"""What is wrong with a broker, why, and what to do: a pure function from what was seen to findings.
+"""What is wrong with a broker, why, and what to do: a pure function from facts to findings.
 
-What was seen (``Facts``) is gathered elsewhere (``gathering.py``), with a time limit, so that it
-comes within seconds even where something hangs: who did not answer stands in it, too. Partitions
-with one reason are one finding: a disk that holds a thousand of them is one thing that is wrong.
+``gathering.py`` collects the facts (``Facts``) with a time limit, so they are complete within
+seconds even if an actor hangs. They also name the actors that did not answer. Partitions with the
+same problem make one finding: a failed disk with a thousand partitions is one problem.
 """
 
 from collections import defaultdict
@@ -14,18 +14,18 @@ from raylog.actors.messages import CompactionStatus, LogDirStatus, PartitionStat
 from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
 
 ERROR, WARNING = "error", "warning"
-# As many partitions are named in one finding.
+# Partitions that one finding names at most.
 NAMED_AT_MOST = 5
 # The share of a disk that is free.
 NEARLY_FULL, FULL = 0.1, 0.02
-# Upkeep that comes later than this, after so many rounds, is late: a round may take its time.
+# Upkeep is late if it is this much overdue after so many missed rounds: a round may take long.
 LATE_MS = 600_000
 MISSED_ROUNDS = 2
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong. ``error``: records cannot be written or read; ``warning``: soon, or
-    more slowly."""
+    """One problem. ``error``: records cannot be written or read. ``warning``: this will happen
+    soon, or the broker is slower than it should be."""
 
     severity: str
     subject: str
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """A broker as it was seen. ``silent``: who did not answer in time -> why, as far as is
+    """The state of a broker. ``silent_...``: who did not answer in time -> why, if it is
     known."""
 
     cluster_id: str = ""
@@ -53,14 +53,14 @@ class Facts:
     now_ms: int = 0
 
     def described(self) -> Iterator[tuple[str, PartitionDescription]]:
-        """All partitions that ought to be, with their names."""
+        """All partitions that the metadata lists, with their names."""
         for topic in self.topics:
             for one in topic.partitions:
                 yield f"{topic.name}-{one.partition}", one
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """All that is wrong, errors first; empty if all is well."""
+    """All problems, errors first; empty if there is none."""
     rules = (_controller, _nodes, _log_dirs, _partitions, _upkeep, _slow_kernels)
     found = [finding for rule in rules for finding in rule(facts)]
     return sorted(found, key=lambda finding: (finding.severity != ERROR, finding.subject))
@@ -71,12 +71,12 @@ def _controller(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             ERROR,
             "controller",
-            f"it does not answer: {facts.controller_problem}. Partitions that serve go on; none is "
-            "created, "
-            "moved or opened again, and nothing is known of those that are away",
-            "Ray starts it again by itself. If this stays: look into its log (docs/OPERATIONS.md, "
-            "Logs), see "
-            "that the node where the broker was started is up",
+            f"the Controller does not answer: {facts.controller_problem}. Partitions that serve "
+            "continue to serve. No partition can be created, moved or reopened, and the state of "
+            "partitions that are away is unknown",
+            "wait: Ray restarts the Controller. If this finding stays, check that the node where "
+            "the broker was started is up, and read the Controller's log (docs/OPERATIONS.md, "
+            "Logs)",
         )
 
 
@@ -86,22 +86,20 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 WARNING,
                 f"node {node_id[:8]}",
-                f"it takes no part: {problem}",
-                "mount its disks, or name its log dirs in RAYLOG_LOG_DIRS before its `ray start`; "
-                "it is asked "
-                "again by itself",
+                f"the node takes no part in the broker: {problem}",
+                "mount its disks, or set RAYLOG_LOG_DIRS to its log dirs before its `ray start`; "
+                "the broker checks the node again by itself",
             )
     for node_id, why in facts.silent_nodes.items():
         yield Finding(
             ERROR,
             f"node {node_id[:8]}",
             (
-                f"its LogManager does not answer: {why}. Its partitions serve, but none is opened "
-                "or checkpointed"
+                f"its LogManager does not answer: {why}. Its partitions continue to serve, but no "
+                "partition is opened and no checkpoint is written"
             ),
-            "Ray starts a LogManager that died again by itself. If this stays: see whether its "
-            "disks hang "
-            "(dmesg on that machine), and look into its log",
+            "wait: Ray restarts a LogManager that died. If this finding stays, check whether its "
+            "disks hang (dmesg on that machine), and read its log",
         )
 
 
@@ -112,10 +110,10 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 ERROR,
                 subject,
-                f"offline: {one.problem}. Its partitions are away; the other log dirs serve",
+                f"offline: {one.problem}. Its partitions cannot be used; other log dirs serve",
                 (
-                    "repair, replace or mount the disk, then `raylog stop` and start again: what "
-                    "can be read is recovered"
+                    "repair, replace or mount the disk, then run `raylog stop` and `raylog start`; "
+                    "all readable data is recovered"
                 ),
             )
         elif one.usable_bytes < NEARLY_FULL * one.total_bytes:
@@ -124,17 +122,16 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 ERROR if is_full else WARNING,
                 subject,
                 f"{one.usable_bytes / one.total_bytes:.1%} of its disk is free"
-                + (": appends fail, or soon will" if is_full else ""),
+                + (": appends fail, or will fail soon" if is_full else ""),
                 "lower retention.ms or retention.bytes of its largest topics (`raylog config "
-                "set`), or move "
-                "partitions to another log dir (`raylog partition move`)",
+                "set`), or move partitions to another log dir (`raylog partition move`)",
             )
         if one.loaded < one.to_load:
             yield Finding(
                 WARNING,
                 subject,
                 f"it has opened {one.loaded} of {one.to_load} partitions",
-                "wait: logs that were not closed in order are read back and checked first",
+                "wait: logs that were not closed in order are read and checked first",
             )
 
 
@@ -146,7 +143,7 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             WARNING,
             _named(opening),
             BEING_OPENED,
-            "wait: a log that was not closed in order is read back and checked first",
+            "wait: a log that was not closed in order is read and checked first",
         )
     for reason, names in _grouped({name: why for name, why in away.items() if why != BEING_OPENED}):
         yield Finding(
@@ -154,8 +151,8 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             _named(names),
             f"away: {reason}",
             (
-                "clients wait for it and fail by their time-outs; it is opened again by itself "
-                "when that is mended"
+                "repair the cause; the partition then opens by itself. Until then clients wait, "
+                "and fail when their timeouts end"
             ),
         )
     answered = {one.partition for one in facts.partitions}
@@ -171,23 +168,24 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
             ERROR,
             _named(names),
             f"no answer: {reason}",
-            "a process that died is started again within seconds, and its log recovered first. If "
-            "this stays, "
-            "see whether the disk hangs (dmesg on that machine), and look into the broker's logs",
+            "wait: Ray restarts a process that died within seconds, and the process recovers its "
+            "log first. If this finding stays, check whether the disk hangs (dmesg on that "
+            "machine), and read the broker's logs",
         )
     offline = sorted(one.partition for one in facts.partitions if one.is_offline)
     if offline:
         yield Finding(
             ERROR,
             _named(offline),
-            "offline: a write or fsync of its disk failed, and nothing is retried after that",
-            "repair or replace the disk, then `raylog stop` and start again: the log is recovered",
+            "offline: a write or an fsync failed on its disk, and raylog does not retry after that",
+            "repair or replace the disk, then run `raylog stop` and `raylog start`; the log is "
+            "recovered",
         )
 
 
 def _grouped(reasons: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """Reason -> the partitions that have it; reasons that differ in the partition's name alone are
-    one."""
+    """(reason, its partitions). Reasons that differ only in the partition's name are one
+    reason."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name, reason in reasons.items():
         groups[reason.replace(name, "\0")].append(name)
@@ -202,30 +200,33 @@ def _upkeep(facts: Facts) -> Iterator[Finding]:
             WARNING,
             f"{kind.lower()} of node {node_id[:8]}",
             f"its actor does not answer: {why}. Old segments stay until it works again",
-            "Ray starts it again by itself. If this stays, look into the broker's logs",
+            "wait: Ray restarts the actor. If this finding stays, read the broker's logs",
         )
     for one in facts.compaction:
         if one.uncleanable is not None:
             yield Finding(
                 WARNING,
                 one.partition,
-                f"it cannot be compacted, and only grows: {one.uncleanable}",
-                "mend the cause, then `raylog stop` and start again: it is tried then",
+                f"it cannot be compacted and keeps growing: {one.uncleanable}",
+                "repair the cause, then run `raylog stop` and `raylog start`; compaction then "
+                "tries "
+                "again",
             )
         elif one.problem is not None:
             yield Finding(
                 WARNING,
                 one.partition,
                 f"its last compaction failed: {one.problem}",
-                "it is tried again by itself; see `raylog compaction`",
+                "wait: compaction retries by itself; see `raylog compaction`",
             )
         elif one.overdue_ms > LATE_MS:
             yield Finding(
                 WARNING,
                 one.partition,
-                f"its compaction is {one.overdue_ms // 60_000} minutes over max.compaction.lag.ms",
-                "give compaction more: log.cleaner.threads, log.cleaner.io.max.bytes.per.second; "
-                "see `raylog compaction`",
+                f"its compaction exceeds max.compaction.lag.ms by {one.overdue_ms // 60_000} "
+                "minutes",
+                "raise log.cleaner.threads or log.cleaner.io.max.bytes.per.second; see `raylog "
+                "compaction`",
             )
     for failed in facts.retention:
         if failed.problem is not None:
@@ -233,7 +234,7 @@ def _upkeep(facts: Facts) -> Iterator[Finding]:
                 WARNING,
                 failed.partition,
                 f"its last round of retention failed: {failed.problem}",
-                "mend the cause; it is tried again by itself",
+                "repair the cause; retention retries by itself",
             )
     yield from _late_retention(facts)
 
@@ -246,10 +247,10 @@ def _late_retention(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             WARNING,
             _named(one.partition for one in late),
-            f"retention has not come by for up to {minutes} minutes "
-            "(log.retention.check.interval.ms="
-            f"{facts.retention_interval_ms}): old segments stay, and fill the disk",
-            "see whether a disk hangs (dmesg on that machine), and look into the broker's logs",
+            f"retention has not run for up to {minutes} minutes "
+            f"(log.retention.check.interval.ms={facts.retention_interval_ms}): old segments stay "
+            "and fill the disk",
+            "check whether a disk hangs (dmesg on that machine), and read the broker's logs",
         )
 
 
@@ -259,7 +260,7 @@ def _slow_kernels(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             WARNING,
             _named(slow),
-            "it runs without the compiled kernel, some 30 times slower",
+            "it runs without the compiled kernel, about 30 times slower",
             (
                 "install a C compiler on its node and install raylog again, or unset "
                 "RAYLOG_PURE_PYTHON"

@@ -1,6 +1,6 @@
-"""What can go wrong between Spark and raylog, by name, each with what to do about it.
+"""The errors of the bridge to Spark: what happened, and what to do.
 
-They are raylog errors like any other (see ``raylog.storage.errors``): Spark shows the class's name
+They are raylog errors like all others (see ``raylog.errors``). Spark shows the name of the class
 and the sentence in its own ``AnalysisException`` or ``StreamingQueryException``.
 """
 
@@ -8,25 +8,25 @@ from raylog.storage.errors import RaylogError
 
 
 class SparkUnavailable(RaylogError):
-    """Spark cannot be started here: a package or Java is missing."""
+    """Spark cannot start here: a package or Java is missing."""
 
     fields = ("missing", "remedy")
     template = "Spark on Ray needs {missing}: {remedy}"
 
 
 class SparkSessionExists(RaylogError):
-    """RayDP holds one Spark session a process, and one of each name in a Ray namespace."""
+    """A Spark session is already running. RayDP allows one session per process, and one per name in
+    a Ray namespace."""
 
     fields = ("app_name",)
     template = (
-        "the Spark session {app_name!r} runs already: use it, or stop it first; "
-        "if another process runs it, give another app_name"
+        "the Spark session {app_name!r} is already running; use it, or stop it first. If another "
+        "process runs it, choose another app_name"
     )
 
 
 class InvalidSparkOption(RaylogError):
-    """An option of the ``raylog`` data source that does not exist, or a value that it cannot
-    have."""
+    """The ``raylog`` data source has no such option, or the value is not valid for it."""
 
     code, error_name = 40, "INVALID_CONFIG"
     fields = ("option", "value", "why")
@@ -34,20 +34,19 @@ class InvalidSparkOption(RaylogError):
 
 
 class InvalidSparkSchema(RaylogError):
-    """A schema given by the user that is no subset of the source's columns."""
+    """The schema that the user gave is not a subset of the source's columns."""
 
     fields = ("column", "type_name", "why")
     template = "column {column} {type_name}: {why}"
 
 
 class DataLoss(RaylogError):
-    """Records that a query was to read are gone, or its partition is."""
+    """Records that a query must read are gone, or their partition is gone."""
 
     code, error_name = 1, "OFFSET_OUT_OF_RANGE"
     fields = ("partition", "start", "end", "why")
     template = (
         "{partition}: offsets [{start}, {end}) cannot all be read: {why}. Raise retention, start "
-        "from other "
-        "offsets (a stream: with a new checkpoint), or set failOnDataLoss=false to go on with what "
-        "is left"
+        "from other offsets (a stream: with a new checkpoint), or set failOnDataLoss=false to "
+        "continue with the remaining records"
     )

@@ -43,6 +43,15 @@ def test_every_page_that_is_linked_is_there() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_every_file_that_the_glossary_and_the_architecture_name_is_there() -> None:
+    for name in ("GLOSSARY.md", "ARCHITECTURE.md"):
+        text = (ROOT / "docs" / name).read_text()
+        folders = "storage|actors|cluster|raylog|tests|benchmarks|examples|docs|configs"
+        named = re.findall(rf"`((?:{folders})/[\w./]*)`", text)
+        assert named, name
+        assert [path for path in named if not (ROOT / path).exists()] == [], name
+
+
 def raylog_commands(page: str) -> list[list[str]]:
     """The arguments of every ``raylog ...`` in the page's code: blocks, lines of four spaces and
     `spans`."""

@@ -1,19 +1,31 @@
-"""Every error class survives pickling, has Kafka's code and name, and says something."""
+"""Every error class survives pickling, has Kafka's code and name, says something, and is in
+``raylog.errors``."""
 
 import pickle
+import re
+import subprocess
+import sys
+from importlib import import_module
 
 import pytest
 
-import raylog.actors.messages
-import raylog.cluster.broker
-import raylog.cluster.client.producer
-import raylog.cluster.controller.controller_actor
-import raylog.storage.errors
-from raylog.storage.errors import RaylogError
+from raylog import errors
+from raylog.errors import RaylogError
+from tests.harness.paths import ROOT
+
+# Every module of raylog that defines an error class.
+MODULES = sorted(
+    f"raylog.{path.relative_to(ROOT).with_suffix('')}".replace("/", ".")
+    for folder in ("storage", "actors", "cluster")
+    for path in (ROOT / folder).rglob("*.py")
+    if re.search(r"^class \w+\((\w*Error|InvalidConfig)\):", path.read_text(), re.MULTILINE)
+)
+for module in MODULES:
+    import_module(module)
 
 
 def every_class(root: type[RaylogError] = RaylogError) -> list[type[RaylogError]]:
-    """All error classes of raylog that importing the above has defined."""
+    """All error classes of raylog."""
     found = [root]
     for kind in root.__subclasses__():
         found += every_class(kind)
@@ -23,13 +35,25 @@ def every_class(root: type[RaylogError] = RaylogError) -> list[type[RaylogError]
     )
 
 
-def test_the_modules_classes_are_among_them() -> None:
-    for module in (raylog.storage.errors, raylog.actors.messages):
-        own = {
-            x for x in vars(module).values() if isinstance(x, type) and issubclass(x, RaylogError)
-        }
-        assert own <= set(every_class())
-    assert len(every_class()) > 30
+def test_raylog_errors_exports_every_class() -> None:
+    assert len(every_class()) > 50
+    assert errors.__all__ == [kind.__name__ for kind in every_class()]
+    assert [getattr(errors, name) for name in errors.__all__] == every_class()
+
+
+def test_importing_raylog_errors_loads_neither_ray_nor_arrow_nor_spark() -> None:
+    program = "import sys, raylog.errors; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    ).stdout.split()
+    heavy = {"ray", "pyarrow", "pyspark", "raydp", "yaml", "typer"}
+    assert "raylog.errors" in loaded
+    assert heavy & set(loaded) == set()
+
+
+def test_a_name_that_is_no_error_is_not_in_raylog_errors() -> None:
+    with pytest.raises(AttributeError, match="NoSuchError"):
+        _ = errors.NoSuchError
 
 
 @pytest.mark.parametrize("kind", every_class())
@@ -39,7 +63,7 @@ def test_an_error_survives_pickling_with_its_fields_and_its_sentence(
     values = [f"<{name}>" for name in kind.fields]
     error = kind(*values)
     again = pickle.loads(pickle.dumps(error))
-    assert type(again) is kind
+    assert type(again) is getattr(errors, kind.__name__)
     assert again.args == tuple(values)
     assert [getattr(again, name) for name in kind.fields] == values
     assert str(again) == str(error)

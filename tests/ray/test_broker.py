@@ -82,9 +82,9 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(broker: Broker) -> None:
         (("..",), InvalidTopic, "folder"),
         (("a" * 250,), InvalidTopic, "250 characters"),
         (("a/b",), InvalidTopic, "a/b"),
-        (("good", 0), InvalidPartitions, "0 partitions"),
+        (("good", 0), InvalidPartitions, "number of partitions 0"),
         (("good", "three"), InvalidPartitions, "'three'"),
-        (("good", 1, {"segment.byte": 1}), InvalidConfig, "no such key"),
+        (("good", 1, {"segment.byte": 1}), InvalidConfig, "unknown key"),
         (("good", 1, {"segment.bytes": "much"}), InvalidConfig, "segment.bytes='much'"),
         (("good", 1, {"segment.bytes": 10}), InvalidConfig, "from 1048576"),
         (
@@ -108,7 +108,7 @@ def test_a_topic_exists_once_dots_and_underscores_alike(broker: Broker) -> None:
     broker.create_topic("metrics.cpu")
     with pytest.raises(TopicExists):
         broker.create_topic("metrics.cpu")
-    with pytest.raises(TopicExists, match=r"'metrics\.cpu' exists"):
+    with pytest.raises(TopicExists, match=r"'metrics\.cpu' already exists"):
         broker.create_topic("metrics_cpu")
 
 
@@ -228,7 +228,7 @@ def test_a_log_dir_that_cannot_be_used_is_named_and_nothing_is_left_running(
         raylog.start([str(tmp_path / "file")], namespace="refused")
     with pytest.raises(InvalidConfig, match=r"log\.dirs"):
         raylog.start(namespace="refused")
-    with pytest.raises(InvalidConfig, match="no such key"):
+    with pytest.raises(InvalidConfig, match="unknown key"):
         raylog.start([str(tmp_path / "good")], config={"log.dir": "x"}, namespace="refused")
     with pytest.raises(BrokerNotFound):
         raylog.connect(namespace="refused")

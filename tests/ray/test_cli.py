@@ -188,14 +188,14 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
     [
         (("topic", "describe", "nowhere"), "no such topic"),
         (("topic", "create", "a/b"), "topic name 'a/b'"),
-        (("topic", "create", "t", "--config", "segment.byte=1"), "like it are segment.bytes"),
+        (("topic", "create", "t", "--config", "segment.byte=1"), "similar keys are segment.bytes"),
         (("config", "get", "nowhere"), "no such topic"),
-        (("config", "get", "--broker", "retention.ms"), "no such key"),
+        (("config", "get", "--broker", "retention.ms"), "unknown key"),
         (("config", "set", "nowhere", "retention.ms=1"), "no such topic"),
         (("topic", "add-partitions", "nowhere", "3"), "no such topic"),
         (("produce", "nowhere"), "no such topic"),
         (("consume", "nowhere"), "no such topic"),
-        (("status", "--namespace", "other"), "no raylog broker in namespace 'other'"),
+        (("status", "--namespace", "other"), "no raylog broker runs in namespace 'other'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

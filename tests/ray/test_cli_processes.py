@@ -96,7 +96,7 @@ def test_a_process_reads_prints_and_exits_as_a_shell_expects(raylog: Foreground)
 def test_a_second_start_is_refused_and_says_what_to_do(raylog: Foreground) -> None:
     done = raylog("start", "--log-dir", str(raylog.folder / "other"))
     assert done.returncode == 1
-    assert done.stderr.startswith("error: a broker runs in namespace 'raylog' already")
+    assert done.stderr.startswith("error: a broker already runs in namespace 'raylog'")
     assert not (raylog.folder / "other").exists()
 
 

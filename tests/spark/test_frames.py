@@ -92,5 +92,7 @@ def test_a_topic_that_does_not_exist_is_named(spark: Any, broker: Any) -> None:
 def test_a_second_session_is_refused(spark: Any, broker: Any) -> None:
     from raylog.cluster.spark.errors import SparkSessionExists
 
-    with pytest.raises(SparkSessionExists, match="'raylog' runs already: use it, or stop it first"):
+    with pytest.raises(
+        SparkSessionExists, match="'raylog' is already running; use it, or stop it first"
+    ):
         raylog.spark.session(broker)

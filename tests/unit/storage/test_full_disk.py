@@ -233,7 +233,7 @@ def test_a_disk_that_is_really_full(small_disk: Path) -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * 100_000)
-    with pytest.raises(DiskFull, match="no space left on the device: free some"):
+    with pytest.raises(DiskFull, match="no space left on the device; free some"):
         fill(log)
     end = log.log_end_offset
     for _ in range(50):

@@ -212,7 +212,7 @@ def test_an_unfinished_compaction_of_a_damaged_segment_is_not_guessed_at(
     fill(disk).close()
     disk.write("00000000000000000000.log.swap", content)
     before = {name: disk.read(name) for name in disk.names()}
-    with pytest.raises(StorageError, match="an unfinished compaction whose segment is damaged"):
+    with pytest.raises(StorageError, match="an unfinished compaction left a damaged segment"):
         disk.open(**SMALL)
     assert {name: disk.read(name) for name in disk.names()} == before
 
@@ -417,7 +417,7 @@ def test_a_corrupt_epoch_file_is_named_and_can_be_deleted(disk: Disk) -> None:
     log.append(batch(), leader_epoch=4)
     log.close()
     disk.write("leader-epoch-checkpoint", b"x y z")
-    with pytest.raises(CorruptCheckpoint, match="delete it to have it rebuilt"):
+    with pytest.raises(CorruptCheckpoint, match="may also be deleted"):
         disk.open()
     disk.fs.remove(disk.path("leader-epoch-checkpoint"))
     assert disk.open().epochs.latest == 4

@@ -214,7 +214,7 @@ def test_what_is_no_batch_for_this_log_is_refused_and_nothing_is_written(
 def test_an_append_over_a_segments_size_is_refused(disk: Disk) -> None:
     log = disk.open(segment_bytes=100)
     log.append(batch_of_size(100))
-    with pytest.raises(RecordBatchTooLarge, match=r"101 bytes is over segment\.bytes=100"):
+    with pytest.raises(RecordBatchTooLarge, match=r"101 bytes exceeds segment\.bytes=100"):
         log.append(batch_of_size(101))
 
 

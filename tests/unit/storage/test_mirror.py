@@ -147,7 +147,7 @@ def test_after_the_last_round_a_loss_of_power_takes_nothing_of_the_copy(
 
 def test_a_copy_that_would_not_fit_is_refused_before_it_begins(copying: Copying) -> None:
     copying.fs.usable_bytes = 12
-    with pytest.raises(NoRoom, match="/b has 12 bytes left, and 13 are to be copied"):
+    with pytest.raises(NoRoom, match="/b: the copy needs 13 bytes, but only 12 are free"):
         copying.mirror.check_room()
     assert not copying.fs.exists(TARGET)
     copying.fs.usable_bytes = 13

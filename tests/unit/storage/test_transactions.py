@@ -119,7 +119,9 @@ def test_an_older_marker_is_fenced_by_producer_and_by_coordinator(disk: Disk) ->
     with pytest.raises(InvalidProducerEpoch):
         end(log, 7, epoch=1)
     end(log, 7, epoch=2, coordinator_epoch=4)
-    with pytest.raises(TransactionCoordinatorFenced, match="epoch 3, but 4"):
+    with pytest.raises(
+        TransactionCoordinatorFenced, match="epoch 3, but a newer coordinator with epoch 4"
+    ):
         end(log, 7, epoch=2, coordinator_epoch=3)
     assert log.log_end_offset == 2
     log.close()
@@ -130,7 +132,7 @@ def test_an_older_marker_is_fenced_by_producer_and_by_coordinator(disk: Disk) ->
 def test_a_plain_batch_inside_of_a_transaction_is_refused(disk: Disk) -> None:
     log = disk.open()
     send(log, 7, 0)
-    with pytest.raises(InvalidTxnState, match="open since offset 0"):
+    with pytest.raises(InvalidTxnState, match="an open transaction since offset 0"):
         log.append(of_producer(1))
     end(log, 7)
     log.append(of_producer(1))

@@ -179,7 +179,7 @@ def test_a_level_is_obeyed_but_alone_is_no_reason_to_compress_again() -> None:
 def test_what_recompression_makes_too_large_is_refused() -> None:
     content = bytes(encode_records([(NOW_MS, None, b"x" * 5000, ())], compression_type="zstd"))
     config = LogConfig(compression_type="uncompressed", max_message_bytes=4000)
-    with pytest.raises(RecordTooLarge, match=r"over max\.message\.bytes=4000"):
+    with pytest.raises(RecordTooLarge, match=r"exceeds max\.message\.bytes=4000"):
         check_append(content, config, NOW_MS)
 
 

@@ -96,7 +96,7 @@ def test_a_poll_that_finds_no_place_is_refused_at_once_and_others_are_served(
     partition = Partition(disk.open(), disk.clock, parked_fetches=3)
     polls = [pool.submit(partition.fetch, 0, max_wait_ms=LONG_MS) for _ in range(3)]
     wait_for(lambda: partition.waiting == 3)
-    with pytest.raises(TooManyPolls, match="3 fetches wait"):
+    with pytest.raises(TooManyPolls, match="3 fetches are already waiting"):
         partition.fetch(0, max_wait_ms=LONG_MS)
     assert partition.fetch(0).records is None, "who does not wait needs no place"
     partition.append(batch())

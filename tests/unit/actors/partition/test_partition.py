@@ -275,7 +275,7 @@ def test_a_closed_partition_answers_that_it_is(disk: Disk, call: str) -> None:
     partition = partition_on(disk)
     partition.append(batch())
     partition.close()
-    with pytest.raises(StorageError, match="the partition is closed"):
+    with pytest.raises(StorageError, match="the partition's log is closed"):
         EVERY_CALL[call](partition)
     assert partition.offsets() == (0, 1, 1, 1)
     assert disk.open().log_end_offset == 1

@@ -298,7 +298,7 @@ def test_an_abandoned_round_ends_at_its_next_chunk_and_is_not_written_down(node:
     one = compactor(node)
     node.before_view = lambda: one.abandon(A)
     assert not one.turn()
-    assert "given up" in (told(one, A).problem or "")
+    assert "was aborted" in (told(one, A).problem or "")
     assert (node.written, node.offsets(A)) == ([], before)
     node.before_view = lambda: None
     assert one.turn(), "it may begin again"

@@ -199,7 +199,7 @@ def test_of_two_nodes_with_one_label_the_second_takes_no_part(
     found, problems = members([PLAIN, FIRST, SECOND], in_use)
     assert found == {"id-1": PLAIN, "disk": chosen}
     assert list(problems) == [refused.node_id]
-    assert "label of its own" in problems[refused.node_id]
+    assert "its own label" in problems[refused.node_id]
 
 
 def test_a_partition_that_is_not_there_is_named() -> None:

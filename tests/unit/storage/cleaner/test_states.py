@@ -26,7 +26,7 @@ def test_an_abort_ends_the_round_that_runs_and_its_end_does_not_count(
     states.begin("a")
     states.abort("a")
     assert not states.is_quiet("a")
-    with pytest.raises(CleaningAborted, match="a: its compaction was given up"):
+    with pytest.raises(CleaningAborted, match="a: the compaction was aborted"):
         states.check("a")
     assert not states.end("a")
     assert states.is_quiet("a")

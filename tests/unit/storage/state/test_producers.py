@@ -52,7 +52,7 @@ def test_a_gap_is_out_of_order_and_says_what_was_expected(disk: Disk, sequence: 
     log = disk.open()
     log.append(of_producer(0, 3))
     with pytest.raises(
-        OutOfOrderSequence, match=f"producer 7 sent sequence {sequence} where 3 was expected"
+        OutOfOrderSequence, match=f"producer 7 sent sequence {sequence}, but 3 was expected"
     ):
         log.append(of_producer(sequence))
     assert log.append(of_producer(3)).base_offset == 3
@@ -67,10 +67,12 @@ def test_an_unknown_producer_may_begin_anywhere(disk: Disk) -> None:
 def test_a_new_epoch_begins_at_zero_and_the_old_one_is_fenced(disk: Disk) -> None:
     log = disk.open()
     log.append(of_producer(0, epoch=3))
-    with pytest.raises(OutOfOrderSequence, match="where 0 was expected"):
+    with pytest.raises(OutOfOrderSequence, match="but 0 was expected"):
         log.append(of_producer(1, epoch=4))
     log.append(of_producer(0, epoch=4))
-    with pytest.raises(InvalidProducerEpoch, match="has epoch 3, but 4 took over"):
+    with pytest.raises(
+        InvalidProducerEpoch, match="has epoch 3, but a newer instance with epoch 4"
+    ):
         log.append(of_producer(1, epoch=3))
     assert log.append(of_producer(0, epoch=4)).is_duplicate
 
@@ -95,7 +97,7 @@ def test_one_batch_may_wrap_itself(disk: Disk) -> None:
     log = disk.open()
     log.append(of_producer(MAX_SEQUENCE - 1, 5))
     assert log.append(of_producer(MAX_SEQUENCE - 1, 5)).is_duplicate
-    with pytest.raises(OutOfOrderSequence, match="where 3 was expected"):
+    with pytest.raises(OutOfOrderSequence, match="but 3 was expected"):
         log.append(of_producer(4))
     log.append(of_producer(3))
     log.close()

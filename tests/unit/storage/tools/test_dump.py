@@ -304,8 +304,8 @@ def test_an_entry_that_points_to_no_batch_is_named(position: int) -> None:
     folder = indexed((2, 0), (5, position))
     assert folder.dump(INDEX) == ["offset: 102 position: 0"]
     assert (
-        f"/t-0/{INDEX}: index 100: entry 1: no batch of up to 5242880 bytes at position {position}"
-        in folder.err[0]
+        f"/t-0/{INDEX}: index of segment 100, entry 1: no batch of up to 5242880 bytes at "
+        f"position {position}" in folder.err[0]
     )
     assert not folder.is_whole
 

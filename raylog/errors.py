@@ -1,0 +1,178 @@
+"""Every error that raylog raises: the public place to import error classes from.
+
+    from raylog.errors import NotLeader, OffsetOutOfRange, RaylogError
+
+All classes are subclasses of ``RaylogError``. ``except RaylogError`` catches every error that
+raylog raises on purpose. Each class has:
+
+=============== ============================================================================
+``code``        the error code of Kafka's protocol; -1 if Kafka has none for this error
+``error_name``  Kafka's name of that code, for example ``NOT_LEADER_OR_FOLLOWER``
+``retriable``   whether the same request can succeed later
+``fields``      the names of the constructor's arguments; each is an attribute of the error
+=============== ============================================================================
+
+``str(error)`` says what happened and what to do. Errors can be pickled, so they cross processes.
+
+Several classes can share a code: catch the class, not the code. ``StorageError`` and its subclasses
+are the errors of a disk or of one log's files.
+
+The classes are defined next to the code that raises them: ``raylog.storage.errors`` (log, disk,
+configuration), ``raylog.actors.errors`` (cluster, clients), ``raylog.cluster.spark.errors``
+(Spark). This module only re-exports them. Classes whose module needs Arrow, YAML or the command
+line are imported on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from raylog.actors.errors import (
+    BrokerNotFound,
+    BrokerRunning,
+    InvalidPartitions,
+    InvalidRequest,
+    LabelShared,
+    MoveRunning,
+    NoLogDirs,
+    NotLeader,
+    ProduceFailed,
+    RayNotFound,
+    RequestTimedOut,
+    SeveralBrokers,
+    SeveralClusters,
+    TooManyAppends,
+    TooManyPolls,
+    TopicBusy,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from raylog.storage.errors import (
+    CleaningAborted,
+    CorruptCheckpoint,
+    CorruptIndex,
+    CorruptRecord,
+    DiskFull,
+    DuplicateLogDir,
+    FileNotReadable,
+    InconsistentClusterId,
+    InvalidConfig,
+    InvalidLogDir,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTopic,
+    InvalidTxnState,
+    LogClosed,
+    LogDirOffline,
+    LogLocked,
+    LogMissing,
+    NoRoom,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    PolicyViolation,
+    RaylogError,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    RepairRefused,
+    SegmentDeleted,
+    StorageError,
+    SwapUnfinished,
+    TransactionCoordinatorFenced,
+    UndoFailed,
+    UnfinishedCompaction,
+    UnknownLogFile,
+    UnsupportedCompressionType,
+    UnwritableValue,
+)
+
+if TYPE_CHECKING:
+    from raylog.cluster.cli.records import LineRefused
+    from raylog.cluster.config_file import InvalidConfigFile
+    from raylog.cluster.spark.errors import (
+        DataLoss,
+        InvalidSparkOption,
+        InvalidSparkSchema,
+        SparkSessionExists,
+        SparkUnavailable,
+    )
+
+__all__ = [
+    "BrokerNotFound",
+    "BrokerRunning",
+    "CleaningAborted",
+    "CorruptCheckpoint",
+    "CorruptIndex",
+    "CorruptRecord",
+    "DataLoss",
+    "DiskFull",
+    "DuplicateLogDir",
+    "FileNotReadable",
+    "InconsistentClusterId",
+    "InvalidConfig",
+    "InvalidConfigFile",
+    "InvalidLogDir",
+    "InvalidPartitions",
+    "InvalidProducerEpoch",
+    "InvalidRecord",
+    "InvalidRequest",
+    "InvalidSparkOption",
+    "InvalidSparkSchema",
+    "InvalidTimestamp",
+    "InvalidTopic",
+    "InvalidTxnState",
+    "LabelShared",
+    "LineRefused",
+    "LogClosed",
+    "LogDirOffline",
+    "LogLocked",
+    "LogMissing",
+    "MoveRunning",
+    "NoLogDirs",
+    "NoRoom",
+    "NotLeader",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "PolicyViolation",
+    "ProduceFailed",
+    "RayNotFound",
+    "RaylogError",
+    "RecordBatchTooLarge",
+    "RecordTooLarge",
+    "RepairRefused",
+    "RequestTimedOut",
+    "SegmentDeleted",
+    "SeveralBrokers",
+    "SeveralClusters",
+    "SparkSessionExists",
+    "SparkUnavailable",
+    "StorageError",
+    "SwapUnfinished",
+    "TooManyAppends",
+    "TooManyPolls",
+    "TopicBusy",
+    "TopicExists",
+    "TransactionCoordinatorFenced",
+    "UndoFailed",
+    "UnfinishedCompaction",
+    "UnknownLogFile",
+    "UnknownTopicOrPartition",
+    "UnsupportedCompressionType",
+    "UnwritableValue",
+]
+
+# Class -> module, for the classes that are imported on first use.
+_LAZY = {
+    "DataLoss": "raylog.cluster.spark.errors",
+    "InvalidConfigFile": "raylog.cluster.config_file",
+    "InvalidSparkOption": "raylog.cluster.spark.errors",
+    "InvalidSparkSchema": "raylog.cluster.spark.errors",
+    "LineRefused": "raylog.cluster.cli.records",
+    "SparkSessionExists": "raylog.cluster.spark.errors",
+    "SparkUnavailable": "raylog.cluster.spark.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'raylog.errors' has no attribute {name!r}")
