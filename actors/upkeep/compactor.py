@@ -41,7 +41,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.upkeep.retention import RetentionTally
 from raylog.storage.cleaner.cleanable import LogFacts, cleanable
 from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
-from raylog.storage.cleaner.remote import Door, LogView, RemoteLog
+from raylog.storage.cleaner.remote import LogOwner, LogView, RemoteLog
 from raylog.storage.cleaner.schedule import Candidate, CompactionSchedule
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import Clock
@@ -65,7 +65,7 @@ class Node(Protocol):
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, LogFacts | Exception]: ...
     def view(self, partition: TopicPartition) -> LogView: ...
-    def door(self, partition: TopicPartition) -> Door: ...
+    def door(self, partition: TopicPartition) -> LogOwner: ...
     def delete_old_segments(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, RemovedSegments | Exception]: ...
@@ -146,7 +146,7 @@ class Compactor:
             candidates[partition] = Candidate(
                 answer, offsets.get(partition), hosted[partition].config
             )
-            right = candidates[partition].wrong_checkpoint
+            right = candidates[partition].corrected_checkpoint
             if right is not None:
                 self._write_down(hosted[partition], right)
         with self._lock:
@@ -242,12 +242,12 @@ class Compactor:
     def status(self) -> list[CompactionStatus]:
         """What there is to tell of every compacted log that was looked at."""
         with self._lock:
-            seen = {*self._schedule.found, *self._schedule.problems}
+            seen = {*self._schedule.cleanables, *self._schedule.problems}
             return [self._status_of(partition) for partition in sorted(seen)]
 
     def _status_of(self, partition: TopicPartition) -> CompactionStatus:
         schedule = self._schedule
-        found, last = schedule.found.get(partition), schedule.done.get(partition)
+        found, last = schedule.cleanables.get(partition), schedule.last_rounds.get(partition)
         return CompactionStatus(
             str(partition),
             self._node_id,
@@ -265,7 +265,7 @@ class Compactor:
     def numbers(self) -> dict[str, float]:
         """The metrics of a node's compaction, and of the retention of its compacted logs."""
         with self._lock:
-            found, done = self._schedule.found.values(), self._schedule.done.values()
+            found, done = self._schedule.cleanables.values(), self._schedule.last_rounds.values()
             known = {
                 **self._totals,
                 "max_dirty_ratio": max((one.dirty_ratio for one in found), default=0.0),

@@ -19,7 +19,7 @@ from raylog.storage.segment import SegmentId
 
 
 class LogDoor:
-    """The calls of a round to its LogActor: a ``Door``. A flush or a swap may wait for a slow
+    """The calls of a round to its LogActor: a ``LogOwner``. A flush or a swap may wait for a slow
     disk."""
 
     def __init__(self, partition: TopicPartition, handle: Any) -> None:
