@@ -47,10 +47,10 @@ def as_int(value: Any) -> int | None:
 
 
 def as_bool(value: Any) -> bool:
-    known = {"true": True, "false": False}.get(str(value).strip().lower())
-    if known is None:
+    flag = {"true": True, "false": False}.get(str(value).strip().lower())
+    if flag is None:
         raise ValueError
-    return known
+    return flag
 
 
 def _one_of(*allowed: str) -> Callable[[Any], str]:

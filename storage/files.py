@@ -366,15 +366,15 @@ class RealFileSystem:
     def stat(self, path: str) -> FileStat | None:
         with _named_errors(path):
             try:
-                found = os.stat(path)
+                status = os.stat(path)
             except FileNotFoundError:
                 return None
-        return FileStat(found.st_ino, found.st_size, found.st_mtime_ns // 1_000_000)
+        return FileStat(status.st_ino, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def room(self, path: str) -> Room:
         with _named_errors(path):
-            found = os.statvfs(path)
-        return Room(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
+            status = os.statvfs(path)
+        return Room(status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail)
 
     def copy_file(
         self, source: str, target: str, copied: Callable[[int], None], *, flush: bool

@@ -73,8 +73,8 @@ def open_log(
     """
     _check_identity(fs, folder, topic_id)
     deleted = _remove_leftovers(fs, folder)
-    found = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    bases = [base for base in found if base is not None]
+    log_bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    bases = [base for base in log_bases if base is not None]
     if not bases:
         raise LogMissing(folder, "a partition's folder without a single .log file")
     now_ms = clock.now_ms()
@@ -120,9 +120,9 @@ def open_log(
 def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
     if not fs.is_dir(folder):
         raise LogMissing(folder, "the partition's folder is gone")
-    found = read_topic_id(fs, folder)
-    if topic_id is not None and found != topic_id:
-        raise LogMissing(folder, f"holds topic id {found}, not {topic_id}")
+    own_topic_id = read_topic_id(fs, folder)
+    if topic_id is not None and own_topic_id != topic_id:
+        raise LogMissing(folder, f"holds topic id {own_topic_id}, not {topic_id}")
 
 
 def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
@@ -159,12 +159,12 @@ def _recover(
         default=0,
     )
     checked: list[Recovered] = []
-    found: list[Scan] = []
+    scans: list[Scan] = []
     ends = [*(segment.base_offset for segment in segments[first + 1 :]), MAX_INT64]
     for segment, end_offset in zip(segments[first:], ends, strict=True):
         result, batches = segment.recover(end_offset)
         checked.append(result)
-        found.append(batches)
+        scans.append(batches)
         if result.cut_bytes:
             break
     bases = [segment.base_offset for segment in segments[first:]]
@@ -174,7 +174,7 @@ def _recover(
         segments.remove(segment)
     if lost:
         fs.sync_dir(folder)  # one that came back would stand in the way of what is written now
-    return dict(zip(segments[first:], found, strict=False))
+    return dict(zip(segments[first:], scans, strict=False))
 
 
 def count_kept(
@@ -206,10 +206,10 @@ def _compacted_to(fs: FileSystem, folder: str) -> int:
     log_dir, name = os.path.split(folder)
     partition = parse_folder(name)
     try:
-        known = read_offsets(fs, os.path.join(log_dir, CLEANER_OFFSETS))
+        offsets = read_offsets(fs, os.path.join(log_dir, CLEANER_OFFSETS))
     except CorruptCheckpoint:
         return MAX_INT64
-    return 0 if partition is None else known.get(partition, 0)
+    return 0 if partition is None else offsets.get(partition, 0)
 
 
 def _mend_indexes(
@@ -292,10 +292,10 @@ def _agrees(segments: Sequence[Segment], entry: AbortedTransaction, offset: int)
     segment = next(
         (segment for segment in reversed(segments) if segment.base_offset <= offset), None
     )
-    found = segment and segment.find_batch_anyway(offset)
-    if segment is None or not found or found[1].base_offset > offset or offset > entry.last_offset:
+    batch = segment and segment.find_batch_anyway(offset)
+    if segment is None or not batch or batch[1].base_offset > offset or offset > entry.last_offset:
         return not is_marker
-    position, header = found
+    position, header = batch
     is_own = header.producer_id == entry.producer_id
     kind = header.is_transactional and (is_own or offset == entry.last_stable_offset)
     if header.base_offset == offset and kind and header.is_control == is_marker:

@@ -432,7 +432,7 @@ class Log(ReadableLog):
 
     def sealed(self) -> list[tuple[Segment, int]]:
         """The segments that are no longer written, each with the base offset of the next."""
-        return [(one, after.base_offset) for one, after in pairwise(self._segments)]
+        return [(segment, after.base_offset) for segment, after in pairwise(self._segments)]
 
     def aborted(self) -> list[AbortedTransaction]:
         """All aborted transactions, by marker."""

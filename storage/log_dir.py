@@ -124,21 +124,21 @@ class LogDir:
 
     def listing(self) -> Listing:
         """The folders that are here."""
-        found = Listing(partitions=[], doomed=[], futures=[], unknown=[])
+        listing = Listing(partitions=[], doomed=[], futures=[], unknown=[])
         for name in self._fs.list_dir(self.path):
             path = os.path.join(self.path, name)
             if not self._fs.is_dir(path) or name == str(METADATA_PARTITION):
                 continue
             suffix, partition = doomed_suffix(name), parse_folder(name)
             if suffix == DELETE_DIR_SUFFIX:
-                found.doomed.append(path)
+                listing.doomed.append(path)
             elif suffix == FUTURE_DIR_SUFFIX:
-                found.futures.append(path)
+                listing.futures.append(path)
             elif partition is not None:
-                found.partitions.append(partition)
+                listing.partitions.append(partition)
             elif suffix is None:
-                found.unknown.append(name)
-        return found
+                listing.unknown.append(name)
+        return listing
 
     def check(self) -> None:
         """Raise StorageError unless the dir is still there, and the same."""

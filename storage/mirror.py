@@ -76,10 +76,10 @@ class Mirror:
 
     def _copy(self, name: str, *, is_last: bool) -> int:
         source, target = os.path.join(self._source, name), os.path.join(self._target, name)
-        found = self._fs.stat(source)
-        if found is None or found == self._known.get(name):
+        stat = self._fs.stat(source)
+        if stat is None or stat == self._known.get(name):
             return 0
-        is_settled = is_last or found.mtime_ms + SETTLED_MS <= self._clock.now_ms()
+        is_settled = is_last or stat.mtime_ms + SETTLED_MS <= self._clock.now_ms()
         self._known.pop(name, None)
         try:
             self._fs.copy_file(source, target, self._copied, flush=is_settled)
@@ -88,11 +88,11 @@ class Mirror:
                 raise
             return 0  # it was renamed or removed meanwhile; the next round removes the copy
         if is_settled:
-            self._known[name] = found
-        return found.size_bytes
+            self._known[name] = stat
+        return stat.size_bytes
 
 
 def folder_bytes(fs: FileSystem, folder: str) -> int:
     """The sizes of a partition's files together; of those that are removed meanwhile, none."""
-    found = [fs.stat(os.path.join(folder, name)) for name in fs.list_dir(folder)]
-    return sum(stat.size_bytes for stat in found if stat is not None)
+    stats = [fs.stat(os.path.join(folder, name)) for name in fs.list_dir(folder)]
+    return sum(stat.size_bytes for stat in stats if stat is not None)

@@ -72,8 +72,8 @@ def parse_folder(name: str) -> TopicPartition | None:
     topic, _, partition = name.rpartition("-")
     if not topic or not partition.isascii() or not partition.isdigit():
         return None
-    found = TopicPartition(topic, int(partition))
-    return found if str(found) == name else None  # t-01 is not where t-1 would be looked for
+    parsed = TopicPartition(topic, int(partition))
+    return parsed if str(parsed) == name else None  # t-01 is not where t-1 would be looked for
 
 
 def doomed_folder(partition: TopicPartition, unique: UUID, suffix: str) -> str:
@@ -88,8 +88,8 @@ def doomed_suffix(name: str) -> str | None:
     ``-future``; else None."""
     stem, _, tail = name.rpartition(".")
     suffix = tail[32:]
-    known = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)
-    return suffix if stem and suffix in known else None
+    suffixes = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)
+    return suffix if stem and suffix in suffixes else None
 
 
 def segment_file(base_offset: int, suffix: str) -> str:

@@ -144,9 +144,9 @@ class ReadableLog:
             return None
         for segment in segments[self._floor(segments, offset) :]:
             limit = end.position if segment.base_offset == end.segment_base else segment.size
-            found = self._mended(segment, partial(self._slice, segment, offset, max_bytes, limit))
-            if found is not None or segment.base_offset == end.segment_base:
-                return found
+            piece = self._mended(segment, partial(self._slice, segment, offset, max_bytes, limit))
+            if piece is not None or segment.base_offset == end.segment_base:
+                return piece
         return None
 
     def _stable_end(self, segments: Sequence[Segment], end: LogEnd) -> LogEnd:
@@ -157,7 +157,7 @@ class ReadableLog:
         segment = segments[self._floor(segments, stable)]
         return LogEnd(stable, segment.base_offset, self._position_of(segment, stable))
 
-    def aborted_in(self, found: Slice, offset: int) -> list[AbortedTransaction]:
+    def aborted_in(self, piece: Slice, offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with data in a slice that a read from ``offset`` has just
         answered.
 
@@ -166,11 +166,11 @@ class ReadableLog:
         """
         segments = self._segments
         number = next(
-            (n for n, segment in enumerate(segments) if segment.log.inode == found.inode), None
+            (n for n, segment in enumerate(segments) if segment.log.inode == piece.inode), None
         )
         if number is None:
-            return self._aborted_in_doomed(found, offset)
-        after = segments[number].offset_index.offset_after(found.position + found.size_bytes)
+            return self._aborted_in_doomed(piece, offset)
+        after = segments[number].offset_index.offset_after(piece.position + piece.size_bytes)
         if after is None:
             after = (
                 segments[number + 1].base_offset if number + 1 < len(segments) else self._end.offset
@@ -183,13 +183,13 @@ class ReadableLog:
                 break
         return aborted
 
-    def _aborted_in_doomed(self, found: Slice, offset: int) -> list[AbortedTransaction]:
+    def _aborted_in_doomed(self, piece: Slice, offset: int) -> list[AbortedTransaction]:
         """As :meth:`aborted_in`, of a segment that has been replaced since: what follows it may be
         too."""
         every = [*self._segments, *(segment for _, segment in self._doomed)]
-        holder = next((segment for segment in every if segment.log.inode == found.inode), None)
+        holder = next((segment for segment in every if segment.log.inode == piece.inode), None)
         if holder is None:
-            raise SegmentDeleted(found.path)
+            raise SegmentDeleted(piece.path)
         behind = [segment for segment in every if segment.base_offset >= holder.base_offset]
         entries = {entry for segment in behind for entry in segment.txn_index.entries}
         return sorted(
@@ -206,13 +206,13 @@ class ReadableLog:
             path=segment.path, inode=segment.log.inode, position=start, size_bytes=stop - start
         )
 
-    def read_bytes(self, found: Slice) -> bytes:
+    def read_bytes(self, piece: Slice) -> bytes:
         """The bytes of a slice that :meth:`read` has just answered."""
         every = [*self._segments, *(segment for _, segment in self._doomed)]
-        segment = next((segment for segment in every if segment.log.inode == found.inode), None)
+        segment = next((segment for segment in every if segment.log.inode == piece.inode), None)
         if segment is None:
-            raise SegmentDeleted(found.path)
-        return segment.log.read(found.size_bytes, found.position)
+            raise SegmentDeleted(piece.path)
+        return segment.log.read(piece.size_bytes, piece.position)
 
     def offset_for_timestamp(
         self, timestamp: int, isolation: Isolation = LOG_END
@@ -232,8 +232,8 @@ class ReadableLog:
             return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return None
-        found = self._undisturbed(lambda: self._first_at(timestamp))
-        return None if found is None or found.offset >= limit else found
+        moment = self._undisturbed(lambda: self._first_at(timestamp))
+        return None if moment is None or moment.offset >= limit else moment
 
     def _first_at(self, timestamp: int) -> TimestampOffset | None:
         end = self._end
@@ -247,9 +247,9 @@ class ReadableLog:
                 continue
             limit = end.position if segment.base_offset == end.segment_base else segment.size
             look = partial(segment.offset_for_timestamp, timestamp, self.log_start_offset, limit)
-            found = self._mended(segment, look)
-            if found is not None:
-                return found
+            moment = self._mended(segment, look)
+            if moment is not None:
+                return moment
         return None
 
     @staticmethod
@@ -258,5 +258,5 @@ class ReadableLog:
 
     @staticmethod
     def _position_of(segment: Segment, offset: int) -> int:
-        found = segment.find_batch(offset)
-        return segment.size if found is None else found[0]
+        batch = segment.find_batch(offset)
+        return segment.size if batch is None else batch[0]

@@ -19,18 +19,18 @@ def replay(
     end_offset: int,
     now_ms: int,
     mend: Collection[Segment] = (),
-    known: Mapping[Segment, Scan] = MappingProxyType({}),
+    scans: Mapping[Segment, Scan] = MappingProxyType({}),
 ) -> None:
     """Bring ``producers``, as of their own end offset, up to ``end_offset``.
 
     The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell.
-    ``known``: the batches of segments that were scanned already.
+    ``scans``: the batches of segments that were scanned already.
     """
     begin = max(producers.end_offset, start_offset)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is not None and following.base_offset <= begin:
             continue
-        for position, header in _of_producers(segment, begin, known.get(segment)):
+        for position, header in _of_producers(segment, begin, scans.get(segment)):
             if not begin <= header.base_offset < end_offset:
                 continue
             marker = _marker(segment, position, header)
@@ -43,15 +43,15 @@ def replay(
 
 
 def _of_producers(
-    segment: Segment, begin: int, known: Scan | None
+    segment: Segment, begin: int, scan: Scan | None
 ) -> Iterator[tuple[int, BatchHeader]]:
     """The batches that have a producer id, with their positions, from the one that reaches
     ``begin`` on."""
-    if known is None:
-        found = segment.find_batch_anyway(begin)
-        known = segment.scan(segment.size if found is None else found[0])
-    wanted = (known.rows[:, PRODUCER_ID] != NO_PRODUCER) & (known.rows[:, LAST_OFFSET] >= begin)
-    for at in known.rows[wanted, POSITION].tolist():
+    if scan is None:
+        batch = segment.find_batch_anyway(begin)
+        scan = segment.scan(segment.size if batch is None else batch[0])
+    wanted = (scan.rows[:, PRODUCER_ID] != NO_PRODUCER) & (scan.rows[:, LAST_OFFSET] >= begin)
+    for at in scan.rows[wanted, POSITION].tolist():
         yield at, read_header(segment.log.read(HEADER_SIZE, at))
 
 

@@ -170,13 +170,13 @@ class Segment:
         """By the time index's last entry and the batches behind it: entries may be missing at its
         end."""
         largest = self.time_index.last
-        found = self.find_batch(largest.offset)
-        if found is None:
+        batch = self.find_batch(largest.offset)
+        if batch is None:
             if self.size:
                 raise CorruptIndex(self.base_offset, largest.offset, "no batch reaches this offset")
             return largest
-        self._check_moment(largest, found[1])
-        for _, header in self.batches(found[0]):
+        self._check_moment(largest, batch[1])
+        for _, header in self.batches(batch[0]):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
@@ -184,8 +184,8 @@ class Segment:
     def _check_moment(self, moment: TimestampOffset, header: BatchHeader) -> None:
         """Raise CorruptIndex unless this batch is the one of which an entry of the time index
         speaks."""
-        told = TimestampOffset(header.max_timestamp, header.last_offset)
-        if moment.timestamp != NO_TIMESTAMP and moment != told:
+        actual = TimestampOffset(header.max_timestamp, header.last_offset)
+        if moment.timestamp != NO_TIMESTAMP and moment != actual:
             raise CorruptIndex(
                 self.base_offset, moment.offset, f"no batch with timestamp {moment.timestamp}"
             )
@@ -201,8 +201,8 @@ class Segment:
     def largest_timestamp(self) -> int:
         """The largest timestamp for retention: the file's mtime stands in where records have
         none."""
-        known = self.max_timestamp.timestamp
-        return known if known >= 0 else self._fs.mtime_ms(self.path)
+        timestamp = self.max_timestamp.timestamp
+        return timestamp if timestamp >= 0 else self._fs.mtime_ms(self.path)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -276,10 +276,10 @@ class Segment:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop the batch that holds ``offset``, whole, and all behind it; on disk when this
         returns."""
-        found = self.find_batch(offset)
-        if found is None:
+        batch = self.find_batch(offset)
+        if batch is None:
             return
-        position = found[0]
+        position = batch[0]
         self.offset_index.truncate_to_position(position)  # first: entries lead readers to bytes
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
@@ -421,16 +421,16 @@ class Segment:
         """The first record at or above ``start_offset`` whose timestamp is ``timestamp`` or
         later."""
         near = self.time_index.lookup(timestamp)
-        found = self.find_batch(max(near.offset, start_offset), end)
-        if found is None:
+        first = self.find_batch(max(near.offset, start_offset), end)
+        if first is None:
             return None
         if near.offset >= start_offset:
-            self._check_moment(near, found[1])
-        for position, header in self.batches(found[0], end):
+            self._check_moment(near, first[1])
+        for position, header in self.batches(first[0], end):
             if header.max_timestamp < timestamp:
                 continue
-            batch = self.log.read(header.size_bytes, position)
-            for record in decode_records(batch, start_offset=start_offset, control=True):
+            content = self.log.read(header.size_bytes, position)
+            for record in decode_records(content, start_offset=start_offset, control=True):
                 if record.timestamp >= timestamp:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
@@ -461,29 +461,29 @@ class Segment:
 
     def scan(self, position: int = 0) -> Scan:
         """As :meth:`batches`, all at once: what their headers say. Raises CorruptRecord."""
-        found = self._rising_part(scan_batches(self.log.view(), position))
-        if found.end < self.size:
+        batches = self._rising_part(scan_batches(self.log.view(), position))
+        if batches.end < self.size:
             for _ in self.batches(position):  # it says what is wrong
                 pass
-        return found
+        return batches
 
-    def _rising_part(self, found: Scan, end_offset: int = MAX_INT64) -> Scan:
+    def _rising_part(self, batches: Scan, end_offset: int = MAX_INT64) -> Scan:
         """The batches before the first whose offsets no segment can hold there: see
         :meth:`_rising`."""
-        bases, lasts = found.rows[:, BASE_OFFSET], found.rows[:, LAST_OFFSET]
+        bases, lasts = batches.rows[:, BASE_OFFSET], batches.rows[:, LAST_OFFSET]
         bad = bases < np.append(self.base_offset, lasts[:-1] + 1)[: len(bases)]
         bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT, end_offset - 1))
-        return found.first(int(np.argmax(bad))) if bad.any() else found
+        return batches.first(int(np.argmax(bad))) if bad.any() else batches
 
     def _verified(self) -> Scan:
         """The batches up to the first whose CRC is wrong: read in pieces that a cache can hold."""
         runs, end, size = [np.empty((0, SCAN_COLUMNS), np.int64)], 0, SCAN_BYTES
         while end < self.size:
             piece = self.log.read(size, end)
-            found = scan_batches(piece, verify=True)
-            if found.end:
-                runs.append(found.rows + np.array([end, *[0] * (SCAN_COLUMNS - 1)]))
-                end, size = end + found.end, SCAN_BYTES
+            batches = scan_batches(piece, verify=True)
+            if batches.end:
+                runs.append(batches.rows + np.array([end, *[0] * (SCAN_COLUMNS - 1)]))
+                end, size = end + batches.end, SCAN_BYTES
             elif len(piece) < LOG_OVERHEAD or not size < size_of(piece) <= self.size - end:
                 break  # otherwise it is a batch larger than the piece
             else:
@@ -515,10 +515,10 @@ class Segment:
         self.offset_index.replace(bytes(entries.offsets))
         self.time_index.replace(entries.times())
 
-    def _entries_of(self, found: Scan) -> IndexBuilder:
+    def _entries_of(self, batches: Scan) -> IndexBuilder:
         """What both indexes of these batches, which are all, must hold."""
         entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
-        rows = found.rows
+        rows = batches.rows
         entries.add_all(rows[:, POSITION], rows[:, LAST_OFFSET], rows[:, MAX_TIMESTAMP])
         self._max = entries.largest
         return entries
@@ -553,7 +553,7 @@ class Segment:
                 self.base_offset, offset, "no batch is what this entry of the time index says"
             )
 
-    def hold(self) -> None:
+    def open_all_files(self) -> None:
         """Open or read all files: from here on it does not matter to readers what they are called.
 
         What is damaged is told to those who read it.
@@ -572,7 +572,7 @@ class Segment:
     def rename(self, suffix: str) -> None:
         """Give all files of the segment a suffix (``.deleted``); who has them open can go on
         reading."""
-        self.hold()
+        self.open_all_files()
         for own in SUFFIXES:
             old, new = (
                 self._path(own),

@@ -164,10 +164,10 @@ def _look_inside(
 
 
 def _check_timestamps(timestamps: "np.ndarray", config: LogConfig, now_ms: int) -> None:
-    known = timestamps[timestamps != -1]
-    if not len(known):
+    given = timestamps[timestamps != -1]
+    if not len(given):
         return
-    oldest, newest = int(known.min()), int(known.max())
+    oldest, newest = int(given.min()), int(given.max())
     if now_ms - oldest > config.message_timestamp_before_max_ms:
         _refuse_timestamp(oldest, now_ms, config, "before")
     if newest - now_ms > config.message_timestamp_after_max_ms:

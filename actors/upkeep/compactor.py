@@ -41,7 +41,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.upkeep.retention import RetentionTally
 from raylog.storage.cleaner.cleanable import LogFacts, cleanable
 from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
-from raylog.storage.cleaner.remote import Door, LogView, RemoteLog
+from raylog.storage.cleaner.remote import LogOwner, LogView, RemoteLog
 from raylog.storage.cleaner.schedule import Candidate, CompactionSchedule
 from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import Clock
@@ -69,7 +69,7 @@ class Node(Protocol):
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, LogFacts | Exception]: ...
     def view(self, partition: TopicPartition) -> LogView: ...
-    def calls(self, partition: TopicPartition) -> Door: ...
+    def calls(self, partition: TopicPartition) -> LogOwner: ...
     def delete_old_segments(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, RemovedSegments | Exception]: ...
@@ -150,8 +150,8 @@ class Compactor:
             log = hosted[partition]
             candidate = Candidate(answer, offsets.get(partition), log.config)
             candidates[partition] = candidate
-            if candidate.wrong_checkpoint is not None:
-                self._record_checkpoint(log, candidate.wrong_checkpoint)
+            if candidate.corrected_checkpoint is not None:
+                self._record_checkpoint(log, candidate.corrected_checkpoint)
         with self._lock:
             return self._schedule.begin(candidates, self._clock.now_ms())
 
@@ -252,12 +252,12 @@ class Compactor:
     def status(self) -> list[CompactionStatus]:
         """The status of every compacted log that was looked at."""
         with self._lock:
-            seen = {*self._schedule.found, *self._schedule.problems}
+            seen = {*self._schedule.cleanables, *self._schedule.problems}
             return [self._status_of(partition) for partition in sorted(seen)]
 
     def _status_of(self, partition: TopicPartition) -> CompactionStatus:
         schedule = self._schedule
-        log, last = schedule.found.get(partition), schedule.done.get(partition)
+        log, last = schedule.cleanables.get(partition), schedule.last_rounds.get(partition)
         return CompactionStatus(
             partition=str(partition),
             node_id=self._node_id,
@@ -275,7 +275,7 @@ class Compactor:
     def numbers(self) -> dict[str, float]:
         """The metrics of a node's compaction, and of the retention of its compacted logs."""
         with self._lock:
-            logs, rounds = self._schedule.found.values(), self._schedule.done.values()
+            logs, rounds = self._schedule.cleanables.values(), self._schedule.last_rounds.values()
             numbers = {
                 **self._totals,
                 "max_dirty_ratio": max((log.dirty_ratio for log in logs), default=0.0),

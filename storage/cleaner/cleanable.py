@@ -146,11 +146,11 @@ def _overdue_ms(dirty: Sequence[SegmentTimes], config: LogConfig, now_ms: int) -
     return max(0, now_ms - config.max_compaction_lag_ms - min(times)) if times else 0
 
 
-def is_due(found: Cleanable, config: LogConfig) -> bool:
+def is_due(candidate: Cleanable, config: LogConfig) -> bool:
     """Whether a round is to be made now."""
-    if found.overdue_ms > 0 and found.cleanable_bytes > 0:
+    if candidate.overdue_ms > 0 and candidate.cleanable_bytes > 0:
         return True
-    return found.dirty_ratio > config.min_cleanable_dirty_ratio
+    return candidate.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
 def filthiest(due: Mapping[LogName, Cleanable]) -> LogName | None:

@@ -176,14 +176,18 @@ class _Round:
 
     def _rewrite(self, rules: Rules) -> None:
         """Group by group, from the log's begin to the segment in which the map ends."""
-        old = {segment.base_offset: (segment, end) for segment, end in self._sealed}
-        sizes = [_sizes(*one) for base, one in old.items() if base < rules.end_offset]
+        sealed = {segment.base_offset: (segment, end) for segment, end in self._sealed}
+        sizes = [
+            _sizes(segment, end)
+            for segment, end in self._sealed
+            if segment.base_offset < rules.end_offset
+        ]
         for group in group_segments(sizes, self._log.config):
-            known = [old[part.base_offset] for part in group]
-            sources = [segment for segment, _ in known]
+            members = [sealed[part.base_offset] for part in group]
+            sources = [segment for segment, _ in members]
             with self._reading(sources):
                 cleaned = rewrite_group(
-                    self._fs, known, rules, self._buffers.chunk_bytes, self._pace
+                    self._fs, members, rules, self._buffers.chunk_bytes, self._pace
                 )
             try:
                 self._log.replace_segments([source.id for source in sources], self._id)
@@ -230,12 +234,12 @@ def _read_from(
 ) -> Iterator[tuple[memoryview, list[BatchHeader]]]:
     """The batches from the one that reaches ``offset`` on."""
     try:
-        found = segment.find_batch(offset)
+        first = segment.find_batch(offset)
     except CorruptIndex:  # not made again here: that is its log's business
-        found = next((batch for batch in segment.batches() if batch[1].last_offset >= offset), None)
-    if found is None:
+        first = next((batch for batch in segment.batches() if batch[1].last_offset >= offset), None)
+    if first is None:
         return iter(())
-    return read_batches(segment, found[0], segment.base_offset, end, chunk_bytes)
+    return read_batches(segment, first[0], segment.base_offset, end, chunk_bytes)
 
 
 def _put_chunk(

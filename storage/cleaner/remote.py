@@ -45,7 +45,7 @@ class LogView(NamedTuple):
     last_records: Mapping[int, LastRecord]
 
 
-class Door(Protocol):
+class LogOwner(Protocol):
     """The calls that go to the log's own process. Each may also raise what kept it from being
     answered."""
 
@@ -79,9 +79,9 @@ class RemoteLog:
     ``fs``: to read with; nothing is written by it.
     """
 
-    def __init__(self, fs: FileSystem, view: LogView, door: Door) -> None:
+    def __init__(self, fs: FileSystem, view: LogView, owner: LogOwner) -> None:
         self.config = view.config
-        self._fs, self._view, self._door = fs, view, door
+        self._fs, self._view, self._owner = fs, view, owner
         self._opened: list[Segment] = []
 
     def begin_round(self) -> RoundId:
@@ -91,18 +91,22 @@ class RemoteLog:
         """The sealed segments, opened; CleaningAborted if the log does not have these files any
         more."""
         bases = [segment.base_offset for segment in self._view.facts.segments]
-        known = [SegmentId(*one) for one in zip(bases, self._view.inodes, strict=True)][:-1]
+        segment_ids = [
+            SegmentId(base, inode) for base, inode in zip(bases, self._view.inodes, strict=True)
+        ][:-1]
         try:
-            for one in known:
+            for segment_id in segment_ids:
                 self._opened.append(
-                    Segment(self._fs, self._view.folder, one.base_offset, self.config, now_ms=0)
+                    Segment(
+                        self._fs, self._view.folder, segment_id.base_offset, self.config, now_ms=0
+                    )
                 )
-                if self._opened[-1].id != one:
+                if self._opened[-1].id != segment_id:
                     raise StorageError(
                         self._opened[-1].path, "is not the file that the log has open"
                     )
         except StorageError:
-            self._door.check_unchanged(known, self._view.round_id)
+            self._owner.check_unchanged(segment_ids, self._view.round_id)
             raise
         return list(zip(self._opened, bases[1:], strict=True))
 
@@ -115,13 +119,13 @@ class RemoteLog:
         return self._view.last_records
 
     def flush(self) -> None:
-        self._door.flush()
+        self._owner.flush()
 
     def check_unchanged(self, segments: Collection[SegmentId], round_id: RoundId) -> None:
-        self._door.check_unchanged([*segments], round_id)
+        self._owner.check_unchanged([*segments], round_id)
 
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
-        self._door.replace_segments(old, round_id)
+        self._owner.replace_segments(old, round_id)
 
     def close(self) -> None:
         """Close the files."""

@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
     config: LogConfig
 
     @property
-    def wrong_checkpoint(self) -> int | None:
+    def corrected_checkpoint(self) -> int | None:
         """What must be written down in the place of a checkpoint that is out of the log."""
         right = first_dirty_offset(self.checkpoint, self.facts)
         return right if self.checkpoint is not None and right != self.checkpoint else None
@@ -53,23 +53,25 @@ class CompactionSchedule(Generic[LogName]):
 
     def __init__(self) -> None:
         self.states = CleaningStates[LogName]()
-        self.found: dict[LogName, Cleanable] = {}  # at the last look
+        self.cleanables: dict[LogName, Cleanable] = {}  # at the last look
         self.problems: dict[LogName, str] = {}  # of the last look or round, where it failed
         # the last round: when it ended, and what it did
-        self.done: dict[LogName, tuple[int, Cleaned]] = {}
+        self.last_rounds: dict[LogName, tuple[int, Cleaned]] = {}
         self._waits: dict[LogName, tuple[int, int]] = {}  # until when, and how long that is, in ms
 
     def begin(self, candidates: Mapping[LogName, Candidate], now_ms: int) -> LogName | None:
         """Begin a round over the filthiest log that is due now; None if none is."""
-        for name, one in candidates.items():
-            self.found[name] = cleanable(one.facts, one.checkpoint, one.config, now_ms)
+        for name, candidate in candidates.items():
+            self.cleanables[name] = cleanable(
+                candidate.facts, candidate.checkpoint, candidate.config, now_ms
+            )
             if not self._is_waiting(name, now_ms):
                 self.problems.pop(name, None)
         free = [name for name in self.states.free(candidates) if not self._is_waiting(name, now_ms)]
         due = {
-            name: self.found[name]
+            name: self.cleanables[name]
             for name in free
-            if is_due(self.found[name], candidates[name].config)
+            if is_due(self.cleanables[name], candidates[name].config)
         }
         chosen = filthiest(due)
         if chosen is not None:
@@ -78,7 +80,7 @@ class CompactionSchedule(Generic[LogName]):
 
     def ended(self, name: LogName, done: Cleaned, now_ms: int) -> bool:
         """A round has ended well; returns whether its end may be written down."""
-        self.done[name] = (now_ms, done)
+        self.last_rounds[name] = (now_ms, done)
         self._waits.pop(name, None)
         return self.states.end(name)
 
@@ -106,6 +108,6 @@ class CompactionSchedule(Generic[LogName]):
     def keep(self, names: Collection[LogName]) -> None:
         """Forget the logs that are no longer here."""
         self.states.keep(names)
-        for known in (self.found, self.problems, self.done, self._waits):
-            for name in known.keys() - {*names}:
-                known.pop(name, None)
+        for by_name in (self.cleanables, self.problems, self.last_rounds, self._waits):
+            for name in by_name.keys() - {*names}:
+                by_name.pop(name, None)

@@ -116,13 +116,13 @@ class TransactionIndex:
 
     def collect(self, start_offset: int, end_offset: int) -> Collected:
         """Those that touch ``start_offset <= offset < end_offset``."""
-        found = []
+        collected = []
         for entry in self.entries:
             if entry.last_offset >= start_offset and entry.first_offset < end_offset:
-                found.append(entry)
+                collected.append(entry)
             if entry.last_stable_offset >= end_offset:
-                return Collected(found, True)
-        return Collected(found, False)
+                return Collected(collected, True)
+        return Collected(collected, False)
 
     def truncate_to(self, offset: int) -> None:
         """Drop those whose marker lies at ``offset`` or behind."""

@@ -43,15 +43,15 @@ _LARGE: Final = (pa.large_binary(), pa.large_string())
 def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kernel.TableEncoder":
     """The kernel's encoder over the columns. Raises InvalidRecord for a column that records do not
     have."""
-    found = columns.schema.names
-    for name in found:
+    names = columns.schema.names
+    for name in names:
         if name not in _NAMES:
             raise InvalidRecord(
                 f"column {name!r} is none of {', '.join(_NAMES)}: rename or drop it"
             )
-        if found.count(name) > 1:
+        if names.count(name) > 1:
             raise InvalidRecord(f"column {name!r} repeats: drop all but one")
-    arrays = {name: _one_array(name, columns.column(name)) for name in found}
+    arrays = {name: _one_array(name, columns.column(name)) for name in names}
     if "value" not in arrays:
         raise InvalidRecord("there is no column 'value': add one, of nulls for tombstones")
     lists, names, values = (

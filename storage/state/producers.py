@@ -112,9 +112,9 @@ class ProducerState:
         wanted = (header.base_sequence, header.last_sequence)
         return next(
             (
-                known
-                for known in self.batches
-                if (known.first_sequence, known.last_sequence) == wanted
+                batch
+                for batch in self.batches
+                if (batch.first_sequence, batch.last_sequence) == wanted
             ),
             None,
         )
@@ -176,46 +176,46 @@ class ProducerStates:
 
         The coordinators' own batches (offset commits) have no sequence to check.
         """
-        known = self._producers.get(header.producer_id)
+        producer = self._producers.get(header.producer_id)
         if is_client and header.base_sequence < 0:
             raise InvalidRecord(
                 f"{self._partition}: a batch with a producer id needs a base sequence of 0 or more"
             )
-        if known is None:
+        if producer is None:
             return None
-        self._check_epoch(known, header)
-        duplicate = known.duplicate_of(header) if is_client else None
+        self._check_epoch(producer, header)
+        duplicate = producer.duplicate_of(header) if is_client else None
         if duplicate is not None:
             return duplicate
         if is_client:
-            self._check_sequence(known, header)
-        if known.transaction_start >= 0 and not header.is_transactional:
-            raise InvalidTxnState(self._partition, header.producer_id, known.transaction_start)
+            self._check_sequence(producer, header)
+        if producer.transaction_start >= 0 and not header.is_transactional:
+            raise InvalidTxnState(self._partition, header.producer_id, producer.transaction_start)
         return None
 
     def check_marker(self, header: BatchHeader, marker: Marker) -> None:
         """Raise unless this marker may be written: nobody has taken over from its producer or
         coordinator."""
-        known = self._producers.get(header.producer_id)
-        if known is None:
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
             return
-        self._check_epoch(known, header)
-        if marker.coordinator_epoch < known.coordinator_epoch:
+        self._check_epoch(producer, header)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
             raise TransactionCoordinatorFenced(
-                self._partition, known.coordinator_epoch, marker.coordinator_epoch
+                self._partition, producer.coordinator_epoch, marker.coordinator_epoch
             )
 
-    def _check_epoch(self, known: ProducerState, header: BatchHeader) -> None:
-        if header.producer_epoch < known.epoch:
+    def _check_epoch(self, producer: ProducerState, header: BatchHeader) -> None:
+        if header.producer_epoch < producer.epoch:
             raise InvalidProducerEpoch(
-                self._partition, header.producer_id, known.epoch, header.producer_epoch
+                self._partition, header.producer_id, producer.epoch, header.producer_epoch
             )
 
-    def _check_sequence(self, known: ProducerState, header: BatchHeader) -> None:
-        if known.epoch == -1:
+    def _check_sequence(self, producer: ProducerState, header: BatchHeader) -> None:
+        if producer.epoch == -1:
             return
-        fresh = header.producer_epoch != known.epoch or not known.batches
-        expected = 0 if fresh else increment_sequence(known.batches[-1].last_sequence, 1)
+        fresh = header.producer_epoch != producer.epoch or not producer.batches
+        expected = 0 if fresh else increment_sequence(producer.batches[-1].last_sequence, 1)
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
                 self._partition, header.producer_id, expected, header.base_sequence
@@ -247,16 +247,16 @@ class ProducerStates:
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER or (header.is_control and marker is None):
             return
-        known = self._producers.setdefault(producer_id, ProducerState())
-        known.seen_ms = now_ms
+        producer = self._producers.setdefault(producer_id, ProducerState())
+        producer.seen_ms = now_ms
         if marker is not None:
-            known.end(header, marker)
+            producer.end(header, marker)
             self._open.pop(producer_id, None)
             self._see_oldest()
             return
-        known.add(header, base_offset)
-        if known.transaction_start >= 0:
-            self._open.setdefault(producer_id, known.transaction_start)
+        producer.add(header, base_offset)
+        if producer.transaction_start >= 0:
+            self._open.setdefault(producer_id, producer.transaction_start)
             self._see_oldest()
 
     def _see_oldest(self) -> None:
@@ -269,26 +269,28 @@ class ProducerStates:
         By the time of writing, where Kafka takes the records' own: a producer of old records would
         be forgotten at once, and its next retry be written twice.
         """
-        for producer_id, known in list(self._producers.items()):
-            if known.transaction_start < 0 and now_ms - known.seen_ms >= expiration_ms:
+        for producer_id, producer in list(self._producers.items()):
+            if producer.transaction_start < 0 and now_ms - producer.seen_ms >= expiration_ms:
                 del self._producers[producer_id]
 
     @property
     def oldest_ms(self) -> int:
         """When the producer wrote that has been silent longest; far away if there is none."""
         silent = (
-            known.seen_ms for known in list(self._producers.values()) if known.transaction_start < 0
+            producer.seen_ms
+            for producer in list(self._producers.values())
+            if producer.transaction_start < 0
         )
         return min(silent, default=NEVER_MS)
 
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id, where each one stands."""
-        known = list(self._producers.items())
+        producers = list(self._producers.items())
         return {
             producer_id: LastRecord(
                 state.batches[-1].last_offset if state.batches else -1, state.epoch
             )
-            for producer_id, state in known
+            for producer_id, state in producers
         }
 
     # -- snapshots ---------------------------------------------------------------------------------
@@ -302,7 +304,7 @@ class ProducerStates:
     def decode(self, path: str, content: bytes, end_offset: int, now_ms: int) -> None:
         """Take the state of a snapshot file, or raise CorruptCheckpoint."""
         self._producers = decode_snapshot(path, content, now_ms)
-        starts = [(known.transaction_start, key) for key, known in self._producers.items()]
+        starts = [(producer.transaction_start, key) for key, producer in self._producers.items()]
         self._open = {key: start for start, key in sorted(starts) if start >= 0}
         self._see_oldest()
         self.end_offset = self._snapshot_offset = end_offset
@@ -350,17 +352,17 @@ def decode_snapshot(path: str, content: bytes, now_ms: int = 0) -> dict[int, Pro
     return dict(_decode_entry(entry, now_ms) for entry in entries)
 
 
-def _encode_entry(producer_id: int, known: ProducerState) -> bytes:
-    last = known.batches[-1] if known.batches else _NO_BATCH
+def _encode_entry(producer_id: int, producer: ProducerState) -> bytes:
+    last = producer.batches[-1] if producer.batches else _NO_BATCH
     entry = _SnapshotEntry(
         producer_id=producer_id,
-        epoch=known.epoch,
+        epoch=producer.epoch,
         last_sequence=last.last_sequence,
         last_offset=last.last_offset,
         offset_delta=last.offset_delta,
-        timestamp=known.timestamp,
-        coordinator_epoch=known.coordinator_epoch,
-        transaction_start=known.transaction_start,
+        timestamp=producer.timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        transaction_start=producer.transaction_start,
     )
     return _ENTRY.pack(*entry)
 

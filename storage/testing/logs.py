@@ -132,8 +132,8 @@ def records_of(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> 
     """
     offset = log.log_start_offset if start is None else start
     records: list[Record] = []
-    while (found := log.read(offset, max_bytes)) is not None:
-        content = log.read_bytes(found)
+    while (piece := log.read(offset, max_bytes)) is not None:
+        content = log.read_bytes(piece)
         records += decode_records(content, start_offset=offset)
         *_, (_, last) = iter_batches(content)
         assert last.next_offset > offset, "a read answers with something"

@@ -56,15 +56,15 @@ class Content:
 
     def after_crash(self, survives: Survives, random: Random) -> "Content":
         """The file that the next process finds."""
-        found = Content(self.inode, self.mtime_ms)
+        content = Content(self.inode, self.mtime_ms)
         if survives == "all":
-            found.seen[:] = self.seen
+            content.seen[:] = self.seen
         elif survives == "torn" and self.seen != self.on_disk:
-            found.seen[:] = self.seen[: random.randint(self.stable_bytes, len(self.seen))]
+            content.seen[:] = self.seen[: random.randint(self.stable_bytes, len(self.seen))]
         else:
-            found.seen[:] = self.on_disk
-        found.flush()
-        return found
+            content.seen[:] = self.on_disk
+        content.flush()
+        return content
 
 
 class Folder:
@@ -83,14 +83,14 @@ class Folder:
 
     def after_crash(self, survives: Survives, names: Survives, random: Random) -> "Folder":
         """The folder that the next process finds, with all that is in it."""
-        found = Folder()
+        folder = Folder()
         for name, node in self._surviving(names, random).items():
             if isinstance(node, Folder):
-                found.seen[name] = node.after_crash(survives, names, random)
+                folder.seen[name] = node.after_crash(survives, names, random)
             else:
-                found.seen[name] = node.after_crash(survives, random)
-        found.sync()
-        return found
+                folder.seen[name] = node.after_crash(survives, random)
+        folder.sync()
+        return folder
 
     def _surviving(self, names: Survives, random: Random) -> "dict[str, Content | Folder]":
         if names == "all":
@@ -238,10 +238,10 @@ class MemoryFileSystem:
         return os.path.normpath(path)
 
     def stat(self, path: str) -> FileStat | None:
-        found = self._find(path)
+        node = self._find(path)
         return (
-            FileStat(found.inode, len(found.seen), found.mtime_ms)
-            if isinstance(found, Content)
+            FileStat(node.inode, len(node.seen), node.mtime_ms)
+            if isinstance(node, Content)
             else None
         )
 

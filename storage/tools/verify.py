@@ -82,8 +82,8 @@ def base_offsets(fs: FileSystem, folder: str) -> list[int]:
     """Where the folder's segments begin; none if it is no partition's folder."""
     if not fs.is_dir(folder):
         return []
-    found = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    return [base for base in found if base is not None]
+    bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    return [base for base in bases if base is not None]
 
 
 def verify_folder(fs: FileSystem, folder: str) -> list[SegmentReport]:
@@ -296,18 +296,20 @@ class _Replayed:
             return
         if self.is_lost:
             return
-        known = {(entry.producer_id, entry.last_offset): entry for entry in entries}
+        unmatched = {(entry.producer_id, entry.last_offset): entry for entry in entries}
         for wanted in aborted:
-            found = known.pop((wanted.producer_id, wanted.last_offset), None)
-            if found is None:
+            indexed = unmatched.pop((wanted.producer_id, wanted.last_offset), None)
+            if indexed is None:
                 yield Problem(name, f"lacks {_transaction(wanted)}")
-            elif found.first_offset > wanted.first_offset or (self._is_full and found != wanted):
+            elif indexed.first_offset > wanted.first_offset or (
+                self._is_full and indexed != wanted
+            ):
                 yield Problem(
-                    name, f"has {_transaction(found)}, where the log has {_transaction(wanted)}"
+                    name, f"has {_transaction(indexed)}, where the log has {_transaction(wanted)}"
                 )
         if self._is_full:
-            for found in known.values():
-                yield Problem(name, f"has {_transaction(found)}, which no marker aborts")
+            for indexed in unmatched.values():
+                yield Problem(name, f"has {_transaction(indexed)}, which no marker aborts")
 
     def snapshot_problems(self, up_to: int) -> Iterator[Problem]:
         """What is wrong with the snapshots at or before an offset, to which the log is replayed."""
@@ -315,44 +317,45 @@ class _Replayed:
             offset, name = self._snapshots.pop(0)
             path = os.path.join(self._folder, name)
             try:
-                told = decode_snapshot(path, self._fs.read_file(path))
+                snapshot = decode_snapshot(path, self._fs.read_file(path))
             except CorruptCheckpoint as error:
                 yield Problem(name, error.args[1])
                 continue
             if not self.is_lost:
                 is_full = self._is_full and offset == self._next_offset
-                yield from (Problem(name, why) for why in self._contradictions(told, is_full))
+                yield from (Problem(name, why) for why in self._contradictions(snapshot, is_full))
 
     def snapshots_beyond(self, end_offset: int) -> Iterator[Problem]:
         """Those that speak of what the log does not have."""
         for offset, name in self._snapshots:
             yield Problem(name, f"is of offset {offset}, but the log ends at {end_offset}")
 
-    def _contradictions(self, told: dict[int, ProducerState], is_full: bool) -> Iterator[str]:
-        for producer_id, state in told.items():
-            known = self._producers.get(producer_id)
-            if known is None or known.epoch != state.epoch:
+    def _contradictions(self, snapshot: dict[int, ProducerState], is_full: bool) -> Iterator[str]:
+        for producer_id, state in snapshot.items():
+            replayed = self._producers.get(producer_id)
+            if replayed is None or replayed.epoch != state.epoch:
                 if is_full:
                     yield (
                         f"producer {producer_id} of epoch {state.epoch}, "
                         "which the log does not have"
                     )
                 continue
-            if known.batches and state.batches and known.batches[-1][:3] != state.batches[-1][:3]:
-                last = known.batches[-1]
+            has_batches = replayed.batches and state.batches
+            if has_batches and replayed.batches[-1][:3] != state.batches[-1][:3]:
+                last = replayed.batches[-1]
                 yield (
                     f"producer {producer_id} at sequence {state.batches[-1].last_sequence}, where "
                     "the log has "
                     f"sequence {last.last_sequence} at offset {last.last_offset}"
                 )
-            elif is_full and known.transaction_start != state.transaction_start:
+            elif is_full and replayed.transaction_start != state.transaction_start:
                 yield (
                     f"producer {producer_id} with an open transaction from "
                     f"{state.transaction_start}, "
-                    f"where the log has {known.transaction_start} (-1: none)"
+                    f"where the log has {replayed.transaction_start} (-1: none)"
                 )
         for producer_id, start in self._producers.open_transactions.items():
-            if is_full and producer_id not in told:
+            if is_full and producer_id not in snapshot:
                 yield f"lacks producer {producer_id}, whose transaction is open from offset {start}"
 
 

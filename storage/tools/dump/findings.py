@@ -43,27 +43,27 @@ class Findings:
 
     def lines(self) -> Iterator[str]:
         """All of them, as Kafka's tool tells them."""
-        yield from _told(self._index, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
-        yield from _told(
+        yield from _lines(self._index, "Mismatches in :{}", "  Index offset: {}, log offset: {}")
+        yield from _lines(
             self._timestamps,
             "Found timestamp mismatch in :{}",
             "  Index timestamp: {}, log timestamp: {}",
         )
-        yield from _told(
+        yield from _lines(
             self._order,
             "Found out of order timestamp in :{}",
             "  Index timestamp: {}, Previously indexed timestamp: {}",
         )
-        yield from _told(
+        yield from _lines(
             self._missing,
             "The following indexed offsets are not found in the log.",
             "Indexed offset: {}, found log offset: {}",
         )
-        yield from _told(self._gaps, "Non-consecutive offsets in {}", "  {} is followed by {}")
+        yield from _lines(self._gaps, "Non-consecutive offsets in {}", "  {} is followed by {}")
 
 
-def _told(found: Pairs, head: str, line: str) -> Iterator[str]:
-    for path, pairs in found.items():
+def _lines(pairs_by_path: Pairs, head: str, line: str) -> Iterator[str]:
+    for path, pairs in pairs_by_path.items():
         yield head.format(path)
         for pair in pairs:
             yield line.format(*pair)

@@ -71,7 +71,7 @@ def dump_offset_index(
     base_offset: int,
     max_message_bytes: int,
     findings: Findings,
-    told_path: str,
+    shown_path: str,
 ) -> Iterator[str]:
     """The lines of an offset index; each entry is held against the batch it points to."""
     for number, (offset, position) in enumerate(entries):
@@ -90,7 +90,7 @@ def dump_offset_index(
             )
         last_offset = first[1].last_offset
         if last_offset != offset:
-            findings.index_mismatch(told_path, offset, last_offset)
+            findings.index_mismatch(shown_path, offset, last_offset)
         yield f"offset: {offset} position: {position}"
 
 
@@ -100,14 +100,14 @@ def dump_time_index(
     log: memoryview,
     base_offset: int,
     findings: Findings,
-    told_path: str,
+    shown_path: str,
 ) -> Iterator[str]:
     """The lines of a time index; each entry is held against the batch that ends with its offset."""
     previous = NO_TIMESTAMP
     for number, (timestamp, offset) in enumerate(entries):
         if number and offset == base_offset:
             return
-        _check_moment(timestamp, offset, previous, offset_index, log, findings, told_path)
+        _check_moment(timestamp, offset, previous, offset_index, log, findings, shown_path)
         yield f"timestamp: {timestamp} offset: {offset}"
         previous = timestamp
 
@@ -119,7 +119,7 @@ def _check_moment(
     offset_index: Pairs,
     log: memoryview,
     findings: Findings,
-    told_path: str,
+    shown_path: str,
 ) -> None:
     count = bisect_right(offset_index, offset, key=lambda entry: entry[0])
     tail = log[offset_index[count - 1][1] if count else 0 :]
@@ -128,15 +128,15 @@ def _check_moment(
         for position, header in file_batches(tail)
         if header.last_offset >= offset
     )
-    found = next(batches, None)
-    if found is None or found[1].last_offset != offset:
-        findings.offset_missing(told_path, offset, found[1].last_offset if found else -1)
+    batch = next(batches, None)
+    if batch is None or batch[1].last_offset != offset:
+        findings.offset_missing(shown_path, offset, batch[1].last_offset if batch else -1)
         return
-    largest = _largest_timestamp(tail, *found)
+    largest = _largest_timestamp(tail, *batch)
     if largest != timestamp:
-        findings.timestamp_mismatch(told_path, timestamp, largest)
+        findings.timestamp_mismatch(shown_path, timestamp, largest)
     if previous >= timestamp:
-        findings.out_of_order(told_path, timestamp, previous)
+        findings.out_of_order(shown_path, timestamp, previous)
 
 
 def _largest_timestamp(log: memoryview, position: int, header: BatchHeader) -> int:
@@ -158,14 +158,15 @@ def dump_transaction_index(content: bytes, base_offset: int) -> Iterator[str]:
 
 def dump_snapshot(path: str, content: bytes) -> Iterator[str]:
     """The lines of a snapshot of the producers. Raises CorruptCheckpoint."""
-    for producer_id, known in decode_snapshot(path, content).items():
-        start = known.transaction_start if known.transaction_start >= 0 else None
+    for producer_id, producer in decode_snapshot(path, content).items():
+        start = producer.transaction_start if producer.transaction_start >= 0 else None
         line = (
-            f"producerId: {producer_id} producerEpoch: {known.epoch} "
-            f"coordinatorEpoch: {known.coordinator_epoch} currentTxnFirstOffset: {optional(start)} "
-            f"lastTimestamp: {known.timestamp} "
+            f"producerId: {producer_id} producerEpoch: {producer.epoch} "
+            f"coordinatorEpoch: {producer.coordinator_epoch} "
+            f"currentTxnFirstOffset: {optional(start)} "
+            f"lastTimestamp: {producer.timestamp} "
         )
-        for batch in known.batches:
+        for batch in producer.batches:
             line += (
                 f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
                 f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} timestamp: "

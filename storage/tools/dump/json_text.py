@@ -23,4 +23,4 @@ def json_text(value: Any) -> str:
     if isinstance(value, float):
         return double_text(value)
     text = json.dumps(value, ensure_ascii=False)
-    return _CONTROL.sub(lambda found: "\\u00" + found[1].upper(), text)
+    return _CONTROL.sub(lambda escape: "\\u00" + escape[1].upper(), text)

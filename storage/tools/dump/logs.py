@@ -66,9 +66,9 @@ class _Line(NamedTuple):
 
 
 def dump_log(
-    path: str, content: memoryview, options: LogOptions, findings: Findings, told_path: str
+    path: str, content: memoryview, options: LogOptions, findings: Findings, shown_path: str
 ) -> Iterator[str]:
-    """The lines of the file at ``path``. ``told_path``: how findings name it. Raises
+    """The lines of the file at ``path``. ``shown_path``: how findings name it. Raises
     CorruptRecord."""
     yield _head(os.path.basename(path))
     end, last_offset = 0, -1
@@ -79,7 +79,7 @@ def dump_log(
             continue
         for record in _records(content, position, header):
             if last_offset not in (-1, record.offset - 1):
-                findings.gap(told_path, last_offset, record.offset)
+                findings.gap(shown_path, last_offset, record.offset)
             last_offset = record.offset
             yield _record_line(record, header, options)
     left = len(content) - end

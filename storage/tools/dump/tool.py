@@ -84,17 +84,17 @@ def dump_files(
 
 
 def _dump(
-    fs: FileSystem, path: str, options: DumpOptions, findings: Findings, told_path: str
+    fs: FileSystem, path: str, options: DumpOptions, findings: Findings, shown_path: str
 ) -> Iterator[str]:
     name = os.path.basename(path)
     suffix = os.path.splitext(name)[1]
     if is_snapshot(name):
-        return dump_log(path, _view(fs, path), options.log, findings, told_path)
+        return dump_log(path, _view(fs, path), options.log, findings, shown_path)
     base_offset = offset_of(name)
     if base_offset is None or suffix not in _DUMPS:
         raise UnknownLogFile(path)
     return _DUMPS[suffix](
-        _File(fs=fs, path=path, base_offset=base_offset, told_path=told_path), options, findings
+        _File(fs=fs, path=path, base_offset=base_offset, shown_path=shown_path), options, findings
     )
 
 
@@ -104,7 +104,7 @@ class _File(NamedTuple):
     fs: FileSystem
     path: str
     base_offset: int
-    told_path: str
+    shown_path: str
 
     def content(self) -> bytes:
         return bytes(_view(self.fs, self.path))
@@ -131,7 +131,7 @@ def _view(fs: FileSystem, path: str) -> memoryview:
 
 
 def _log(file: _File, options: DumpOptions, findings: Findings) -> Iterator[str]:
-    return dump_log(file.path, _view(file.fs, file.path), options.log, findings, file.told_path)
+    return dump_log(file.path, _view(file.fs, file.path), options.log, findings, file.shown_path)
 
 
 def _offset_index(file: _File, options: DumpOptions, findings: Findings) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _offset_index(file: _File, options: DumpOptions, findings: Findings) -> Iter
         yield f"{file.path} passed sanity check."
         return
     lines = dump_offset_index(
-        entries, log, file.base_offset, options.max_message_bytes, findings, file.told_path
+        entries, log, file.base_offset, options.max_message_bytes, findings, file.shown_path
     )
     yield from _unless(options.verify_only, lines)
 
@@ -163,7 +163,7 @@ def _time_index(file: _File, options: DumpOptions, findings: Findings) -> Iterat
         else []
     )
     entries = time_entries(content, file.base_offset)
-    lines = dump_time_index(entries, offsets, log, file.base_offset, findings, file.told_path)
+    lines = dump_time_index(entries, offsets, log, file.base_offset, findings, file.shown_path)
     yield from _unless(options.verify_only, lines)
 
 

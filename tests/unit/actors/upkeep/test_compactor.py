@@ -13,7 +13,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.partition.partition import Partition
 from raylog.actors.upkeep.compactor import Compactor, SharedLocks
 from raylog.storage.cleaner.cleanable import LogFacts
-from raylog.storage.cleaner.remote import Door, LogView
+from raylog.storage.cleaner.remote import LogOwner, LogView
 from raylog.storage.cleaner.schedule import LONGEST_WAIT_MS
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted, DiskFull, LogLocked, StorageError
@@ -89,7 +89,7 @@ class Node:
         self.before_view()
         return self.partitions[partition].cleaning_view()
 
-    def calls(self, partition: TopicPartition) -> Door:
+    def calls(self, partition: TopicPartition) -> LogOwner:
         return self.partitions[partition]
 
     def delete_old_segments(

@@ -18,8 +18,8 @@ from raylog.storage.testing.logs import Disk, flip, offsets_of
 ROOMY = Buffers(dedupe_bytes=1 << 12, load_factor=0.9, chunk_bytes=4096)
 
 
-class LogDoor:
-    """A ``Door`` to a log in the same process; what crosses it crosses a pickle."""
+class LocalOwner:
+    """The ``LogOwner`` of a log in the same process; what crosses it crosses a pickle."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -58,7 +58,7 @@ def seen(log: Log) -> LogView:
 
 def compact_from_afar(disk: Disk, log: Log, view: LogView | None = None) -> None:
     view = view or seen(log)
-    remote = RemoteLog(disk.fs, view, LogDoor(log))
+    remote = RemoteLog(disk.fs, view, LocalOwner(log))
     section = cleanable(view.facts, None, view.config, disk.clock.now_ms())
     clean(disk.fs, disk.clock, remote, section, ROOMY)
     remote.close()
@@ -90,7 +90,7 @@ def test_it_writes_cleaned_files_and_nothing_else(disk: Disk) -> None:
     disk.damage(f"{0:020d}.index", flip(7))
     before, view = len(disk.fs.log), seen(log)
 
-    class Silent(LogDoor):
+    class Silent(LocalOwner):
         def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
             pass
 
@@ -105,7 +105,7 @@ def test_an_index_that_lies_is_scanned_past(disk: Disk) -> None:
     log = filled(disk)
     view = seen(log)
     disk.damage(f"{0:020d}.index", lambda content: content[:-1])
-    remote = RemoteLog(disk.fs, view, LogDoor(log))
+    remote = RemoteLog(disk.fs, view, LocalOwner(log))
     clean(disk.fs, disk.clock, remote, cleanable(view.facts, 3, view.config, T0), ROOMY)
     assert min(offsets_of(log)) > 3, "the keys of the first segment have come again behind it"
 
@@ -149,4 +149,4 @@ def test_a_log_that_was_opened_again_knows_no_earlier_round(disk: Disk) -> None:
     log.close()
     again = disk.open(segment_bytes=400, cleanup_policy="compact")
     with pytest.raises(CleaningAborted, match="opened again"):
-        LogDoor(again).replace_segments([again.segments[0].id], view.round_id)
+        LocalOwner(again).replace_segments([again.segments[0].id], view.round_id)
