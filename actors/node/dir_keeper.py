@@ -137,7 +137,7 @@ class DirKeeper:
         while not self._stopped.wait(min(interval_s, threading.TIMEOUT_MAX)):
             try:
                 task()
-            except Exception:  # Ray's own errors have no common base; the next round tries again
+            except Exception:  # whatever Ray raises: the next round tries again
                 warn(logger, "upkeep-failed", trace=True, task=task.__name__)
 
     def export_metrics(self) -> None:

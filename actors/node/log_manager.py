@@ -28,7 +28,8 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, node_log_dirs
 from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.node.mover import MOVES_AT_ONCE, Mover
-from raylog.actors.partition.log_actor import LogActor, LogSpec, lock_patiently
+from raylog.actors.partition.locking import lock_patiently
+from raylog.actors.partition.log_actor import LogActor, LogSpec
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S
 from raylog.actors.runtime.handles import create, kill
 from raylog.actors.runtime.names import (

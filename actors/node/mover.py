@@ -27,7 +27,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_keeper import DirKeeper
 from raylog.actors.node.dirs import Placed
 from raylog.actors.node.online_dir import OnlineDir
-from raylog.actors.partition.log_actor import lock_patiently
+from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name

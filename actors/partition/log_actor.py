@@ -46,6 +46,7 @@ from raylog.actors.partition.bounds import (
     PARKED_FETCHES,
     REFUSALS_AT_ONCE,
 )
+from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.partition.partition import Partition
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.ray_metrics import ray_metric
@@ -55,7 +56,7 @@ from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptCheckpoint, LogLocked, RaylogError, StorageError
+from raylog.storage.errors import CorruptCheckpoint, RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import open_log
@@ -68,8 +69,6 @@ from raylog.storage.state.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS,
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
-# The process of an actor whose node was lost may outlive the node by a second.
-LOCK_PATIENCE_S = 5.0
 # How long its LogManager is waited for.
 MANAGER_TIMEOUT_S = 5.0
 # With the default of 5 ms, one busy thread makes every small call take 10 ms.
@@ -339,18 +338,6 @@ OPTIONS: dict[str, Any] = {
     "max_task_retries": 0,  # a retry by Ray would append twice; producers retry with their sequence
 }
 LogActor = ray.remote(**OPTIONS)(LogActorImpl)
-
-
-def lock_patiently(take: Callable[[], Answer]) -> Answer:
-    """Take a lock that a process at its end may still hold for a moment."""
-    deadline_s = time.monotonic() + LOCK_PATIENCE_S
-    while True:
-        try:
-            return take()
-        except LogLocked:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.05)
 
 
 def _log_manager_of(spec: LogSpec) -> LogManagerStub | None:

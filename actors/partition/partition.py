@@ -43,7 +43,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -82,6 +82,14 @@ MAX_REST_S = 3600.0
 Answer = TypeVar("Answer")
 
 
+class Waiter(NamedTuple):
+    """A fetch that is parked. Waiters are ordered by what they wait for."""
+
+    wanted_bytes: int  # the count of bytes ever appended that wakes it
+    ticket: int  # another one for each waiter, so that the order is never decided by the event
+    woken: threading.Event
+
+
 class Partition:
     """One log, made safe for many callers at once."""
 
@@ -115,8 +123,8 @@ class Partition:
         self._upkeep_wanted = threading.Event()
         self._is_upkeep_wanted = False  # the same, cheaper: to look at an Event is a call
         self.meters = Meters()
-        self._waiters: list[tuple[int, int, threading.Event]] = []
-        self._ticket = itertools.count()
+        self._waiters: list[Waiter] = []  # a heap
+        self._tickets = itertools.count()
         self._appended_bytes = 0
         self._offline: RaylogError | None = None
         self.is_closed = False
@@ -237,27 +245,27 @@ class Partition:
 
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
         """Park until so many bytes were ever appended, or the time is up. Raises TooManyPolls."""
-        entry = (wanted_bytes, next(self._ticket), threading.Event())
+        waiter = Waiter(wanted_bytes, next(self._tickets), threading.Event())
         with self._waiters_lock:
             if len(self._waiters) >= self._most_waiters:
                 raise TooManyPolls(str(self.log.partition), self._most_waiters)
-            heapq.heappush(self._waiters, entry)
+            heapq.heappush(self._waiters, waiter)
         if self._appended_bytes >= wanted_bytes:
             self._wake()
         if self._offline is not None:
             return
-        if not entry[2].wait(max_wait_ms / 1000):
+        if not waiter.woken.wait(max_wait_ms / 1000):
             with self._waiters_lock:
-                if entry in self._waiters:
-                    self._waiters.remove(entry)
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
                     heapq.heapify(self._waiters)
 
     def _wake(self) -> None:
         if not self._waiters:
             return
         with self._waiters_lock:
-            while self._waiters and self._waiters[0][0] <= self._appended_bytes:
-                heapq.heappop(self._waiters)[2].set()
+            while self._waiters and self._waiters[0].wanted_bytes <= self._appended_bytes:
+                heapq.heappop(self._waiters).woken.set()
 
     @property
     def waiting(self) -> int:
@@ -425,8 +433,8 @@ class Partition:
         self._offline = error
         self._upkeep_wanted.set()
         with self._waiters_lock:
-            for _, _, event in self._waiters:
-                event.set()
+            for waiter in self._waiters:
+                waiter.woken.set()
             self._waiters.clear()
 
     def _or_offline(

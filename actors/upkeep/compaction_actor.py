@@ -16,7 +16,7 @@ from raylog.actors.events import set_up_logs, warn
 from raylog.actors.messages import CompactionStatus, RetentionStatus
 from raylog.actors.metrics import Exporter, export_for_ever
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.partition.log_actor import lock_patiently
+from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.nodes import own_name, own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.upkeep.compactor import Compactor

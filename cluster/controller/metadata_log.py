@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raylog.actors.partition.log_actor import lock_patiently
+from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.metadata import ClusterState, cluster_record, decode, encode
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig

@@ -177,7 +177,19 @@ def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(
 
 
 def test_a_node_tells_of_its_log_dirs(sink: Sink) -> None:
-    good = LogDirStatus("n1", "/a", "id", True, None, 3, 1000, 9000, 4000, 2, 5)
+    good = LogDirStatus(
+        node_id="n1",
+        path="/a",
+        directory_id="id",
+        is_online=True,
+        problem=None,
+        partitions=3,
+        size_bytes=1000,
+        total_bytes=9000,
+        usable_bytes=4000,
+        loaded=2,
+        to_load=5,
+    )
     bad = LogDirStatus.offline("n1", "/b", "id2", "Input/output error")
     export_dirs(Exporter(sink.make, node="n1"), [good, bad], 3, 2)
     values = sink.values

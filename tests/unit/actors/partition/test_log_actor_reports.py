@@ -14,7 +14,15 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, StorageError
 from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk, batch
 
-SPEC = LogSpec(PARTITION, TOPIC_ID, FOLDER, LogConfig(), False, 1000, node="n1")
+SPEC = LogSpec(
+    partition=PARTITION,
+    topic_id=TOPIC_ID,
+    folder=FOLDER,
+    config=LogConfig(),
+    is_clean=False,
+    producer_expiration_ms=1000,
+    node="n1",
+)
 FAILURE = StorageError(FOLDER, "Input/output error")
 
 

@@ -65,7 +65,10 @@ class Node:
     def hosted(self) -> list[Hosted]:
         return [
             Hosted(
-                name, self.topic_ids.get(name, TOPIC_ID), partition.log.folder, self.configs[name]
+                partition=name,
+                topic_id=self.topic_ids.get(name, TOPIC_ID),
+                folder=partition.log.folder,
+                config=self.configs[name],
             )
             for name, partition in self.partitions.items()
         ]

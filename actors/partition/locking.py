@@ -1,0 +1,25 @@
+"""Taking the lock of a folder from a process that is at its end. Knows no Ray."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from raylog.storage.errors import LogLocked
+
+Locked = TypeVar("Locked")
+
+# The process of an actor whose node was lost may outlive the node by a second.
+LOCK_PATIENCE_S = 5.0
+RETRY_INTERVAL_S = 0.05
+
+
+def lock_patiently(take: Callable[[], Locked]) -> Locked:
+    """Take a lock that a process at its end may still hold for a moment. Raises LogLocked."""
+    deadline_s = time.monotonic() + LOCK_PATIENCE_S
+    while True:
+        try:
+            return take()
+        except LogLocked:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(RETRY_INTERVAL_S)

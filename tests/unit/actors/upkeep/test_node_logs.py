@@ -1,0 +1,64 @@
+"""Many LogActors asked at once: each answer, or error, is its own partition's."""
+
+from typing import Any
+
+import pytest
+import ray
+
+from raylog.actors.errors import NotLeader
+from raylog.actors.messages import RemovedSegments
+from raylog.actors.upkeep.node_logs import NodeLogs
+from raylog.storage.errors import StorageError
+from raylog.storage.names import TopicPartition
+
+SERVES, FAILS, HAS_A_BUG, IS_AWAY = (TopicPartition("orders", number) for number in range(4))
+REMOVED = RemovedSegments(segments=2, size_bytes=100, seconds=0.1)
+FAILURE, BUG = StorageError("/logs/orders-1", "Input/output error"), KeyError("of its own")
+ANSWERS = {"Log:orders-0": REMOVED, "Log:orders-1": FAILURE, "Log:orders-2": BUG}
+
+
+class Handle:
+    """A LogActor's. What its method returns stands for the reference: the actor's name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.delete_old_segments = self
+
+    def remote(self) -> str:
+        return self.name
+
+
+@pytest.fixture(autouse=True)
+def log_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get_actor(name: str, namespace: str) -> Handle:
+        if name not in ANSWERS:
+            raise ValueError("no such actor")
+        return Handle(name)
+
+    def get(reference: str, timeout: float) -> Any:
+        answer = ANSWERS[reference]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ray, "get_actor", get_actor)
+    monkeypatch.setattr(ray, "wait", lambda references, **_: (references, []))
+    monkeypatch.setattr(ray, "get", get)
+
+
+def test_an_error_of_one_log_is_its_answer_and_the_others_are_asked() -> None:
+    logs = NodeLogs("test", "n1")
+    answers = logs.delete_old_segments([SERVES, FAILS, HAS_A_BUG, IS_AWAY])
+    assert answers[SERVES] == REMOVED
+    assert answers[FAILS] is FAILURE
+    assert answers[HAS_A_BUG] is BUG
+    assert isinstance(answers[IS_AWAY], NotLeader)
+
+
+def test_of_no_logs_nothing_is_asked() -> None:
+    assert NodeLogs("test", "n1").delete_old_segments([]) == {}
+
+
+def test_without_a_log_manager_nobody_knows_what_is_hosted() -> None:
+    with pytest.raises(NotLeader, match="LogManager:n1 cannot be reached: it does not run"):
+        NodeLogs("test", "n1").hosted()
