@@ -102,11 +102,11 @@ class Topics(Opening):
 
     @contextmanager
     def _made(self, topic: Topic, first: int, count: int) -> Iterator[list[tuple[Home, Placed]]]:
-        """So many partitions of a topic, that serve; they are unmade if the body fails."""
+        """``count`` new partitions of a topic, which serve; they are unmade if the body fails."""
         with self._lock:
             homes = self._homes(topic.name, first, count)
-            self._making += [home.node for home in homes]
-            self._made_now.add(topic.topic_id)
+            self._nodes_of_new += [home.node for home in homes]
+            self._topics_being_made.add(topic.topic_id)
         try:
             yield self._make_partitions(topic, homes)
         except BaseException:
@@ -114,16 +114,16 @@ class Topics(Opening):
             raise
         finally:
             with self._lock:
-                self._made_now.discard(topic.topic_id)
+                self._topics_being_made.discard(topic.topic_id)
                 for home in homes:
-                    self._making.remove(home.node)
+                    self._nodes_of_new.remove(home.node)
 
     def _homes(self, name: str, first: int, count: int) -> list[Home]:
-        """Where each of the new partitions goes."""
+        """Where each of the new partitions is to be made."""
         if not self._placement.nodes:
             problems = [*self._node_problems.values(), *self._placement.why_offline()]
             raise NoLogDirs("; ".join(problems) or "no node's LogManager runs")
-        nodes = self._placement.spread(count, self._wanted(), self._making)
+        nodes = self._placement.spread(count, self._wanted(), self._nodes_of_new)
         return [
             Home(TopicPartition(name, number), node, self._managers[node])
             for number, node in enumerate(nodes, start=first)

@@ -13,6 +13,7 @@ from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import controller_actor as controller_module
 from raylog.cluster.controller import state as controller_state
+from raylog.cluster.controller import topics
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.metadata import Topic
 from raylog.storage.names import TopicPartition
@@ -69,6 +70,7 @@ class Cluster:
         futures_are_references(patch)
         for module in (controller_module, controller_state):
             patch.setattr(module, "running", lambda _: set(self.actors))
+        for module in (controller_module, controller_state, topics):
             patch.setattr(module, "kill", lambda name, _: self.actors.discard(name))
         patch.setattr(controller_module, "create", self._create)
         patch.setattr(controller_module, "alive_nodes", lambda: list(self.nodes))

@@ -10,6 +10,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import Found
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import state as controller_state
+from raylog.cluster.controller import topics
 from raylog.cluster.controller.metadata import Topic
 from raylog.cluster.controller.state import LeftOver
 from raylog.cluster.controller.topics import Home, Topics
@@ -41,6 +42,7 @@ class Manager:
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch) -> Topics:
     futures_are_references(monkeypatch)
+    monkeypatch.setattr(topics, "kill", lambda name, namespace: None)
     return Topics("test", BrokerConfig.parse({}))
 
 
