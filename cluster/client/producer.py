@@ -135,9 +135,10 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> SentRecord:
-        """Queue one record. ``timestamp``: ms since the epoch, default now. Without a partition the
-        key decides (murmur2, as Kafka's), and without a key the records go in runs to one partition
-        after another.
+        """Queue one record. ``timestamp``: ms since the epoch, default now.
+
+        Without a partition the key decides (murmur2, as Kafka's), and without a key the records go
+        in runs to one partition after another.
 
         Raises RecordTooLarge, UnknownTopicOrPartition, InvalidRecord; RequestTimedOut if there is
         no room.

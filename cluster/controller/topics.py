@@ -71,7 +71,12 @@ class Topics(Opening):
         partitions = self._config.num_partitions if partitions is None else partitions
         check_topic_name(name)
         _check_partitions(partitions, least=1)
-        topic = Topic(name, random_id(), self._checked(topic_overrides(config)), ())
+        topic = Topic(
+            name=name,
+            topic_id=random_id(),
+            config=self._checked(topic_overrides(config)),
+            directories=(),
+        )
         with self._reserve(name, "created", must_be_free=True):
             self._clear(name)
             with self._made(topic, 0, partitions) as made:
@@ -146,7 +151,12 @@ class Topics(Opening):
         return list(places.items())
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
-        self._remove([LeftOver(home.partition, topic.topic_id, home.node) for home in homes])
+        self._remove(
+            [
+                LeftOver(partition=home.partition, topic_id=topic.topic_id, node=home.node)
+                for home in homes
+            ]
+        )
         # An actor whose node is away would wait for the node, and serve there what is elsewhere by
         # then.
         for home in homes:
@@ -216,8 +226,10 @@ class Topics(Opening):
             raise TopicBusy(name, f"cleaned up after an earlier one: {error}")
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
-        """The commit point of new partitions. ``version``: of the config that they were opened
-        with."""
+        """The commit point of new partitions.
+
+        ``version``: that of the config that they were opened with.
+        """
         directories = (*topic.directories, *(place.directory_id for _, place in made))
         with self._lock:
             self._log.append(topic_record(topic._replace(directories=directories)))
@@ -326,7 +338,7 @@ class Topics(Opening):
                     for wanted in wanted_of([topic])
                 }
             within_reach = [
-                LeftOver(partition, topic.topic_id, node)
+                LeftOver(partition=partition, topic_id=topic.topic_id, node=node)
                 for partition, node in nodes.items()
                 if node is not None
             ]
