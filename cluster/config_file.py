@@ -1,7 +1,8 @@
-"""A broker's configuration as a YAML file: a flat map of Kafka's keys (docs/CONFIG.md).
+"""A broker's configuration as a YAML file: a flat map of Kafka's keys (docs/CONFIG.md), see
+``configs/``.
 
-Examples are in ``configs/``. ``BrokerConfig`` decides which keys and values are valid; this module
-adds the file and the line to its errors.
+Which keys and values can be is ``raylog.storage.config``'s to say; here its word gets the file and
+the line.
 """
 
 import os
@@ -15,7 +16,8 @@ from raylog.storage.errors import InvalidConfig
 
 
 class InvalidConfigFile(InvalidConfig):
-    """A configuration file that cannot be read, is no map, or has an invalid key or value."""
+    """A configuration file that cannot be read, is no map of keys to values, or has a key or value
+    that cannot be."""
 
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
     template = "config file {path}: {why}"
@@ -34,7 +36,8 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings in a file, each of them valid. Raises InvalidConfigFile."""
+    """The settings in a file, each of them a key and a value that a broker takes. Raises
+    InvalidConfigFile."""
     name = os.fspath(path)
     try:
         with open(name, encoding="utf-8") as file:

@@ -67,10 +67,10 @@ def leave_ray() -> None:
 
 
 def join_ray(address: str | None = None) -> str:
-    """Connect this process to a running Ray cluster.
+    """Connect this process to a running Ray cluster; default: RAY_ADDRESS, else one on this
+    machine.
 
-    ``address``: default RAY_ADDRESS, else one on this machine. Returns the address. Raises
-    RayNotFound.
+    Returns the address. Raises RayNotFound.
     """
     candidates = _candidates(address)
     for candidate in candidates:

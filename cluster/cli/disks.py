@@ -29,10 +29,7 @@ def log_dirs(
 ) -> None:
     """Show the log dirs of all nodes: whether they are well, what is in them, how full their disks
     are."""
-    dirs = sorted(
-        connected(address, namespace).log_dirs(),
-        key=lambda log_dir: (log_dir.node_id, log_dir.path),
-    )
+    dirs = sorted(connected(address, namespace).log_dirs(), key=lambda one: (one.node_id, one.path))
     if output is Output.json:
         show_json({"log_dirs": dirs})
         return

@@ -50,11 +50,11 @@ def compaction(
 ) -> None:
     """Show the compacted partitions: how dirty they are, what is due or runs, what the last round
     did."""
-    statuses = connected(address, namespace).compaction()
+    found = connected(address, namespace).compaction()
     if output is Output.json:
-        show_json({"compaction": statuses})
+        show_json({"compaction": found})
         return
-    show(COMPACTION_COLUMNS, [_row(status) for status in statuses])
+    show(COMPACTION_COLUMNS, [_row(status) for status in found])
 
 
 def _row(status: "CompactionStatus") -> tuple[object, ...]:
@@ -95,9 +95,9 @@ def retention(
 ) -> None:
     """Show what retention removed from each partition: in its last round, and since its node's
     actor began."""
-    statuses = connected(address, namespace).retention()
+    found = connected(address, namespace).retention()
     if output is Output.json:
-        show_json({"retention": statuses})
+        show_json({"retention": found})
         return
     rows = [
         (
@@ -110,6 +110,6 @@ def retention(
             Bytes(status.total_bytes),
             status.problem,
         )
-        for status in statuses
+        for status in found
     ]
     show(RETENTION_COLUMNS, rows)
