@@ -27,6 +27,8 @@ from raylog.storage.records.batch import MAX_SEQUENCE
 # its bytes.
 RECORD_OVERHEAD = 12
 
+# Timestamp, key, value, headers: a plain tuple, since one is made for each record, and what
+# ``encode_records`` takes.
 Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 

@@ -1,5 +1,4 @@
-"""What the Controller has opened: what the metadata wants at that moment, by one at a time; no
-Ray."""
+"""What the Controller has opened: what the metadata wants then, by one at a time; no Ray."""
 
 from collections import Counter
 from typing import Any
