@@ -462,8 +462,10 @@ class Broker:
         return Producer(self, **config)
 
     def consumer(self, *topics: str, **config: Any) -> "Consumer":
-        """A consumer of all partitions of ``topics``; see
-        :class:`raylog.cluster.client.consumer.Consumer`."""
+        """A consumer of all partitions of ``topics``.
+
+        See :class:`raylog.cluster.client.consumer.Consumer` for ``config``.
+        """
         from raylog.cluster.client.consumer import Consumer
 
         return Consumer(self, *topics, **config)
@@ -549,12 +551,11 @@ class Broker:
         return sorted(statuses, key=lambda status: status.partition)
 
     def stop(self) -> bool:
-        """Stop the broker in order: all logs flushed and closed, checkpoints and clean markers
-        written.
+        """Stop the broker in order; returns whether all of it was clean.
 
-        Returns whether all of it was clean. Also ends Ray, if ``start`` started it. Where the
-        Controller cannot be reached for 30 s, its node being away, the other nodes are stopped
-        without it.
+        All logs are flushed and closed, checkpoints and clean markers written. Also ends Ray, if
+        ``start`` started it. Where the Controller cannot be reached for 30 s, because its node is
+        away, the other nodes are stopped without it.
         """
         is_clean = self._shut_down()
         kill(CONTROLLER, self.namespace)

@@ -35,26 +35,30 @@ def log_dirs(
     if output is Output.json:
         show_json({"log_dirs": dirs})
         return
-    show(COLUMNS, [_row(one) for one in dirs])
+    show(COLUMNS, [_row(log_dir) for log_dir in dirs])
 
 
-def _row(one: "LogDirStatus") -> tuple[object, ...]:
+def _row(log_dir: "LogDirStatus") -> tuple[object, ...]:
     return (
-        one.node_id[:8],
-        one.path,
-        _state(one),
-        one.partitions,
-        Bytes(one.size_bytes),
-        Bytes(one.total_bytes),
-        Bytes(one.usable_bytes),
-        one.directory_id,
+        log_dir.node_id[:8],
+        log_dir.path,
+        _state(log_dir),
+        log_dir.partitions,
+        Bytes(log_dir.size_bytes),
+        Bytes(log_dir.total_bytes),
+        Bytes(log_dir.usable_bytes),
+        log_dir.directory_id,
     )
 
 
-def _state(one: "LogDirStatus") -> str:
-    if not one.is_online:
-        return f"OFFLINE: {one.problem}"
-    return "online" if one.loaded == one.to_load else f"loading {one.loaded} of {one.to_load}"
+def _state(log_dir: "LogDirStatus") -> str:
+    if not log_dir.is_online:
+        return f"OFFLINE: {log_dir.problem}"
+    return (
+        "online"
+        if log_dir.loaded == log_dir.to_load
+        else f"loading {log_dir.loaded} of {log_dir.to_load}"
+    )
 
 
 @app.command()

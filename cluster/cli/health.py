@@ -37,24 +37,24 @@ def health(
     Exit status 0: no problem. 1: a problem, or no broker. The command answers within seconds even
     if actors hang.
     """
-    found = connected(address, namespace).health()
+    findings = connected(address, namespace).health()
     if errors_only:
-        found = [finding for finding in found if finding.severity == "error"]
+        findings = [finding for finding in findings if finding.severity == "error"]
     if output is Output.json:
-        show_json({"healthy": not found, "findings": found})
+        show_json({"healthy": not findings, "findings": findings})
     elif not sys.stdout.isatty():
-        for finding in found:
+        for finding in findings:
             print("\t".join(finding))
     else:
         width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
-        for finding in found:
+        for finding in findings:
             colour = typer.colors.RED if finding.severity == "error" else typer.colors.YELLOW
             typer.echo(f"{typer.style(finding.severity, fg=colour, bold=True)}  {finding.subject}")
             for text in (finding.what, "-> " + finding.todo):
                 typer.echo(
                     textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    ")
                 )
-    if found:
+    if findings:
         raise typer.Exit(1)
     if output is Output.table:
         note("all is well")

@@ -40,7 +40,9 @@ def page() -> str:
     parts = [_section("Partitions", "From each partition's LogActor.", of_partitions)]
     for title, whose, prefixes in _GROUPS:
         parts.append(
-            _section(title, whose, [one for one in of_nodes if one.name.startswith(prefixes)])
+            _section(
+                title, whose, [metric for metric in of_nodes if metric.name.startswith(prefixes)]
+            )
         )
     limits = ", ".join(f"{limit:g}" for limit in BOUNDARIES)
     return (
@@ -52,8 +54,9 @@ def page() -> str:
 
 def _section(title: str, whose: str, metrics: list[Metric]) -> str:
     rows = [
-        f"| `{one.exported_name}` | {one.kind} | {one.unit} | {', '.join(one.tags)} | {one.doc} |"
-        for one in metrics
+        f"| `{metric.exported_name}` | {metric.kind} | {metric.unit} "
+        f"| {', '.join(metric.tags)} | {metric.doc} |"
+        for metric in metrics
     ]
     head = "| name | kind | unit | tags | meaning |\n| --- | --- | --- | --- | --- |\n"
     return f"## {title}\n\n{whose}\n\n{head}" + "\n".join(rows) + "\n"

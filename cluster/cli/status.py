@@ -58,15 +58,15 @@ def status(
         for name, value in _overview(broker, facts):
             typer.echo(f"{typer.style(f'{name:<12}', bold=True)}{value}")
         typer.echo()
-    show(COLUMNS, [_row(one) for one in partitions])
+    show(COLUMNS, [_row(partition) for partition in partitions])
     tell(findings(facts))
 
 
 def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     """The lines above the table."""
     described = list(facts.described())
-    online = [one for one in facts.log_dirs if one.is_online]
-    loading = sum(one.to_load - one.loaded for one in online)
+    online = [log_dir for log_dir in facts.log_dirs if log_dir.is_online]
+    loading = sum(log_dir.to_load - log_dir.loaded for log_dir in online)
     well = sum(problem is None for problem in facts.nodes.values())
     return [
         ("cluster", f"{facts.cluster_id or 'not known'}, namespace {broker.namespace}"),
@@ -79,7 +79,10 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
             f"{_serving(facts)} of {len(described)} serve"
             + (f", {loading} yet to open" if loading else ""),
         ),
-        ("records", Bytes(sum(one.size_bytes for one in facts.partitions)).for_people()),
+        (
+            "records",
+            Bytes(sum(partition.size_bytes for partition in facts.partitions)).for_people(),
+        ),
     ]
 
 
@@ -87,7 +90,7 @@ def _least_room(log_dirs: "list[LogDirStatus]") -> str:
     """The free space of the fullest disk."""
     if not log_dirs:
         return ""
-    fullest = min(log_dirs, key=lambda one: one.usable_bytes / max(one.total_bytes, 1))
+    fullest = min(log_dirs, key=lambda log_dir: log_dir.usable_bytes / max(log_dir.total_bytes, 1))
     free = Bytes(fullest.usable_bytes).for_people()
     return (
         f", {free} ({fullest.usable_bytes / max(fullest.total_bytes, 1):.0%}) free on the fullest "
@@ -96,7 +99,7 @@ def _least_room(log_dirs: "list[LogDirStatus]") -> str:
 
 
 def _serving(facts: "Facts") -> int:
-    online = {one.partition for one in facts.partitions if not one.is_offline}
+    online = {partition.partition for partition in facts.partitions if not partition.is_offline}
     return sum(name in online for name, _ in facts.described())
 
 
@@ -121,20 +124,20 @@ def _document(
     }
 
 
-def _by_topic_and_number(one: "PartitionStatus") -> tuple[str, int]:
-    topic, _, number = one.partition.rpartition("-")
+def _by_topic_and_number(partition: "PartitionStatus") -> tuple[str, int]:
+    topic, _, number = partition.partition.rpartition("-")
     return topic, int(number)
 
 
-def _row(one: "PartitionStatus") -> tuple[object, ...]:
+def _row(partition: "PartitionStatus") -> tuple[object, ...]:
     return (
-        one.partition,
-        one.offsets.log_start_offset,
-        one.offsets.log_end_offset,
-        one.offsets.recovery_point,
-        Bytes(one.size_bytes),
-        one.segments,
-        one.leader_epoch,
-        one.pid,
-        one.folder + (" OFFLINE" if one.is_offline else ""),
+        partition.partition,
+        partition.offsets.log_start_offset,
+        partition.offsets.log_end_offset,
+        partition.offsets.recovery_point,
+        Bytes(partition.size_bytes),
+        partition.segments,
+        partition.leader_epoch,
+        partition.pid,
+        partition.folder + (" OFFLINE" if partition.is_offline else ""),
     )

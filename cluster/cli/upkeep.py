@@ -56,11 +56,11 @@ def compaction(
     if output is Output.json:
         show_json({"compaction": found})
         return
-    show(COMPACTION_COLUMNS, [_row(one) for one in found])
+    show(COMPACTION_COLUMNS, [_row(status) for status in found])
 
 
-def _row(one: "CompactionStatus") -> tuple[object, ...]:
-    last = one.last_round
+def _row(status: "CompactionStatus") -> tuple[object, ...]:
+    last = status.last_round
     did = (
         (None,) * 5
         if last is None
@@ -72,24 +72,24 @@ def _row(one: "CompactionStatus") -> tuple[object, ...]:
             last.records_dropped,
         )
     )
-    overdue = Seconds(one.overdue_ms / 1000) if one.overdue_ms else None
+    overdue = Seconds(status.overdue_ms / 1000) if status.overdue_ms else None
     return (
-        one.partition,
-        f"{one.dirty_ratio:.0%}",
-        one.first_dirty_offset,
-        one.bound,
+        status.partition,
+        f"{status.dirty_ratio:.0%}",
+        status.first_dirty_offset,
+        status.bound,
         overdue,
-        _state(one),
+        _state(status),
         *did,
     )
 
 
-def _state(one: "CompactionStatus") -> str:
-    if one.uncleanable is not None:
-        return f"UNCLEANABLE: {one.uncleanable}"
-    if one.is_running:
-        return f"running, {Bytes(one.done_bytes).for_people()} done"
-    return "waits" if one.problem is None else f"failed, tried again: {one.problem}"
+def _state(status: "CompactionStatus") -> str:
+    if status.uncleanable is not None:
+        return f"UNCLEANABLE: {status.uncleanable}"
+    if status.is_running:
+        return f"running, {Bytes(status.done_bytes).for_people()} done"
+    return "waits" if status.problem is None else f"failed, tried again: {status.problem}"
 
 
 def retention(
@@ -105,15 +105,15 @@ def retention(
         return
     rows = [
         (
-            one.partition,
-            Ago(one.when_ms),
-            Seconds(one.seconds),
-            one.segments,
-            Bytes(one.size_bytes),
-            one.total_segments,
-            Bytes(one.total_bytes),
-            one.problem,
+            status.partition,
+            Ago(status.when_ms),
+            Seconds(status.seconds),
+            status.segments,
+            Bytes(status.size_bytes),
+            status.total_segments,
+            Bytes(status.total_bytes),
+            status.problem,
         )
-        for one in found
+        for status in found
     ]
     show(RETENTION_COLUMNS, rows)

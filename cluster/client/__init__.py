@@ -1,2 +1,1 @@
-"""Producer, consumer, and what they share: the transport to a partition and the fetching of
-ranges."""
+"""Producer, consumer, and what they share: the way to a partition, and fetching of ranges."""

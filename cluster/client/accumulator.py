@@ -1,5 +1,4 @@
-"""What a producer holds back for one partition until it may be sent. Pure: no clock, no thread, no
-Ray.
+"""What a producer keeps for one partition until it may be sent. No clock, no thread, no Ray.
 
 Rows wait in a list; once the partition has no request in flight, all that have come meanwhile leave
 as one batch, so that batches grow with the load by themselves. Columns arrive encoded. What was
@@ -28,6 +27,8 @@ from raylog.storage.records.layout import MAX_SEQUENCE
 # its bytes.
 RECORD_OVERHEAD = 12
 
+# Timestamp, key, value, headers: a plain tuple, since one is made for each record, and what
+# ``encode_records`` takes.
 Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
@@ -93,8 +94,10 @@ class PartitionQueue:
         return [*waiting, self.delivery] if self.rows else waiting
 
     def add_row(self, row: Row, size_bytes: int) -> tuple[Delivery, int]:
-        """Take a row in; returns its batch's delivery and its place in the batch. With the first,
-        the caller sets ``rows_since``."""
+        """Take a row in; returns its batch's delivery and its place in the batch.
+
+        With the first row the caller sets ``rows_since``.
+        """
         rows = self.rows
         rows.append(row)
         self.rows_bytes += size_bytes

@@ -1,5 +1,4 @@
-"""Arrow tables on the client's side: which rows go to which partition, and what a consumer's table
-looks like."""
+"""Arrow tables in clients: which rows go to which partition, and a consumer's columns."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,8 +25,10 @@ SCHEMA = pa.schema(
 
 
 def split_by_key(table: Any, partitions: int) -> Iterator[tuple[int | None, Any]]:
-    """(partition, rows) of a table by the murmur2 of its keys; None for rows that any partition may
-    take."""
+    """(partition, rows) of a table by the murmur2 of its keys.
+
+    The partition is None for rows that any partition may take.
+    """
     if "key" not in table.schema.names or not table.num_rows:
         yield None, table
         return
@@ -36,9 +37,9 @@ def split_by_key(table: Any, partitions: int) -> Iterator[tuple[int | None, Any]
         return
     column = table.column("key")
     key = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    wanted = partitions_for_column(key, partitions)
-    order = np.argsort(wanted, kind="stable")
-    counts = np.bincount(wanted + 1, minlength=partitions + 1)
+    numbers = partitions_for_column(key, partitions)  # -1 for a row without a key
+    order = np.argsort(numbers, kind="stable")
+    counts = np.bincount(numbers + 1, minlength=partitions + 1)
     start = 0
     for number, count in enumerate(counts.tolist(), start=-1):
         if count:

@@ -172,11 +172,10 @@ def read_range(
     *,
     fetch_bytes: int = FETCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The records with ``start`` <= offset < ``end``, in batches of about ``fetch_bytes``, as
-    ``decode_table`` gives.
+    """The records with ``start`` <= offset < ``end``, in batches of about ``fetch_bytes``.
 
-    Raises OffsetOutOfRange if ``start`` is below the log start offset, and RaylogErrors of the
-    partition.
+    The batches are as ``decode_table`` makes them. Raises OffsetOutOfRange if ``start`` is below
+    the log start offset, and RaylogErrors of the partition.
     """
     reader = PartitionReader(broker, topic, partition)
     while start < end:

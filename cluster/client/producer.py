@@ -72,7 +72,10 @@ class SentRecord:
             raise self._delivery.error
         offset = self._delivery.base_offset + self._index
         return RecordMetadata(
-            self._queue.topic, self._queue.partition, offset, self._delivery.log_append_time
+            topic=self._queue.topic,
+            partition=self._queue.partition,
+            offset=offset,
+            log_append_time=self._delivery.log_append_time,
         )
 
 
@@ -87,7 +90,7 @@ class _Topic:
         self.sticky_bytes = 0
 
     def lacks(self, partition: object) -> bool:
-        """Whether it could be a partition's number, but is none that is known here."""
+        """Whether it could be a partition's number, but not of a partition that is known here."""
         return isinstance(partition, int) and partition >= len(self.queues)
 
 
@@ -137,9 +140,10 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> SentRecord:
-        """Queue one record. ``timestamp``: ms since the epoch, default now. Without a partition the
-        key decides (murmur2, as Kafka's), and without a key the records go in runs to one partition
-        after another.
+        """Queue one record. ``timestamp``: ms since the epoch, default now.
+
+        Without a partition the key decides (murmur2, as Kafka's), and without a key the records go
+        in runs to one partition after another.
 
         Raises RecordTooLarge, UnknownTopicOrPartition, InvalidRecord; RequestTimedOut if there is
         no room.
@@ -162,14 +166,14 @@ class Producer:
         row = (timestamp, key, value, headers)
         if self._watch.news:
             self._grow()
-        known = self._topics.get(topic) or self._know(topic)
-        if partition is not None and known.lacks(partition):
+        state = self._topics.get(topic) or self._add_topic(topic)
+        if partition is not None and state.lacks(partition):
             self._look_again(topic)
         sender = self._sender
         with sender.lock:
             if sender.waiting_bytes >= self.config.buffer_memory or sender.is_closed:
                 sender.check_room()
-            queue = self._queue_for(known, topic, key, partition, size_bytes)
+            queue = self._queue_for(state, topic, key, partition, size_bytes)
             if queue.rows_bytes + size_bytes > MAX_BATCH_BYTES:
                 sender.close_rows(queue)
             was_ready = queue.rows_bytes >= self.config.batch_size
@@ -184,9 +188,9 @@ class Producer:
         return SentRecord(sender, queue, delivery, index)
 
     def _queue_for(
-        self, known: _Topic, topic: str, key: bytes | None, partition: int | None, size_bytes: int
+        self, state: _Topic, topic: str, key: bytes | None, partition: int | None, size_bytes: int
     ) -> PartitionQueue:
-        queues = known.queues
+        queues = state.queues
         if partition is not None:
             if not isinstance(partition, int) or not 0 <= partition < len(queues):
                 raise UnknownTopicOrPartition(
@@ -195,11 +199,11 @@ class Producer:
             return queues[partition]
         if key is not None:
             return queues[partition_for_key(key, len(queues))]
-        if known.sticky_bytes >= self.config.batch_size and len(queues) > 1:
-            known.sticky = (known.sticky + random.randrange(1, len(queues))) % len(queues)
-            known.sticky_bytes = 0
-        known.sticky_bytes += size_bytes
-        return queues[known.sticky]
+        if state.sticky_bytes >= self.config.batch_size and len(queues) > 1:
+            state.sticky = (state.sticky + random.randrange(1, len(queues))) % len(queues)
+            state.sticky_bytes = 0
+        state.sticky_bytes += size_bytes
+        return queues[state.sticky]
 
     def send_arrow(
         self, topic: str, table: "pa.Table | pa.RecordBatch", *, partition: int | None = None
@@ -215,29 +219,28 @@ class Producer:
         self._watch.tick()
         if self._watch.news:
             self._grow()
-        known = self._topics.get(topic) or self._know(topic)
+        state = self._topics.get(topic) or self._add_topic(topic)
         if partition is not None:
-            if known.lacks(partition):
+            if state.lacks(partition):
                 self._look_again(topic)
-            self._queue_for(known, topic, None, partition, 0)
+            self._queue_for(state, topic, None, partition, 0)
         parts = (
-            split_by_key(table, len(known.queues)) if partition is None else [(partition, table)]
+            split_by_key(table, len(state.queues)) if partition is None else [(partition, table)]
         )
-        return sum(self._send_columns(known, number, part) for number, part in parts)
+        return sum(self._send_columns(state, number, part) for number, part in parts)
 
     def _send_columns(
-        self, known: _Topic, number: int | None, table: "pa.Table | pa.RecordBatch"
+        self, state: _Topic, number: int | None, table: "pa.Table | pa.RecordBatch"
     ) -> int:
-        """Encode a table batch by batch, for one partition or, without a number, for each in
-        turn."""
+        """Encode a table batch by batch; without a number, for each partition in turn."""
         encoders: dict[ProducerIdentity, TableEncoder] = {}
         start, now_ms = 0, time.time_ns() // 1_000_000
         while start < table.num_rows:
             with self._sender.lock:
                 self._sender.check_room()
                 if number is None:
-                    known.sticky = (known.sticky + 1) % len(known.queues)
-                queue = known.queues[known.sticky if number is None else number]
+                    state.sticky = (state.sticky + 1) % len(state.queues)
+                queue = state.queues[state.sticky if number is None else number]
                 self._sender.close_rows(queue)
                 encoder = encoders.get(queue.identity)
                 if encoder is None:
@@ -265,8 +268,10 @@ class Producer:
     # -- waiting -----------------------------------------------------------------------------------
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Return when everything sent before is acknowledged. Raises ProduceFailed if some of it
-        was given up."""
+        """Return when everything sent before is acknowledged.
+
+        Raises ProduceFailed if some of it was given up.
+        """
         limit_s = self.config.delivery_timeout_ms / 1000 + 1 if timeout_s is None else timeout_s
         is_done = self._sender.wait(self._sender.deliveries(), limit_s)
         failure = self._sender.take_failure()
@@ -276,8 +281,10 @@ class Producer:
             raise RequestTimedOut("flush", int(limit_s * 1000))
 
     def close(self) -> None:
-        """Flush, and end the background thread. Raises ProduceFailed if something sent was given
-        up."""
+        """Flush, and end the background thread.
+
+        Raises ProduceFailed if something sent was given up.
+        """
         if self._sender.is_closed:
             return
         self._sender.close()
@@ -286,7 +293,7 @@ class Producer:
         finally:
             self._sender.stop()
 
-    def _know(self, topic: str) -> _Topic:
+    def _add_topic(self, topic: str) -> _Topic:
         count = len(self._broker.topic(topic).partitions)
         self._watch.follow([topic])
         with self._sender.lock:
@@ -308,7 +315,7 @@ class Producer:
                 queues += self._new_queues(topic, len(queues), count)
 
     def _look_again(self, topic: str) -> None:
-        """A partition is asked for that is not known here: it may have been added."""
+        """Ask for a topic's partitions: one that is not known here may have been added."""
         described = self._broker.describe_topic(topic)
         self._watch.tell(self._broker.namespace, topic, len(described.partitions))
         self._grow()

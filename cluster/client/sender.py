@@ -59,8 +59,10 @@ class Sender:
     # -- taking in: the caller holds the lock ------------------------------------------------------
 
     def check_room(self) -> None:
-        """Wait while ``buffer.memory`` is full. Raises RequestTimedOut, and InvalidRequest once
-        closed."""
+        """Wait while ``buffer.memory`` is full.
+
+        Raises RequestTimedOut, and InvalidRequest once closed.
+        """
         limit_ms = self._config.max_block_ms
         if self.waiting_bytes >= self._config.buffer_memory and not self.changed.wait_for(
             lambda: self.waiting_bytes < self._config.buffer_memory or self.is_closed,
@@ -90,9 +92,8 @@ class Sender:
                 producer_epoch=queue.identity.epoch,
                 base_sequence=queue.base_sequence,
             )
-        except (
-            Exception
-        ) as error:  # a row that send let pass: its batch fails, the producer goes on
+        except Exception as error:
+            # A row that send let pass: its batch fails, the producer goes on.
             self._fail(queue, [(delivery, len(rows), size_bytes)], error)
             return
         deadline = queue.rows_since + self._config.delivery_timeout_ms / 1000
@@ -101,18 +102,18 @@ class Sender:
     # -- waiting -----------------------------------------------------------------------------------
 
     def deliveries(self) -> list[Delivery]:
-        """Of everything that waits now."""
+        """Those of everything that waits now."""
         with self.lock:
             return [delivery for queue in self.queues for delivery in queue.deliveries]
 
     def wait(self, deliveries: Sequence[Delivery], timeout_s: float) -> bool:
-        """Whether all of them are decided in time. Meanwhile nothing lingers."""
+        """Whether all of them have ended in time. Meanwhile nothing lingers."""
         with self.changed:
             self._flushing += 1
             self.changed.notify_all()
             try:
                 return self.changed.wait_for(
-                    lambda: all(one.is_done for one in deliveries), timeout_s
+                    lambda: all(delivery.is_done for delivery in deliveries), timeout_s
                 )
             finally:
                 self._flushing -= 1
@@ -175,8 +176,10 @@ class Sender:
         )
 
     def _next_of(self, queue: PartitionQueue) -> Batch | None:
-        """What a queue that is due has to send; None if its time was up. The caller holds the
-        lock."""
+        """What a queue that is due has to send; None if its time was up.
+
+        The caller holds the lock.
+        """
         if not queue.batches:
             self.close_rows(queue)
         if not queue.batches:
@@ -252,7 +255,9 @@ class Sender:
 
 
 def _throttled_ms(backoff_ms: int, attempts: int) -> float:
-    """How long to leave a partition alone that refused: longer each time, and not all producers for
-    as long."""
+    """How long to leave a partition alone that refused.
+
+    Longer each time, and for a random share of it, so that producers do not come back together.
+    """
     longest = min(backoff_ms << min(attempts - 1, 10), max(MAX_BACKOFF_MS, backoff_ms))
     return longest * random.uniform(0.5, 1.0)

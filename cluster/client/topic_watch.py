@@ -52,7 +52,7 @@ class TopicWatch:
             self._topics.update(topics)
 
     def tell(self, namespace: str, topic: str, partitions: int) -> None:
-        """Somebody in this process knows."""
+        """Somebody in this process knows how many partitions a topic has."""
         if namespace == self._broker.namespace and topic in self._topics:
             with self._lock:
                 self.news[topic] = partitions

@@ -1,5 +1,4 @@
-"""How a client reaches a partition: one small interface, so that a socket can stand where Ray calls
-stand now.
+"""How a client reaches a partition: one small interface, for Ray calls now and a socket later.
 
 Ray's costs decide the sizes: a call is about a millisecond whatever it carries, up to 90 KB go
 inside it, and more goes through the object store for another millisecond. So a request carries a
@@ -26,8 +25,11 @@ class Transport(Protocol):
     """Sends encoded batches to partitions."""
 
     def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
-        """The future acknowledgement; it fails with raylog's errors. May raise them at once, too,
-        but never waits: the batches of all partitions go through one thread."""
+        """The future acknowledgement; it fails with raylog's errors.
+
+        May raise them at once, too, but never waits: the batches of all partitions go through one
+        thread.
+        """
 
     def forget(self, topic: str, partition: int) -> None:
         """Look the partition up afresh: its actor did not answer."""

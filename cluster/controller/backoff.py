@@ -1,8 +1,6 @@
-"""When to try again what has failed: after a second, and after twice as long each time that it
-fails again.
+"""When to try again what has failed: after a second, then after twice as long each time.
 
-A partition that cannot be opened costs a new process a try, and a node that cannot join costs one,
-too.
+Each try to open a partition costs a new process, and so does each try of a node to join.
 """
 
 from collections.abc import Callable, Hashable, Set
@@ -36,7 +34,7 @@ class Backoff:
         return retry is None or self._clock() >= retry.at_s
 
     def reset(self, key: Hashable) -> None:
-        """It went well, or what it failed of is over: it is due at once."""
+        """It went well, or the cause of the failure is over: it is due at once."""
         self._retries.pop(key, None)
 
     def keep(self, keys: Set[Hashable]) -> None:

@@ -289,7 +289,7 @@ class ControllerImpl(Moves):
             if left_over is not None:
                 self._note_left_over(left_over._replace(node=node))
                 continue
-            is_made = entry.topic_id in self._made_now
+            is_made = entry.topic_id in self._topics_being_made
             is_moved = entry.partition in self._moving
             if entry not in bound and not is_made and not is_moved:
                 strays.add(entry)

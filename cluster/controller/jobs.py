@@ -1,8 +1,7 @@
-"""The Controller's work that may take long, each piece in a thread beside the watch: nothing holds
-up the watch.
+"""The Controller's work that may take long, each piece in a thread beside the watch.
 
-What a piece fails with is logged, and logged again only when it is something else: a disk that
-fails every second must not fill the disk that the logs are on.
+So nothing holds up the watch. The error of a piece is logged, and logged again only when it is
+another: a disk that fails every second must not fill the disk that the logs are on.
 """
 
 import logging
@@ -18,17 +17,19 @@ Work = Callable[[], None]
 
 
 class Jobs:
-    """Threads, and what they said last. ``stopped``: from then on nothing is logged, since all of
-    it fails."""
+    """Threads, and their last errors.
+
+    ``stopped``: once it is set nothing is logged, since everything fails then.
+    """
 
     def __init__(self, stopped: threading.Event) -> None:
         self._stopped = stopped
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._said: dict[str, str] = {}
+        self._last_errors: dict[str, str] = {}
 
     def begin(self, name: str, work: Work) -> None:
-        """Do it in a thread of its own."""
+        """Do the work in a thread of its own."""
         thread = threading.Thread(target=self.attempt, args=(name, work), name=name, daemon=True)
         with self._lock:
             self._threads = [*self._running(), thread]
@@ -42,16 +43,16 @@ class Jobs:
         self.begin(name, work)
 
     def attempt(self, name: str, work: Work) -> None:
-        """Do it here; what it fails with is logged."""
+        """Do the work in this thread; its error is logged."""
         try:
             work()
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            if self._said.get(name) != text and not self._stopped.is_set():
-                self._said[name] = text
+            if self._last_errors.get(name) != text and not self._stopped.is_set():
+                self._last_errors[name] = text
                 warn(logger, f"{name}-failed", trace=True)
         else:
-            self._said.pop(name, None)
+            self._last_errors.pop(name, None)
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Return when all that were begun have ended, or the time is up."""

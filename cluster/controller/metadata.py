@@ -1,5 +1,6 @@
-"""What a cluster knows of itself: its id, its topics, where each partition is. State as a fold over
-records.
+"""What a cluster knows of itself: its id, its topics, and where each partition is.
+
+The state is a fold over records.
 
 Every change is first a record in the log ``__cluster_metadata-0``, a msgpack map with its kind and
 the version of that kind's layout; the state is what replaying them gives. A fresh Ray cluster over
@@ -59,11 +60,14 @@ class ClusterState:
             case "cluster":
                 self.cluster_id = record["id"]
             case "topic":
-                name, version = record["name"], record.get("version", 0)
-                directories = tuple(record["directories"])
-                self.topics[name] = Topic(
-                    name, record["id"], record["config"], directories, version
+                topic = Topic(
+                    name=record["name"],
+                    topic_id=record["id"],
+                    config=record["config"],
+                    directories=tuple(record["directories"]),
+                    version=record.get("version", 0),
                 )
+                self.topics[topic.name] = topic
             case "topic-removed":
                 self.topics.pop(record["name"], None)
             case "producer-ids":

@@ -1,7 +1,7 @@
-"""The Controller's log on its disk: open or create it, replay it, append to it. An append is
-fsynced.
+"""The Controller's log on its disk: open or create it, replay it, append to it.
 
-It lives beside the partitions, in the first log dir of the Controller's node.
+Every append is fsynced. The log lives beside the partitions, in the first log dir of the
+Controller's node.
 """
 
 import os
@@ -59,9 +59,8 @@ class MetadataLog:
         # Every append is flushed, so all of it may be checked at each start: it is small.
         self._log = open_log(fs, clock, folder, METADATA_PARTITION, LogConfig(retention_ms=-1))
         epochs = self._log.epochs
-        epochs.assign(
-            epochs.next, self._log.log_end_offset
-        )  # on a full disk: written before the first append
+        # Written before the first append, so that it is there on a full disk.
+        epochs.assign(epochs.next, self._log.log_end_offset)
         self.state = ClusterState()
         self._failed: StorageError | None = None
         self._replay()
@@ -70,8 +69,8 @@ class MetadataLog:
 
     def _replay(self) -> None:
         offset = 0
-        while found := self._log.read(offset, REPLAY_BYTES):
-            batches = self._log.read_bytes(found)
+        while place := self._log.read(offset, REPLAY_BYTES):
+            batches = self._log.read_bytes(place)
             for record in decode_records(batches, start_offset=offset):
                 self.state.apply(decode(record.value or b""))
             offset = next_offset(batches, offset)

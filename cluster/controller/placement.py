@@ -1,12 +1,11 @@
-"""Where each partition is: on which node's disk, or why it is nowhere. The Controller's map; knows
-no Ray.
+"""Where each partition is: on which node's disk, or why it is nowhere. The Controller's map.
 
-A partition is bound to a log dir by the dir's id, for ever; a dir is on the node that brought it,
-for as long as that node lives. A partition with neither a place nor a problem is away: its dir is
-on no node, or it is about to be opened there.
+A partition is bound to a log dir by the dir's id; only a move binds it to another. A dir is on the
+node that brought it, for as long as that node lives. A partition with neither a place nor a problem
+is away: its dir is on no node, or it is about to be opened there.
 
-What is opened, closed, set aside and where new partitions go is the Controller's to do; here it is
-decided.
+This module decides what is opened and closed and where new partitions go; the Controller does it.
+It knows no Ray.
 """
 
 import time
@@ -80,10 +79,9 @@ def members(
 
 
 class Placement:
-    """The map. Not safe for threads: the Controller holds its lock. A node is what its ``Node.key``
-    says.
+    """The map. Not safe for threads: the Controller guards it with its lock.
 
-    ``clock``: seconds that never go back.
+    A node is known by its ``Node.key``. ``clock``: seconds that never go back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -102,34 +100,34 @@ class Placement:
         node: str,
         directories: Mapping[str, str],
         found: Iterable[Found],
-        wanted: Iterable[Wanted],
+        partitions: Iterable[Wanted],
     ) -> list[Wanted]:
-        """A node brought log dirs (directory id -> path) with these partitions.
+        """A node brought log dirs (directory id -> path), and these partitions were found there.
 
-        Returns which of them to open. A wanted one that is missing, or whose folder is another
-        topic's, is a problem until its folder is back.
+        ``partitions``: all that ought to be, anywhere. Returns which of them to open. One that is
+        missing, or whose folder is another topic's, is a problem until its folder is back.
         """
         self.node_of.update(dict.fromkeys(directories, node))
-        here = {(entry.directory_id, entry.partition): entry.topic_id for entry in found}
+        topic_ids = {(entry.directory_id, entry.partition): entry.topic_id for entry in found}
         to_open = []
-        for one in wanted:
-            if one.directory_id not in directories:
+        for wanted in partitions:
+            if wanted.directory_id not in directories:
                 continue
-            self._openings.reset(one.partition)
-            if here.get((one.directory_id, one.partition)) == one.topic.topic_id:
-                self._problems.pop(one.partition, None)
-                to_open.append(one)
-            else:
-                folder = f"{directories[one.directory_id]}/{one.partition}"
-                self.failed(
-                    one.partition,
-                    LogMissing(folder, "the partition's folder is gone or another topic's"),
-                )
+            self._openings.reset(wanted.partition)
+            if topic_ids.get((wanted.directory_id, wanted.partition)) == wanted.topic.topic_id:
+                self._problems.pop(wanted.partition, None)
+                to_open.append(wanted)
+                continue
+            folder = f"{directories[wanted.directory_id]}/{wanted.partition}"
+            why = "the partition's folder is gone or another topic's"
+            self.failed(wanted.partition, LogMissing(folder, why))
         return to_open
 
     def foreign(self, node: str, directories: Mapping[str, str]) -> list[str]:
-        """The paths of log dirs that another node has brought already: copies of a disk, or one
-        disk twice."""
+        """The paths of log dirs that another node has brought already.
+
+        They are on copies of a disk, or on one disk that both nodes use.
+        """
         return [path for key, path in directories.items() if self.node_of.get(key, node) != node]
 
     def left(self, node: str) -> None:
@@ -143,7 +141,8 @@ class Placement:
     def went_offline(self, node: str, dirs: tuple[OfflineDir, ...]) -> None:
         """These log dirs of a node cannot be used, and with them go their partitions."""
         self._offline[node] = dirs
-        for _, directory_id, _ in dirs:
+        for offline in dirs:
+            directory_id = offline.directory_id
             if directory_id is not None and self.node_of.pop(directory_id, None) is not None:
                 self._places = {
                     key: place
@@ -169,11 +168,11 @@ class Placement:
 
     def forget(self, topic: Topic) -> None:
         """The topic was deleted."""
-        for one in wanted_of([topic]):
-            self._places.pop(one.partition, None)
-            self._problems.pop(one.partition, None)
-            self._versions.pop(one.partition, None)
-            self._openings.reset(one.partition)
+        for wanted in wanted_of([topic]):
+            self._places.pop(wanted.partition, None)
+            self._problems.pop(wanted.partition, None)
+            self._versions.pop(wanted.partition, None)
+            self._openings.reset(wanted.partition)
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -183,90 +182,103 @@ class Placement:
         return set(self.node_of.values())
 
     def spread(
-        self, partitions: int, wanted: Iterable[Wanted], making: Iterable[str] = ()
+        self, count: int, partitions: Iterable[Wanted], being_made: Iterable[str] = ()
     ) -> list[str]:
-        """A node for each of so many new partitions: always the one that has the fewest. There must
-        be one.
+        """A node for each of ``count`` new partitions: always the one that has the fewest.
 
-        All count that are ``wanted`` there, whether they serve or not, and those that are being
-        ``making``: the node of each.
+        There must be a node. ``partitions``: all that ought to be; they count for their node
+        whether they serve or not. ``being_made``: the node of each partition that is being made.
         """
         counts = dict.fromkeys(sorted(self.nodes), 0)
-        for node in (*(self.node_of.get(one.directory_id, "") for one in wanted), *making):
+        homes = [self.node_of.get(wanted.directory_id, "") for wanted in partitions]
+        for node in (*homes, *being_made):
             if node in counts:
                 counts[node] += 1
         chosen = []
-        for _ in range(partitions):
+        for _ in range(count):
             node = min(counts, key=counts.__getitem__)
             counts[node] += 1
             chosen.append(node)
         return chosen
 
-    def lost(self, wanted: Iterable[Wanted], running: Set[str]) -> list[Wanted]:
-        """Those to be opened again: on a node that is there, but without an actor (its start had
-        failed, or somebody killed it for good) or a place. One that fails again and again is left
-        in peace for longer each time; data that is missing until its node joins."""
-        return [
-            one
-            for one in wanted
-            if one.directory_id in self.node_of
-            and not isinstance(self._problems.get(one.partition), LogMissing)
-            and (one.partition not in self._places or log_actor_name(one.partition) not in running)
-            and self._openings.is_due(one.partition)
-        ]
+    def lost(self, partitions: Iterable[Wanted], running: Set[str]) -> list[Wanted]:
+        """Those to be opened again: their node is there, but they have no actor or no place.
 
-    def outdated(self, wanted: Iterable[Wanted]) -> list[Wanted]:
-        """Those that serve with another config than their topic's of now."""
+        The actor's start failed, or somebody killed it for good. One that fails again and again is
+        left alone for longer each time; one whose folder is missing, until its node joins again.
+        ``running``: the names of all actors.
+        """
+        return [wanted for wanted in partitions if self._is_lost(wanted, running)]
+
+    def _is_lost(self, wanted: Wanted, running: Set[str]) -> bool:
+        partition = wanted.partition
+        if wanted.directory_id not in self.node_of:
+            return False
+        if isinstance(self._problems.get(partition), LogMissing):
+            return False
+        if partition in self._places and log_actor_name(partition) in running:
+            return False
+        return self._openings.is_due(partition)
+
+    def outdated(self, partitions: Iterable[Wanted]) -> list[Wanted]:
+        """Those that serve with another config than their topic has now."""
         return [
-            one
-            for one in wanted
-            if one.partition in self._places and self._versions[one.partition] != one.topic.version
+            wanted
+            for wanted in partitions
+            if wanted.partition in self._places
+            and self._versions[wanted.partition] != wanted.topic.version
         ]
 
     def describe(self, topic: Topic) -> TopicDescription:
-        partitions = tuple(self._describe(one) for one in wanted_of([topic]))
-        return TopicDescription(topic.name, topic.topic_id, topic.config, partitions)
-
-    def _describe(self, one: Wanted) -> PartitionDescription:
-        place, problem = self._places.get(one.partition), self._why_not(one)
-        return PartitionDescription(
-            one.partition.partition,
-            one.directory_id,
-            place.node_id if place else None,
-            place.folder if place else None,
-            str(problem) if isinstance(problem, RaylogError) else problem,
+        return TopicDescription(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            config=topic.config,
+            partitions=tuple(self._describe(wanted) for wanted in wanted_of([topic])),
         )
 
-    def _why_not(self, one: Wanted) -> RaylogError | str | None:
-        if one.partition in self._places:
+    def _describe(self, wanted: Wanted) -> PartitionDescription:
+        place, problem = self._places.get(wanted.partition), self._problem(wanted)
+        return PartitionDescription(
+            partition=wanted.partition.partition,
+            directory_id=wanted.directory_id,
+            node_id=place.node_id if place else None,
+            folder=place.folder if place else None,
+            problem=str(problem) if isinstance(problem, RaylogError) else problem,
+        )
+
+    def _problem(self, wanted: Wanted) -> RaylogError | str | None:
+        """Why a partition does not serve; None if it does."""
+        if wanted.partition in self._places:
             return None
-        if one.directory_id not in self.node_of:
-            return self._why_away(one.directory_id)
-        return self._problems.get(one.partition, BEING_OPENED)
+        if wanted.directory_id not in self.node_of:
+            return self._why_away(wanted.directory_id)
+        return self._problems.get(wanted.partition, BEING_OPENED)
 
     def why_offline(self) -> list[str]:
         """Of each log dir that cannot be used, why."""
         return [
-            str(LogDirOffline(path, why))
+            str(LogDirOffline(offline.path, offline.why))
             for dirs in self._offline.values()
-            for path, _, why in dirs
+            for offline in dirs
         ]
 
     def _why_away(self, directory_id: str) -> RaylogError | str:
-        offline = [dir for dirs in self._offline.values() for dir in dirs]
-        for path, offline_id, why in offline:
-            if offline_id == directory_id:
-                return LogDirOffline(path, why)
-        unread = [why for _, offline_id, why in offline if offline_id is None]
+        all_offline = [offline for dirs in self._offline.values() for offline in dirs]
+        for offline in all_offline:
+            if offline.directory_id == directory_id:
+                return LogDirOffline(offline.path, offline.why)
+        unread = [offline.why for offline in all_offline if offline.directory_id is None]
         hint = f", or it is one of those that cannot be used: {'; '.join(unread)}" if unread else ""
         return f"the node with log dir {directory_id} is away{hint}"
 
     def explain(self, topic: Topic, number: object) -> RaylogError | None:
         """Why a partition cannot be reached; None if it ought to be."""
-        wanted = wanted_of([topic])
-        if not isinstance(number, int) or not 0 <= number < len(wanted):
-            return UnknownTopicOrPartition(
-                topic.name, number, f"the topic has {len(wanted)} partitions"
-            )
-        why = self._why_not(wanted[number])
-        return NotLeader(f"{topic.name}-{number}", why) if isinstance(why, str) else why
+        partitions = wanted_of([topic])
+        if not isinstance(number, int) or not 0 <= number < len(partitions):
+            why = f"the topic has {len(partitions)} partitions"
+            return UnknownTopicOrPartition(topic.name, number, why)
+        problem = self._problem(partitions[number])
+        if isinstance(problem, str):
+            return NotLeader(f"{topic.name}-{number}", problem)
+        return problem

@@ -1,5 +1,4 @@
-"""Configs as people see and change them: every key with its value and who set it; a change,
-checked. Pure."""
+"""Configs as people see and change them: every key with its value and who set it. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -63,8 +62,10 @@ def altered(
 
 
 def topic_entries(config: Mapping[str, Any], defaults: LogConfig) -> list[ConfigEntry]:
-    """Every topic key. What a topic does not set is the broker's where that differs from Kafka's
-    default."""
+    """Every topic key.
+
+    One that the topic does not set is the broker's where that differs from Kafka's default.
+    """
     values = LogConfig.parse(config, defaults)
     return [
         ConfigEntry(name, value, TOPIC if name in config else _source(value, key.default))

@@ -59,8 +59,10 @@ class ControllerState:
         self._managers: dict[str, LogManagerStub] = {}
         self._placement = Placement()
         self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
-        self._making: list[str] = []  # the nodes where partitions are being made
-        self._made_now: set[str] = set()  # the ids of the topics that are being made or extended
+        # the node of each partition that is being made
+        self._nodes_of_new: list[str] = []
+        # the ids of the topics that are being made or extended
+        self._topics_being_made: set[str] = set()
         # by partition and topic id
         self._left_over: dict[tuple[TopicPartition, str], LeftOver] = {}
         self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them

@@ -71,7 +71,12 @@ class Topics(Opening):
         partitions = self._config.num_partitions if partitions is None else partitions
         check_topic_name(name)
         _check_partitions(partitions, least=1)
-        topic = Topic(name, random_id(), self._checked(topic_overrides(config)), ())
+        topic = Topic(
+            name=name,
+            topic_id=random_id(),
+            config=self._checked(topic_overrides(config)),
+            directories=(),
+        )
         with self._reserve(name, "created", must_be_free=True):
             self._clear(name)
             with self._made(topic, 0, partitions) as made:
@@ -102,11 +107,11 @@ class Topics(Opening):
 
     @contextmanager
     def _made(self, topic: Topic, first: int, count: int) -> Iterator[list[tuple[Home, Placed]]]:
-        """So many partitions of a topic, that serve; they are unmade if the body fails."""
+        """``count`` new partitions of a topic, which serve; they are unmade if the body fails."""
         with self._lock:
             homes = self._homes(topic.name, first, count)
-            self._making += [home.node for home in homes]
-            self._made_now.add(topic.topic_id)
+            self._nodes_of_new += [home.node for home in homes]
+            self._topics_being_made.add(topic.topic_id)
         try:
             yield self._make_partitions(topic, homes)
         except BaseException:
@@ -114,16 +119,16 @@ class Topics(Opening):
             raise
         finally:
             with self._lock:
-                self._made_now.discard(topic.topic_id)
+                self._topics_being_made.discard(topic.topic_id)
                 for home in homes:
-                    self._making.remove(home.node)
+                    self._nodes_of_new.remove(home.node)
 
     def _homes(self, name: str, first: int, count: int) -> list[Home]:
-        """Where each of the new partitions goes."""
+        """Where each of the new partitions is to be made."""
         if not self._placement.nodes:
             problems = [*self._node_problems.values(), *self._placement.why_offline()]
             raise NoLogDirs("; ".join(problems) or "no node's LogManager runs")
-        nodes = self._placement.spread(count, self._wanted(), self._making)
+        nodes = self._placement.spread(count, self._wanted(), self._nodes_of_new)
         return [
             Home(TopicPartition(name, number), node, self._managers[node])
             for number, node in enumerate(nodes, start=first)
@@ -146,7 +151,12 @@ class Topics(Opening):
         return list(places.items())
 
     def _unmake_partitions(self, topic: Topic, homes: list[Home]) -> None:
-        self._remove([LeftOver(home.partition, topic.topic_id, home.node) for home in homes])
+        self._remove(
+            [
+                LeftOver(partition=home.partition, topic_id=topic.topic_id, node=home.node)
+                for home in homes
+            ]
+        )
         # An actor whose node is away would wait for the node, and serve there what is elsewhere by
         # then.
         for home in homes:
@@ -216,8 +226,10 @@ class Topics(Opening):
             raise TopicBusy(name, f"cleaned up after an earlier one: {error}")
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
-        """The commit point of new partitions. ``version``: of the config that they were opened
-        with."""
+        """The commit point of new partitions.
+
+        ``version``: that of the config that they were opened with.
+        """
         directories = (*topic.directories, *(place.directory_id for _, place in made))
         with self._lock:
             self._log.append(topic_record(topic._replace(directories=directories)))
@@ -326,7 +338,7 @@ class Topics(Opening):
                     for wanted in wanted_of([topic])
                 }
             within_reach = [
-                LeftOver(partition, topic.topic_id, node)
+                LeftOver(partition=partition, topic_id=topic.topic_id, node=node)
                 for partition, node in nodes.items()
                 if node is not None
             ]

@@ -39,8 +39,7 @@ _TYPES: dict[str, type] = {
 
 
 class Condition(NamedTuple):
-    """One comparison, all of which must hold: ``column`` is one of offset, partition, topic,
-    timestamp."""
+    """One comparison; all of them must be true. ``column``: offset, partition, topic, timestamp."""
 
     column: str
     compare: str
@@ -49,7 +48,8 @@ class Condition(NamedTuple):
 
 def conditions(filters: Iterable[Any]) -> tuple[Condition, ...]:
     """The comparisons among Spark's filters that can bound a read."""
-    return tuple(found for each in filters if (found := _condition(each)) is not None)
+    read = [_condition(each) for each in filters]
+    return tuple(condition for condition in read if condition is not None)
 
 
 def _condition(each: Any) -> Condition | None:
@@ -77,8 +77,10 @@ def keeps(wanted: Iterable[Condition], topic: str, partition: int) -> bool:
 
 
 def narrow(wanted: Iterable[Condition], ranges: Iterable[Range]) -> Iterator[Range]:
-    """The parts of the ranges that can hold matching records, as far as topic, partition and offset
-    say."""
+    """The parts of the ranges that can have matching records.
+
+    As far as topic, partition and offset say.
+    """
     wanted = tuple(wanted)
     low, high = _offset_bounds(wanted)
     for r in ranges:

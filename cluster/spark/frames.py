@@ -9,10 +9,10 @@
 A frame is a snapshot: all records of the given offsets are in the object store (which spills to
 disk) while the frame lives. For more data than that, or for a stream, use ``format("raylog")``.
 
-**Who keeps the blocks.** RayDP hands Spark only their ids, so something here must hold the
-references. The frame does, and so does every frame made from it (``select``, ``filter``, ...),
-because all carry the frame's session object, which is a copy made to hold them. A join holds its
-left side only, a temporary view nothing: keep the frame itself in a variable until the last action.
+**Who keeps the blocks.** RayDP hands Spark only their ids, so something here must keep the
+references. The frame does, and so does every frame made from it (``select``, ``filter``, ...): all
+have the frame's session object, which is a copy made to keep them. A join keeps its left side only,
+a temporary view keeps nothing: keep the frame itself in a variable until the last action.
 """
 
 import copy
@@ -86,7 +86,7 @@ def frame(
         ray.put(ipc_block(schema, [])),
         *_blocks(broker, options, split_ranges(ranges, None), schema),
     ]
-    return ray_dataset_to_spark_dataframe(_holding(spark, blocks), schema, blocks)
+    return ray_dataset_to_spark_dataframe(_keeping(spark, blocks), schema, blocks)
 
 
 def ipc_block(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -100,16 +100,16 @@ def ipc_block(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> bytes:
 
 def pack(batches: Iterator[pa.RecordBatch], schema: pa.Schema, block_bytes: int) -> Iterator[bytes]:
     """Batches in IPC streams of about ``block_bytes``."""
-    held: list[pa.RecordBatch] = []
+    batches_of_block: list[pa.RecordBatch] = []
     size = 0
     for batch in chain.from_iterable(columns.bounded(whole, block_bytes) for whole in batches):
-        if held and size + batch.nbytes > block_bytes:
-            yield ipc_block(schema, held)
-            held, size = [], 0
-        held.append(batch)
+        if batches_of_block and size + batch.nbytes > block_bytes:
+            yield ipc_block(schema, batches_of_block)
+            batches_of_block, size = [], 0
+        batches_of_block.append(batch)
         size += batch.nbytes
-    if held:
-        yield ipc_block(schema, held)
+    if batches_of_block:
+        yield ipc_block(schema, batches_of_block)
 
 
 def _decode(
@@ -122,19 +122,18 @@ def _decode(
 def _blocks(
     broker: "Broker", options: Options, ranges: list[Range], schema: pa.Schema
 ) -> list[Any]:
-    """Run a decoding task for each range on its partition's node; the blocks, in the order of the
-    ranges."""
+    """The blocks of all ranges, in order: a task on each partition's node decodes them."""
     nodes = _nodes(broker, {r.topic for r in ranges})
     waiting = list(reversed(ranges))
     running: dict[Any, Range] = {}
-    found: dict[Range, list[Any]] = {}
+    blocks: dict[Range, list[Any]] = {}
     while waiting or running:
         while waiting and len(running) < TASKS_IN_FLIGHT_MAX:
             started = _start(options, waiting[-1], schema, nodes)
             running[started.completed()] = waiting[-1]
-            found[waiting.pop()] = started
+            blocks[waiting.pop()] = started
         _finish_one(running)
-    return [block for r in ranges for block in found[r]]
+    return [block for r in ranges for block in blocks[r]]
 
 
 def _start(
@@ -162,10 +161,10 @@ def _nodes(broker: "Broker", topics: set[str]) -> dict[tuple[str, int], str | No
     return {(topic, p.partition): p.node_id for topic, about in described for p in about.partitions}
 
 
-def _holding(spark: "SparkSession", blocks: list[Any]) -> "SparkSession":
-    holder = copy.copy(spark)
-    holder._raylog_blocks = blocks  # type: ignore[attr-defined]
-    return holder
+def _keeping(spark: "SparkSession", blocks: list[Any]) -> "SparkSession":
+    keeper = copy.copy(spark)
+    keeper._raylog_blocks = blocks  # type: ignore[attr-defined]
+    return keeper
 
 
 def _text(offsets: str | dict[str, dict[int, int]]) -> str:

@@ -197,36 +197,41 @@ def _topics(value: str) -> tuple[str, ...]:
 
 def _assigned(value: str) -> tuple[TopicPartition, ...]:
     example = 'give JSON like {"topic": [0, 1]}'
-    found = []
+    assigned = []
     for topic, partitions in _json_object("assign", value, example).items():
         if not isinstance(partitions, list) or not all(_is_int(p) and p >= 0 for p in partitions):
             raise InvalidSparkOption("assign", value, example)
-        found += [(topic, partition) for partition in partitions]
-    if not found:
+        assigned += [(topic, partition) for partition in partitions]
+    if not assigned:
         raise InvalidSparkOption("assign", value, f"no partition is named: {example}")
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(assigned)))
 
 
 def _bound(options: Mapping[str, str], side: str, default: int) -> Bound:
     name = f"{side}Timestamp"
     if name in options:
-        return Bound("timestamp", _timestamp(name, options[name]), option=name)
+        return Bound(kind="timestamp", everywhere=_timestamp(name, options[name]), option=name)
     name = f"{side}OffsetsByTimestamp"
     if name in options:
-        return Bound("timestamp", None, _each(name, options[name], minimum=0), name)
+        return Bound(
+            kind="timestamp",
+            everywhere=None,
+            each=_each(name, options[name], minimum=0),
+            option=name,
+        )
     name = f"{side}Offsets"
     words = {"earliest": EARLIEST, "latest": LATEST}
     value = options.get(name)
     if value is None:
-        return Bound("offset", default, option=name)
+        return Bound(kind="offset", everywhere=default, option=name)
     if value.lower() in words:
-        return Bound("offset", words[value.lower()], option=name)
+        return Bound(kind="offset", everywhere=words[value.lower()], option=name)
     each = _each(name, value, minimum=EARLIEST)
     if side == "ending" and any(offset == EARLIEST for _, offset in each):
         raise InvalidSparkOption(
             name, value, "an end of -2 (earliest) reads nothing: use -1 or an offset"
         )
-    return Bound("offset", None, each, name)
+    return Bound(kind="offset", everywhere=None, each=each, option=name)
 
 
 def _timestamp(name: str, value: str) -> int:
@@ -240,25 +245,25 @@ def _each(name: str, value: str, minimum: int) -> tuple[tuple[TopicPartition, in
     example = f'give JSON like {{"topic": {{"0": 23, "1": 42}}}} with {what}'
     if not value.startswith("{") and name.endswith("Offsets"):
         example = f"use earliest, latest, or {example}"
-    found = {}
+    numbers = {}
     for topic, partitions in _json_object(name, value, example).items():
         if not isinstance(partitions, dict):
             raise InvalidSparkOption(name, value, example)
         for partition, number in partitions.items():
             if not partition.isdecimal() or not _is_int(number) or number < minimum:
                 raise InvalidSparkOption(name, value, example)
-            found[topic, int(partition)] = number
-    return tuple(sorted(found.items()))
+            numbers[topic, int(partition)] = number
+    return tuple(sorted(numbers.items()))
 
 
 def _json_object(name: str, value: str, example: str) -> dict[str, Any]:
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except ValueError as why:
         raise InvalidSparkOption(name, value, f"no JSON ({why}): {example}") from why
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise InvalidSparkOption(name, value, example)
-    return found
+    return parsed
 
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:

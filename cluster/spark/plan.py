@@ -1,5 +1,4 @@
-"""Which offsets a query reads: ranges, their cut into tasks, the size of a micro-batch, what is
-lost.
+"""Which offsets a query reads: ranges, their tasks, the size of a micro-batch, what is lost.
 
 A stream's position is a map of the next offset to read in each partition; Spark keeps it in the
 checkpoint as the JSON that Spark's Kafka source uses too::
@@ -17,6 +16,7 @@ from raylog.cluster.spark.errors import DataLoss
 from raylog.cluster.spark.options import TopicPartition
 
 Offsets = dict[TopicPartition, int]
+GONE = "the partition is gone"
 
 
 class Range(NamedTuple):
@@ -81,8 +81,9 @@ def _cut(r: Range, parts: int) -> list[Range]:
 def limit_offsets(
     start: Mapping[TopicPartition, int], latest: Offsets, max_offsets: int
 ) -> Offsets:
-    """Where a micro-batch of at most ``max_offsets`` offsets ends; exactly that many if there are
-    as many.
+    """Where a micro-batch of at most ``max_offsets`` offsets ends.
+
+    It has exactly that many if there are as many.
 
     Every partition with a backlog gets one offset, so that a small one never starves beside a large
     one; the rest is shared in proportion to the backlogs, by largest remainder. If there are more
@@ -122,10 +123,10 @@ def share(backlog: Offsets, limit: int, turn: int = 0) -> Offsets:
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
     """A position as Spark stores it: string keys, in a stable order."""
-    found: dict[str, dict[str, int]] = {}
+    position: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
+        position.setdefault(topic, {})[str(partition)] = offset
+    return position
 
 
 def from_json(position: Mapping[str, Mapping[str, Any]]) -> Offsets:
@@ -148,7 +149,7 @@ def next_offsets(
     """
     end: Offsets = {}
     lost = [
-        Lost(tp, start[tp], start[tp], "the partition is gone")
+        Lost(partition=tp, start=start[tp], end=start[tp], why=GONE)
         for tp in sorted(set(start) - set(latest))
     ]
     for tp, ends in sorted(latest.items()):
@@ -156,9 +157,8 @@ def next_offsets(
             continue
         at = start.get(tp, 0)
         if at > ends:
-            lost.append(
-                Lost(tp, ends, at, f"the log ends at {ends}: it was truncated or made anew")
-            )
+            why = f"the log ends at {ends}: it was truncated or made anew"
+            lost.append(Lost(partition=tp, start=ends, end=at, why=why))
             end[tp] = ends
             continue
         end[tp] = ends if target is None else max(at, min(ends, target.get(tp, at)))
@@ -169,15 +169,20 @@ def stream_ranges(
     start: Offsets, end: Offsets, edges: Mapping[TopicPartition, Edge]
 ) -> tuple[list[Range], list[Lost]]:
     """The ranges of a micro-batch. A partition that ``start`` does not know begins at 0."""
-    ranges = [Range(*tp, start.get(tp, 0), until) for tp, until in sorted(end.items())]
+    ranges = [
+        Range(topic=topic, partition=number, start=start.get((topic, number), 0), end=until)
+        for (topic, number), until in sorted(end.items())
+    ]
     return clip_ranges(ranges, edges)
 
 
 def clip_ranges(
     ranges: Iterable[Range], edges: Mapping[TopicPartition, Edge]
 ) -> tuple[list[Range], list[Lost]]:
-    """Cut ranges down to what the partitions still hold; empty ones are dropped, what was cut off
-    is lost."""
+    """Cut ranges down to what the partitions still have, and what of them is lost.
+
+    Empty ranges are dropped.
+    """
     kept, lost = [], []
     for r in ranges:
         tp = (r.topic, r.partition)
@@ -185,18 +190,14 @@ def clip_ranges(
             continue
         edge = edges.get(tp)
         if edge is None:
-            lost.append(Lost(tp, r.start, r.end, "the partition is gone"))
+            lost.append(Lost(partition=tp, start=r.start, end=r.end, why=GONE))
             continue
         if r.start < edge.earliest:
-            lost.append(
-                Lost(
-                    tp, r.start, min(r.end, edge.earliest), f"the log starts at {edge.earliest} now"
-                )
-            )
+            end, why = min(r.end, edge.earliest), f"the log starts at {edge.earliest} now"
+            lost.append(Lost(partition=tp, start=r.start, end=end, why=why))
         if r.end > edge.latest:
-            lost.append(
-                Lost(tp, max(r.start, edge.latest), r.end, f"the log ends at {edge.latest}")
-            )
+            start, why = max(r.start, edge.latest), f"the log ends at {edge.latest}"
+            lost.append(Lost(partition=tp, start=start, end=r.end, why=why))
         clipped = r._replace(start=max(r.start, edge.earliest), end=min(r.end, edge.latest))
         if clipped.end > clipped.start:
             kept.append(clipped)

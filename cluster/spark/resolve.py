@@ -44,8 +44,8 @@ def partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
         }
     else:
         topics = {*selection.topics, *(topic for topic, _ in selection.partitions)}
-    found = {tp for topic in topics for tp in _partitions_of(catalog, topic)}
-    return sorted(found & set(selection.partitions) if selection.partitions else found)
+    existing = {tp for topic in topics for tp in _partitions_of(catalog, topic)}
+    return sorted(existing & set(selection.partitions) if selection.partitions else existing)
 
 
 def _partitions_of(catalog: Catalog, topic: str) -> list[TopicPartition]:
@@ -57,16 +57,16 @@ def _partitions_of(catalog: Catalog, topic: str) -> list[TopicPartition]:
 
 def required_partitions(catalog: Catalog, selection: Selection) -> list[TopicPartition]:
     """The same, for a query that begins: a topic or partition that is named must exist."""
-    found = partitions(catalog, selection)
-    missing: list[str] = sorted(set(selection.topics) - {topic for topic, _ in found})
-    missing += [f"{topic}-{p}" for topic, p in selection.partitions if (topic, p) not in found]
+    existing = partitions(catalog, selection)
+    missing: list[str] = sorted(set(selection.topics) - {topic for topic, _ in existing})
+    missing += [f"{topic}-{p}" for topic, p in selection.partitions if (topic, p) not in existing]
     if missing:
         option = "subscribe" if selection.topics else "assign"
         has = ", ".join(catalog.list_topics()) or "none"
         raise InvalidSparkOption(
             option, ", ".join(missing), f"does not exist; the topics are: {has}"
         )
-    return found
+    return existing
 
 
 def edges(catalog: Catalog, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Edge]:
@@ -85,8 +85,7 @@ def latest(catalog: Catalog, wanted: Iterable[TopicPartition]) -> Offsets:
 def list_offsets(
     catalog: Catalog, wanted: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int | None]:
-    """``Broker.list_offsets`` for a query that outlives restarts; partitions that are gone are left
-    out.
+    """``Broker.list_offsets`` for a query that outlives restarts, without partitions that are gone.
 
     A LogActor that restarts is back within seconds, and a handle from before a topic was made anew
     is looked up again.
@@ -114,8 +113,8 @@ def starts(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) 
     bound = options.starting
     if bound.kind == "offset":
         return _offsets(bound, now)
-    found = list_offsets(catalog, _values(bound, now))
-    unmatched = sorted(tp for tp in now if found.get(tp) is None)
+    offsets = list_offsets(catalog, _values(bound, now))
+    unmatched = sorted(tp for tp in now if offsets.get(tp) is None)
     if unmatched and not options.latest_if_no_match:
         topic, partition = unmatched[0]
         time = _values(bound, now)[topic, partition]
@@ -124,30 +123,33 @@ def starts(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) 
             "startingOffsetsByTimestampStrategy=latest"
         )
         raise InvalidSparkOption(bound.option, str(time), why)
-    return {tp: _or_latest(found.get(tp), edge) for tp, edge in now.items()}
+    return {tp: _or_latest(offsets.get(tp), edge) for tp, edge in now.items()}
 
 
 def ends(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) -> Offsets:
     """The offset at which each partition of a batch ends."""
     if options.ending.kind == "offset":
         return _offsets(options.ending, now)
-    found = list_offsets(catalog, _values(options.ending, now))
-    return {tp: _or_latest(found.get(tp), edge) for tp, edge in now.items()}
+    offsets = list_offsets(catalog, _values(options.ending, now))
+    return {tp: _or_latest(offsets.get(tp), edge) for tp, edge in now.items()}
 
 
 def batch_ranges(catalog: Catalog, options: Options) -> tuple[list[Range], list[Lost]]:
     """What a batch reads, and what of it is no longer there."""
     now = edges(catalog, required_partitions(catalog, options.selection))
     start, end = starts(catalog, options, now), ends(catalog, options, now)
-    return clip_ranges([Range(*tp, start[tp], end[tp]) for tp in sorted(now)], now)
+    ranges = [
+        Range(topic=tp[0], partition=tp[1], start=start[tp], end=end[tp]) for tp in sorted(now)
+    ]
+    return clip_ranges(ranges, now)
 
 
 def start_at_time(catalog: Catalog, ranges: list[Range], time: int | None) -> list[Range]:
     """Ranges without the records that come before the first one of ``time`` (ms) or later."""
     if time is None or not ranges:
         return ranges
-    found = list_offsets(catalog, {(r.topic, r.partition): max(time, 0) for r in ranges})
-    first = [(r, found.get((r.topic, r.partition))) for r in ranges]
+    offsets = list_offsets(catalog, {(r.topic, r.partition): max(time, 0) for r in ranges})
+    first = [(r, offsets.get((r.topic, r.partition))) for r in ranges]
     moved = [r._replace(start=max(r.start, at)) for r, at in first if at is not None]
     return [r for r in moved if r.start < r.end]
 

@@ -106,8 +106,7 @@ def test_a_user_gets_the_actor_of_now_and_a_client_the_one_that_it_knows_until_i
 
 @pytest.mark.parametrize("partition", ["0", -1])
 def test_a_number_that_is_none_finds_no_other_partition(cluster: Cluster, partition: Any) -> None:
-    """Their actors would have the names of partition 0 of t, and of partition 1 of the topic
-    ``t-``."""
+    """Their actors would have the names of t's partition 0, and of partition 1 of ``t-``."""
     cluster.actors["Log:t-0"] = cluster.actors["Log:t--1"] = "another's actor"
     cluster.actors[CONTROLLER] = Controller(answer(UnknownTopicOrPartition("t", partition, "no")))
     with pytest.raises(UnknownTopicOrPartition):
@@ -136,8 +135,7 @@ def test_with_time_a_lookup_waits_for_an_actor_that_is_being_started(cluster: Cl
 
 
 def test_with_time_a_lookup_waits_for_a_node_that_is_away(cluster: Cluster) -> None:
-    """As the Controller, started afresh, says of every partition until it has heard of its
-    actor."""
+    """A Controller that was started again says so of every partition that it has not heard of."""
     away = NotLeader("t-0", "the node with log dir d is away")
     cluster.actors[CONTROLLER] = Controller(answer(away))
     cluster.actors["Log:t-0"], cluster.early_looks = "actor", 3
@@ -185,8 +183,7 @@ def test_asking_ends_when_the_time_is_up(
 
 
 class LogActor:
-    """Its first deletion is written down, but the answer is lost; meanwhile records are
-    appended."""
+    """Its first deletion is recorded, but the answer is lost; meanwhile records are appended."""
 
     def __init__(self) -> None:
         self.end, self.deleted_before = 5, list[int]()

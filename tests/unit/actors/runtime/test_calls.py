@@ -55,6 +55,12 @@ def test_an_error_with_a_name_is_no_fault() -> None:
     gather({"a": call(ActorDiedError()), "b": silent()}, timeout_s=0.01).raise_faults()
 
 
+def test_gather_of_one_call_waits_for_it_as_long() -> None:
+    assert gather({"a": call(1)}).answers == {"a": 1}
+    late = gather({"a": silent("closing a")}, timeout_s=0.01).errors["a"]
+    assert str(late).startswith("closing a: no answer within 10 ms")
+
+
 def test_gather_of_nothing_waits_for_nothing() -> None:
     assert gather({}) == ({}, {})
 

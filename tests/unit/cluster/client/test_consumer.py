@@ -1,7 +1,7 @@
-"""A consumer whose partitions are away, damaged, or shorter than they were: nothing is skipped,
-nobody is held up.
+"""A consumer whose partitions are away, damaged, or shorter than they were.
 
-The partitions are real ones on disks in memory; Ray is a fake whose calls are answered at once.
+Nothing is skipped, and no partition holds up another. The partitions are real ones on disks in
+memory; Ray is a fake whose calls are answered at once.
 """
 
 from collections.abc import Callable
@@ -210,8 +210,7 @@ def test_what_cannot_pass_is_raised_at_once(broker: Any, clock: Time) -> None:
 def test_a_consumer_survives_retention_that_is_faster(
     broker: Any, clock: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The segment goes between finding the place and reading it; then its offsets are out of
-    range."""
+    """The segment is deleted between the lookup of the place and the read."""
     actor = broker.actors[0]
     for _ in range(3):
         actor.partition.append(batch(2, value=b"x" * 50))

@@ -1,5 +1,4 @@
-"""Clients notice that partitions were added: in time, without waiting, at once where it was
-done."""
+"""Clients notice added partitions: in time, without waiting, at once in the same process."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -131,8 +131,10 @@ def test_an_answer_of_a_node_where_the_folder_is_no_more_leaves_it_to_be_removed
 
 
 def test_what_is_left_over_is_removed_before_the_name_is_used_again(controller: Topics) -> None:
-    """Its folder would be in the way; and its removal would take a partition that is added: the id
-    is the same."""
+    """Its folder would be in the way.
+
+    And a later removal would take a partition that is added: the topic's id is the same.
+    """
     manager = Manager()
     manager.answers = [NotLeader("n1", "it is being started")] * 3 + [None]
     controller._managers["n1"] = manager.stub()

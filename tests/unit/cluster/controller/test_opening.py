@@ -1,5 +1,4 @@
-"""What the Controller has opened: what the metadata wants at that moment, by one at a time; no
-Ray."""
+"""What the Controller has opened: what the metadata wants then, by one at a time; no Ray."""
 
 from collections import Counter
 from typing import Any
@@ -126,7 +125,7 @@ def test_a_folder_is_no_stray_while_it_is_wanted_or_its_topic_is_made_or_it_is_m
         Found(TopicPartition("moved", 0), "id-moved", "dir-b"),
     )
     controller._reserved |= {"t": "deleted", "new": "created", "moved": "moved"}
-    controller._made_now.add("id-new")
+    controller._topics_being_made.add("id-new")
     controller._moving[moved.partition] = "node"
     assert controller._strays("node", [wanted_, old, made, moved]) == {old}
 

@@ -160,7 +160,7 @@ def placement_dirs(nodes: list[str]) -> list[str]:
 def test_partitions_that_do_not_serve_count_and_those_that_are_being_made() -> None:
     placement = with_dirs(a=["a-1"], b=["b-1"])
     assert placement.spread(2, topic_on("a-1", "a-1")) == ["b", "b"]
-    assert placement.spread(2, (), making=["a", "a", "gone"]) == ["b", "b"]
+    assert placement.spread(2, (), being_made=["a", "a", "gone"]) == ["b", "b"]
 
 
 def test_a_node_that_is_away_gets_none_and_its_partitions_do_not_count() -> None:
