@@ -11,10 +11,13 @@ import raylog
 from raylog.cluster.broker import Broker
 from tests.harness import clusters
 
+# Ray's default of 10 s is how long a test of metrics would wait.
+METRICS_INTERVAL_MS = 2000
+
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
-    with clusters.local_ray(num_cpus=8):
+    with clusters.local_ray(_system_config={"metrics_report_interval_ms": METRICS_INTERVAL_MS}):
         yield
 
 

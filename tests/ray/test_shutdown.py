@@ -8,7 +8,7 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.errors import BrokerNotFound, RequestTimedOut
+from raylog.actors.errors import BrokerNotFound, NoLogDirs, RequestTimedOut
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
@@ -99,4 +99,12 @@ def test_a_controller_and_a_log_manager_killed_together_come_back(
         "its actors lived on",
     )
     assert find(log_actor_name(TopicPartition(topic, 1)), broker.namespace) is not None
-    assert broker.create_topic(f"{topic}-after").partitions[0].problem is None
+
+    def creates() -> bool:
+        """The Controller that was asked before may have been the one that was being killed."""
+        try:
+            return broker.create_topic(f"{topic}-after").partitions[0].problem is None
+        except NoLogDirs:
+            return False
+
+    wait_for(creates, 60, "a topic can be created")
