@@ -135,9 +135,8 @@ class Log(ReadableLog):
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
-        self.list_lock: AbstractContextManager[Any] = (
-            nullcontext()
-        )  # a lock, where there is more than one thread
+        # a lock, where there is more than one thread
+        self.list_lock: AbstractContextManager[Any] = nullcontext()
         self.truncations = 0
         self._rounds = 0  # of compaction, since the log was opened
         self._flushed_ms = clock.now_ms()

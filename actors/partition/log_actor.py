@@ -46,6 +46,7 @@ from raylog.actors.partition.bounds import (
     PARKED_FETCHES,
     REFUSALS_AT_ONCE,
 )
+from raylog.actors.partition.exports import export_partition
 from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.partition.partition import Partition
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
@@ -321,7 +322,7 @@ class LogActorImpl:
 
     def _export(self, exporter: Exporter) -> None:
         try:
-            self._partition.meters.export(self._partition, exporter)
+            export_partition(self._partition, exporter)
         except Exception:  # whatever Ray raises: metrics are not worth a partition
             warn(logger, "metrics-failed", trace=True, partition=self._spec.partition)
 

@@ -27,7 +27,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import raylog
 from raylog.cluster.spark.errors import SparkSessionExists, SparkUnavailable
 
 if TYPE_CHECKING:
@@ -226,5 +225,6 @@ def _warn_of_too_few_cpus(wanted: int) -> None:
 
 
 def _python_path() -> str:
-    root = str(Path(raylog.__file__).absolute().parent.parent)
+    # of raylog/cluster/spark/session.py, by the link's path: what it leads to is no package
+    root = str(Path(__file__).absolute().parents[3])
     return os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)

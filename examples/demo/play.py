@@ -40,9 +40,8 @@ def play(screen: TextIO, output: Path, data: Path, *, is_quick: bool, with_spark
         _acts(demo, with_spark=with_spark)
 
     status = _guarded(stage, perform)
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the rest takes seconds, and a second Ctrl-C would leave litter
+    # the rest takes seconds, and a second Ctrl-C would leave litter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     status = max(status, _guarded(stage, lambda: _end(demo, mark)))
     shutil.copytree(
         ray_dir, data / "logs" / "ray", ignore=_all_but_logs, symlinks=True, dirs_exist_ok=True

@@ -39,9 +39,8 @@ class OffsetIndex(SparseIndex):
     def append(self, last_offset: int, position: int) -> None:
         """Add an entry; both columns must rise."""
         entry = self.entry.pack(last_offset - self.base_offset, position)
-        assert bytes(self._loaded()[-8:-4]) < entry[:4], (
-            "index offsets rise"
-        )  # big-endian bytes sort as numbers
+        # big-endian bytes sort as numbers
+        assert bytes(self._loaded()[-8:-4]) < entry[:4], "index offsets rise"
         self._append(entry)
 
     def __getitem__(self, number: int) -> OffsetPosition:

@@ -32,9 +32,8 @@ DECODED: Final = pa.schema(
 )
 DECODED_WITH_HEADERS: Final = DECODED.append(pa.field("headers", HEADERS))
 
-_NO_ENTRIES: Final = pa.nulls(
-    0, HEADERS.value_type
-)  # pa.array would import pandas: 30 MB, a third of a second
+# pa.array would import pandas: 30 MB, a third of a second
+_NO_ENTRIES: Final = pa.nulls(0, HEADERS.value_type)
 _NAMES: Final = ("key", "value", "timestamp", "headers")
 _NARROW: Final = (pa.binary(), pa.string())
 _LARGE: Final = (pa.large_binary(), pa.large_string())

@@ -79,9 +79,8 @@ class Life:
     acknowledged: int = 0
     durable: int = 0
     sequences: dict[int, int] = field(default_factory=dict)
-    batches: list[tuple[int, int, int]] = field(
-        default_factory=list
-    )  # of IDEMPOTENT: offset, sequence, count
+    # of IDEMPOTENT: offset, sequence, count
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
 
     def put(self, log: Log, producer: int, *keys: str, deleted: bool = False) -> None:
         offset, sequence = len(self.sent), self.sequences.get(producer, 0)

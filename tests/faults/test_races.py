@@ -89,10 +89,8 @@ class Race:
         assert offsets == sorted(set(offsets))
         for record in records:
             assert record.value in self.written[record.offset]
-        ends = (
-            end,
-            log.log_end_offset,
-        )  # before the question for truncations: an older end is another count
+        # before the question for truncations: an older end has another count
+        ends = (end, log.log_end_offset)
         assert not records or offsets[-1] < max(ends) or log.truncations != cuts
         self.read += len(records)
 

@@ -12,9 +12,8 @@ from typer.core import TyperGroup
 from raylog.cluster.cli.main import app
 from tests.harness.paths import ROOT
 
-WrongUse: type[Exception] = typer.BadParameter.__mro__[
-    1
-]  # UsageError, of click or of what typer has in its place
+# UsageError, of click or of what typer has in its place
+WrongUse: type[Exception] = typer.BadParameter.__mro__[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONFORMANCE = (ROOT / "docs" / "CONFORMANCE.md").read_text()
 

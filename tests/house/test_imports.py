@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import grimp
+
 HEAVY = ("pyarrow", "pandas", "cramjam", "zstandard", "lz4")
 SMALL_PARTITION = """
 import sys
@@ -34,3 +36,21 @@ def test_tables_of_records_do_not_load_pandas() -> None:
     loaded = loaded_by(program)
     assert "'pyarrow'" in loaded
     assert "'pandas'" not in loaded
+
+
+def circles() -> list[set[str]]:
+    """The largest sets of modules that import each other, directly or not; types' imports count."""
+    graph = grimp.build_graph("raylog", exclude_type_checking_imports=False)
+    every = {module: graph.find_upstream_modules(module) for module in graph.modules}
+    found: list[set[str]] = []
+    for module, imports in every.items():
+        circle = {other for other in imports if module in every[other]} | {module}
+        if len(circle) > 1 and circle not in found:
+            found.append(circle)
+    return found
+
+
+def test_modules_import_each_other_in_one_direction_but_for_broker_and_client() -> None:
+    (circle,) = circles()
+    allowed = ("raylog.cluster.broker", "raylog.cluster.client.")
+    assert [module for module in circle if not module.startswith(allowed)] == []

@@ -76,9 +76,8 @@ class Observed:
     """What showed in one life, and what was written in it or just before it."""
 
     log_dir: Path | None = None  # a copy of it, after the end
-    seen: dict[tuple[str, str], list[Seen]] = field(
-        default_factory=dict
-    )  # by topic and isolation: librdkafka
+    # by topic and isolation: librdkafka
+    seen: dict[tuple[str, str], list[Seen]] = field(default_factory=dict)
     seen_by_aiokafka: dict[tuple[str, str], list[Seen]] = field(default_factory=dict)
     bounds: dict[str, Bounds] = field(default_factory=dict)
     # of Kafka's own writing, by topic

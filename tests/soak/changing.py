@@ -92,9 +92,8 @@ def _delete(worker: Worker, described: TopicDescription) -> None:
             worker.broker.delete_topic(described.name)
             outcome = OK
         except UnknownTopicOrPartition:
-            outcome = (
-                OK if attempts > 1 else FAIL
-            )  # an attempt before has done it; without one it had vanished
+            # an earlier attempt has done it; without one, the topic had vanished
+            outcome = OK if attempts > 1 else FAIL
         except RaylogError as error:
             if not error.retriable:
                 raise

@@ -12,6 +12,7 @@ from raylog.actors.messages import LogDirStatus
 from raylog.actors.metrics import BY_NAME, METRICS, Exporter, Metric
 from raylog.actors.node.meters import export_dirs
 from raylog.actors.partition import partition as module
+from raylog.actors.partition.exports import export_partition
 from raylog.actors.partition.partition import Partition
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, flip, of_producer
@@ -89,7 +90,7 @@ def test_what_happened_is_what_is_exported(disk: Disk, sink: Sink) -> None:
         partition.fetch(99)
     with pytest.raises(InvalidRequest):
         partition.fetch("0")  # type: ignore[arg-type]
-    partition.meters.export(partition, exporter_to(sink))
+    export_partition(partition, exporter_to(sink))
     values = sink.values
     assert values["raylog_bytes_in"] == sum(sizes)
     assert values["raylog_records_in"] == 5
@@ -115,7 +116,7 @@ def test_nothing_is_exported_twice(disk: Disk, sink: Sink) -> None:
     exporter = exporter_to(sink)
     partition.append(batch(3))
     for _ in range(3):
-        partition.meters.export(partition, exporter)
+        export_partition(partition, exporter)
     assert sink.values["raylog_records_in"] == 3
     assert len(sink.values["raylog_append_seconds"]) == 1
 
@@ -126,8 +127,8 @@ def test_sums_are_exact_while_many_add_and_one_exports(disk: Disk, sink: Sink) -
     with ThreadPoolExecutor(8) as pool:
         appends = [pool.submit(partition.append, batch(2)) for _ in range(400)]
         while not all(append.done() for append in appends):
-            partition.meters.export(partition, exporter)
-    partition.meters.export(partition, exporter)
+            export_partition(partition, exporter)
+    export_partition(partition, exporter)
     assert sink.values["raylog_records_in"] == 800
     assert len(sink.values["raylog_append_seconds"]) == 400
 
@@ -169,10 +170,10 @@ def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(
     for _ in range(2):
         partition.append(batch_of_size(100, timestamp=disk.clock.now_ms()))
         disk.clock.advance(12_000)
-    partition.meters.export(partition, exporter_to(sink))
+    export_partition(partition, exporter_to(sink))
     assert sink.values["raylog_retention_lag_seconds"] == 14
     partition.delete_old_segments()
-    partition.meters.export(partition, exporter_to(sink))
+    export_partition(partition, exporter_to(sink))
     assert sink.values["raylog_retention_lag_seconds"] == 0
 
 

@@ -135,9 +135,8 @@ def test_kafkas_scenario_of_a_log_that_a_recovery_cut_before_its_start(disk: Dis
         log.append(batch())
         log.roll()
     disk.write("00000000000000000001.log", b"garbage" * 20)
-    disk.fs.remove(
-        disk.path("00000000000000000005.log")
-    )  # Kafka's test has five segments, and none behind them
+    # Kafka's test has five segments, and none after them
+    disk.fs.remove(disk.path("00000000000000000005.log"))
     opened = disk.open(is_clean=False, log_start_offset=4)
     assert [segment.base_offset for segment in opened.segments] == [4]
     assert (opened.log_start_offset, opened.log_end_offset, opened.size_bytes) == (4, 4, 0)

@@ -10,9 +10,8 @@ FRESH, OTHER_FRESH = FirstLogDir("a", "/a", None, False), FirstLogDir("b", "/b",
 MEMBER = FirstLogDir("c", "/c", "cluster-1", False)
 HOME = FirstLogDir("d", "/d", "cluster-1", True)
 FOREIGN = FirstLogDir("e", "/e", "cluster-2", True)
-CUT_OFF = FirstLogDir(
-    "f", "/f", None, True
-)  # a first start that ended before the dir was identified
+# a first start that ended before the dir was identified
+CUT_OFF = FirstLogDir("f", "/f", None, True)
 
 
 def test_a_new_cluster_begins_where_it_is_asked_for() -> None:
