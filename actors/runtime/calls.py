@@ -68,11 +68,6 @@ class Call(Generic[Answer]):
         self.future()
 
 
-def wait_for(reference: Any, what: str, timeout_s: float = CALL_TIMEOUT_S) -> Any:
-    """The answer to a call, or the error that it ended with, by raylog's names."""
-    return Call[Any](reference, what).get(timeout_s)
-
-
 class Gathered(NamedTuple, Generic[Key, Answer]):
     """How many calls ended: each of them is in one of the two."""
 
