@@ -123,7 +123,9 @@ class Placement:
                 folder = f"{directories[one.directory_id]}/{one.partition}"
                 self.failed(
                     one.partition,
-                    LogMissing(folder, "the partition's folder is gone or another topic's"),
+                    LogMissing(
+                        folder, "the partition's folder does not exist, or belongs to another topic"
+                    ),
                 )
         return to_open
 
@@ -258,7 +260,11 @@ class Placement:
             if offline_id == directory_id:
                 return LogDirOffline(path, why)
         unread = [why for _, offline_id, why in offline if offline_id is None]
-        hint = f", or it is one of those that cannot be used: {'; '.join(unread)}" if unread else ""
+        hint = (
+            f", or this log dir is one of those that are offline: {'; '.join(unread)}"
+            if unread
+            else ""
+        )
         return f"the node with log dir {directory_id} is away{hint}"
 
     def explain(self, topic: Topic, number: object) -> RaylogError | None:

@@ -148,7 +148,7 @@ def next_offsets(
     """
     end: Offsets = {}
     lost = [
-        Lost(tp, start[tp], start[tp], "the partition is gone")
+        Lost(tp, start[tp], start[tp], "the partition does not exist any more")
         for tp in sorted(set(start) - set(latest))
     ]
     for tp, ends in sorted(latest.items()):
@@ -157,7 +157,12 @@ def next_offsets(
         at = start.get(tp, 0)
         if at > ends:
             lost.append(
-                Lost(tp, ends, at, f"the log ends at {ends}: it was truncated or made anew")
+                Lost(
+                    tp,
+                    ends,
+                    at,
+                    f"the log ends at {ends}, because it was truncated or created again",
+                )
             )
             end[tp] = ends
             continue
@@ -185,12 +190,12 @@ def clip_ranges(
             continue
         edge = edges.get(tp)
         if edge is None:
-            lost.append(Lost(tp, r.start, r.end, "the partition is gone"))
+            lost.append(Lost(tp, r.start, r.end, "the partition does not exist any more"))
             continue
         if r.start < edge.earliest:
             lost.append(
                 Lost(
-                    tp, r.start, min(r.end, edge.earliest), f"the log starts at {edge.earliest} now"
+                    tp, r.start, min(r.end, edge.earliest), f"the log now starts at {edge.earliest}"
                 )
             )
         if r.end > edge.latest:

@@ -99,7 +99,7 @@ class RemoteLog:
                 )
                 if self._opened[-1].id != one:
                     raise StorageError(
-                        self._opened[-1].path, "is not the file that the log has open"
+                        self._opened[-1].path, "this is not the file that the log has open"
                     )
         except StorageError:
             self._door.check_unchanged(known, self._view.round_id)

@@ -116,7 +116,7 @@ def test_a_topic_exists_once_dots_and_underscores_alike(broker: Broker) -> None:
 def test_a_partition_that_is_not_there_is_named(broker: Broker, topic: str, partition: Any) -> None:
     with pytest.raises(UnknownTopicOrPartition, match="has 2 partitions"):
         broker.partition(topic, partition)
-    with pytest.raises(UnknownTopicOrPartition, match="no such topic"):
+    with pytest.raises(UnknownTopicOrPartition, match="the topic does not exist"):
         broker.partition("nowhere", 0)
 
 

@@ -202,7 +202,7 @@ def test_a_topic_whose_partition_cannot_be_opened_is_refused_and_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(broker.controller, "_opening", one_fails)
-        with pytest.raises(RaylogError, match="holds topic id"):
+        with pytest.raises(RaylogError, match="belongs to topic id"):
             broker.controller.create_topic("half", 3, {})
     assert broker.controller.list_topics() == []
     assert broker.folders() == []
