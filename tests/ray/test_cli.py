@@ -157,7 +157,7 @@ def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
         moved = raylog.lines("partition", "move", "m", "0", target)
     assert moved == [f"m-0 is in {folder / 'log-2' / 'm-0'}"]
     assert raylog.lines("consume", "m", "--from", "earliest", "--to", "latest") == ["one"]
-    assert "none that" in raylog("partition", "move", "m", "0", "/nowhere").stderr
+    assert "not a usable log dir" in raylog("partition", "move", "m", "0", "/nowhere").stderr
     raylog.lines("topic", "delete", "m")
 
 

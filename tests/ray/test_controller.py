@@ -163,7 +163,7 @@ def test_look_ups_are_refused_at_once_while_the_broker_stops(
     assert held.reached.wait(60)
     try:
         for question in (controller.list_topics, lambda: controller.explain("old", 0)):
-            with pytest.raises(NotLeader, match="started or stopped"):
+            with pytest.raises(NotLeader, match="starting or stopping"):
                 pool.submit(question).result(PROMPT_S)
     finally:
         held.release()

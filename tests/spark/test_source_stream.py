@@ -227,7 +227,7 @@ def test_a_topic_that_is_gone_stops_a_stream_unless_loss_is_allowed(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"endingOffsets": "latest"}, "InvalidSparkOption.*a stream has none"),
+        ({"endingOffsets": "latest"}, "InvalidSparkOption.*a stream does not support it"),
         ({"startingOffsets": '{"x": {"0": 1}}'}, "InvalidSparkOption.*exactly the partitions"),
     ],
 )
