@@ -1,5 +1,5 @@
-"""``./dev bench [NAMES] [--quick]``: every figure beside its limit or peer; a table, and JSON in
-bench-output/."""
+"""``./dev bench [NAMES] [--quick]``: measure speed, and compare each figure with a limit or with
+another system. Prints tables, and writes JSON to bench-output/."""
 
 import argparse
 import importlib
@@ -31,14 +31,17 @@ OUTPUT = Path("bench-output")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join((*NAMES, *GROUPS))}; default: all"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"one of {', '.join((*NAMES, *GROUPS))}; default: all",
     )
     parser.add_argument("--quick", action="store_true", help="less data and fewer rounds")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - {*NAMES, *GROUPS}
     if unknown:
         parser.error(
-            f"no benchmark {sorted(unknown)[0]!r}: there are {', '.join((*NAMES, *GROUPS))}"
+            f"unknown benchmark {sorted(unknown)[0]!r}: use one of {', '.join((*NAMES, *GROUPS))}"
         )
     names = [name for given in arguments.names or NAMES for name in GROUPS.get(given, (given,))]
     console = Console()
@@ -62,9 +65,11 @@ def main() -> None:
 
 
 def _table(name: str, figures: list[dict[str, Any]]) -> Table:
-    table = Table(title=f"{name}: medians of alternated runs", title_justify="left")
-    for column in ("what", "measured", "beside", "its figure", "ratio", "target"):
-        table.add_column(column, justify="left" if column in ("what", "beside") else "right")
+    table = Table(title=f"{name}: medians of alternating runs", title_justify="left")
+    for column in ("figure", "raylog", "compared with", "its value", "ratio", "target"):
+        table.add_column(
+            column, justify="left" if column in ("figure", "compared with") else "right"
+        )
     for figure in figures:
         unit = figure["unit"]
         table.add_row(

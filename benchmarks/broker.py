@@ -243,7 +243,7 @@ def _kafka(folder: Path) -> Iterator[RealKafka | None]:
     try:
         found = find_kafka()
     except NotHere as why:
-        print(f"without Kafka: {why}")
+        print(f"Kafka is not measured: {why}")
         yield None
         return
     folder.mkdir()

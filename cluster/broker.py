@@ -107,7 +107,7 @@ def start(
     elif "log.dirs" not in settings and os.environ.get("RAYLOG_LOG_DIRS"):
         settings["log.dirs"] = os.environ["RAYLOG_LOG_DIRS"]
     if "log.dirs" not in settings:
-        raise InvalidConfig("log.dirs", None, "name at least one folder for partitions")
+        raise InvalidConfig("log.dirs", None, "give at least one folder for partitions")
     settings["log.dirs"] = [os.path.abspath(path) for path in BrokerConfig.parse(settings).log_dirs]
     parsed = BrokerConfig.parse(settings)
     owns_ray = join_or_start_ray(address, ray_options)
@@ -133,7 +133,9 @@ def _start_controller(namespace: str, config: BrokerConfig) -> None:
         try:
             controller.shutdown().get(OPEN_TIMEOUT_S)
         except RaylogError as error:
-            logger.warning("the broker that did not start was not stopped in order: %s", error)
+            logger.warning(
+                "the broker did not start, and its parts did not stop in order: %s", error
+            )
         finally:
             kill(CONTROLLER, namespace)
         raise
@@ -204,7 +206,9 @@ class Broker:
         NoLogDirs; then nothing of it is left.
         """
         if config is not None and not isinstance(config, Mapping):
-            raise InvalidRequest("config", config, "must be a map of Kafka's topic keys to values")
+            raise InvalidRequest(
+                "config", config, "must be a dict of Kafka's topic keys and their values"
+            )
         call = self._controller().create_topic(topic, partitions, dict(config or {}))
         return call.get(WORK_TIMEOUT_S)
 
@@ -223,7 +227,9 @@ class Broker:
         UnknownTopicOrPartition, or InvalidConfig with nothing changed.
         """
         if set is not None and not isinstance(set, Mapping):
-            raise InvalidRequest("set", set, "must be a map of Kafka's topic keys to values")
+            raise InvalidRequest(
+                "set", set, "must be a dict of Kafka's topic keys and their values"
+            )
         keys = [delete] if isinstance(delete, str) else list(delete)
         call = self._controller().alter_topic_config(topic, dict(set or {}), keys)
         described = call.get(OPEN_TIMEOUT_S)
@@ -353,7 +359,7 @@ class Broker:
             with self._again_until(deadline, topic, partition):
                 log_actor = self._look_up(wanted, left_s)
                 if log_actor is None:
-                    raise NotLeader(str(wanted), "it is being started")
+                    raise NotLeader(str(wanted), "it is starting")
             if log_actor is None:
                 time.sleep(RETRY_INTERVAL_S)
         self._log_actors[wanted] = log_actor

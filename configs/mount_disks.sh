@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
-# Mounts this machine's data disks at /mnt/raylog-0, /mnt/raylog-1, ...: every disk that has neither partitions nor
-# a mount. A disk without a file system gets one, once; one that has a file system keeps it, and its records.
-# Run again it changes nothing. ray_cluster.yaml runs it on every machine before Ray starts.
+# Mounts this machine's data disks at /mnt/raylog-0, /mnt/raylog-1, ...: every disk without
+# partitions that is empty or has a file system with a label raylog-N. An empty disk gets an ext4 file system.
+# A disk that has a file system keeps it, with its records. A second run changes nothing.
+# ray_cluster.yaml runs this script on every machine before Ray starts.
 set -euo pipefail
 
 sudo udevadm settle
 number=0
 while read -r disk; do
-    if [ "$(lsblk -nro NAME "$disk" | wc -l)" -gt 1 ]; then continue; fi # has partitions: the system's
+    if [ "$(lsblk -nro NAME "$disk" | wc -l)" -gt 1 ]; then continue; fi # has partitions: a system disk
     label=$(sudo blkid -p -o value -s LABEL "$disk" || true)
     found=0
     sudo blkid -p "$disk" >/dev/null || found=$?
-    if [ "$found" -eq 2 ]; then # nothing is on it, says a look at the disk itself
+    if [ "$found" -eq 2 ]; then # blkid found nothing on the disk itself
         while [ -e "/dev/disk/by-label/raylog-$number" ]; do number=$((number + 1)); done
         label=raylog-$number
         sudo mkfs.ext4 -q -L "$label" "$disk"
         sudo udevadm settle
         number=$((number + 1))
     fi
-    case $label in raylog-*) ;; *) continue ;; esac # somebody else's
+    case $label in raylog-*) ;; *) continue ;; esac # not a disk of raylog
     folder=/mnt/$label
     sudo mkdir -p "$folder"
     grep -q "LABEL=$label " /etc/fstab ||

@@ -35,7 +35,7 @@ def converted(content: Buffer, config: LogConfig) -> bytes:
     for position, header in iter_batches(content):
         if position and (codec or header.codec):
             raise InvalidRecord(
-                "a compressed set of messages beside another message: append them one by one"
+                "an append with a compressed message set has more messages; append them one by one"
             )
         _check_message(header, magic, config)
         check_crc(content, position, header)
@@ -43,7 +43,7 @@ def converted(content: Buffer, config: LogConfig) -> bytes:
         codec, end = header.codec, position + header.size_bytes
     if end != len(content):
         raise CorruptRecord(
-            f"position {end}", f"{len(content) - end} bytes that are no whole message"
+            f"position {end}", f"{len(content) - end} bytes at the end are not a complete message"
         )
     target = config.target_codec
     name = _NAMES[codec if target is None else target]
@@ -53,19 +53,21 @@ def converted(content: Buffer, config: LogConfig) -> bytes:
 def _check_message(header: BatchHeader, magic: int, config: LogConfig) -> None:
     if header.magic != magic:
         raise InvalidRecord(
-            f"a message of magic {header.magic} behind one of {magic}: append them one by one"
+            f"a message of magic {header.magic} follows one of {magic}; append them one by one"
         )
     if header.size_bytes > config.max_message_bytes:
         raise RecordTooLarge(header.size_bytes, config.max_message_bytes)
     if header.attributes & LOG_APPEND_TIME and config.message_timestamp_type == "LogAppendTime":
-        raise InvalidRecord("a message says LogAppendTime of itself: only the log may stamp it")
+        raise InvalidRecord(
+            "a message has the timestamp type LogAppendTime, which only the log may set"
+        )
 
 
 def _rows(content: Buffer, position: int, header: BatchHeader) -> Iterator[Row]:
     for message in read_messages(content, position, header):
         if message.magic != header.magic:
             raise InvalidRecord(
-                f"a message of magic {message.magic} in a set of magic {header.magic}"
+                f"a message of magic {message.magic} is in a message set of magic {header.magic}"
             )
         if not message.is_valid:
             raise CorruptRecord(

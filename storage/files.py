@@ -173,7 +173,7 @@ def _sync(path: str, call: Callable[[int], None], descriptor: int) -> None:
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise StorageError(
-                    path, "no space left when it was to be fsynced: data may be lost"
+                    path, "no space left on the device during an fsync, so data may be lost"
                 ) from error
             raise
 
@@ -282,7 +282,7 @@ class RealLock:
             if self._is_file:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(self._descriptor).st_ino != os.stat(path).st_ino:
-                raise OSError("an owner that ends has just removed the file that was locked here")
+                raise OSError("the previous owner has just removed the lock file; retry")
         except OSError as error:
             os.close(self._descriptor)
             raise LogLocked(os.path.dirname(path) if self._is_file else path) from error

@@ -76,7 +76,7 @@ def open_log(
     log_bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
     bases = [base for base in log_bases if base is not None]
     if not bases:
-        raise LogMissing(folder, "a partition's folder without a single .log file")
+        raise LogMissing(folder, "the partition's folder has no .log file")
     now_ms = clock.now_ms()
     segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
@@ -89,7 +89,8 @@ def open_log(
     if end < start:
         if is_clean or not had_records or recovery_point > start:
             raise LogMissing(
-                folder, f"the log ends at offset {end}, but began at {start} when it was last open"
+                folder,
+                f"the log ends at offset {end}, but it began at {start} when it was last open",
             )
         # What was not flushed is lost, and nothing else. A crash in here leaves a gap that recovery
         # meets again.
@@ -119,10 +120,10 @@ def open_log(
 
 def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
     if not fs.is_dir(folder):
-        raise LogMissing(folder, "the partition's folder is gone")
+        raise LogMissing(folder, "the partition's folder does not exist")
     own_topic_id = read_topic_id(fs, folder)
     if topic_id is not None and own_topic_id != topic_id:
-        raise LogMissing(folder, f"holds topic id {own_topic_id}, not {topic_id}")
+        raise LogMissing(folder, f"the folder belongs to topic id {own_topic_id}, not {topic_id}")
 
 
 def _remove_leftovers(fs: FileSystem, folder: str) -> set[int | None]:
@@ -243,7 +244,7 @@ def _mend_index(fs: FileSystem, segment: Segment, is_clean: bool, is_active: boo
     stem = segment.path.removesuffix(LOG_SUFFIX)
     try:
         if not fs.exists(stem + INDEX_SUFFIX) or not fs.exists(stem + TIME_INDEX_SUFFIX):
-            raise CorruptIndex(segment.base_offset, 0, "is missing")
+            raise CorruptIndex(segment.base_offset, 0, "an index file is missing")
         if is_active:
             segment.check_indexes()
         elif not is_clean:
@@ -267,7 +268,9 @@ def _check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
     for number, entry in enumerate(index.entries):
         if entry.first_offset <= ends.get(entry.producer_id, -1):
             raise CorruptIndex(
-                index.base_offset, number, "begins before its producer's last transaction ended"
+                index.base_offset,
+                number,
+                "it begins before the producer's previous transaction ended",
             )
         ends[entry.producer_id] = entry.last_offset
         for offset in (entry.last_offset, entry.first_offset, entry.last_stable_offset):
@@ -277,7 +280,9 @@ def _check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
                 return
             if not agrees:
                 raise CorruptIndex(
-                    index.base_offset, number, f"is not what the batch at offset {offset} says"
+                    index.base_offset,
+                    number,
+                    f"it does not agree with the batch at offset {offset}",
                 )
 
 

@@ -347,8 +347,7 @@ class Log(ReadableLog):
         if "delete" not in self.config.cleanup_policy:
             raise PolicyViolation(
                 f"{self.partition}: cleanup.policy={self.config.cleanup_policy} keeps the last "
-                "record of every "
-                "key: add delete to the topic's config, or write tombstones"
+                "record of every key; add delete to cleanup.policy, or write tombstones"
             )
         offset = self.high_watermark if before_offset == HIGH_WATERMARK else before_offset
         if not 0 <= offset <= self.high_watermark:
@@ -441,11 +440,11 @@ class Log(ReadableLog):
         """Raise CleaningAborted unless these are sealed segments of the log still, nothing was cut
         since the round began, and no other round has begun."""
         if round_id.number != self._rounds:
-            why = "another round has begun, or the log was opened again"
+            why = "another compaction has begun, or the log was opened again"
         elif round_id.truncations != self.truncations or not {*segments} <= {
             segment.id for segment in self._segments[:-1]
         }:
-            why = "retention or a truncation took segments that it was reading"
+            why = "retention or a truncation deleted segments that it was reading"
         else:
             return
         raise CleaningAborted(str(self.partition), why)
@@ -463,7 +462,9 @@ class Log(ReadableLog):
         ids = [segment.id for segment in self._segments]
         first = ids.index(old[0]) if old else 0
         if not old or ids[first : first + len(old)] != [*old]:
-            raise CleaningAborted(str(self.partition), "what it would replace are no neighbours")
+            raise CleaningAborted(
+                str(self.partition), "the segments that it would replace are not adjacent"
+            )
         base_offset, replaced = old[0].base_offset, self._segments[first : first + len(old)]
         fresh = Segment(
             self._fs,

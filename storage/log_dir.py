@@ -145,11 +145,12 @@ class LogDir:
         meta = read_meta(self._fs, self.path)
         if meta is None:
             raise StorageError(
-                self.path, "it is gone: its disk was taken away, or somebody moved it"
+                self.path,
+                "the folder is gone: its disk was unmounted, or the folder was moved",
             )
         if meta.directory_id != self.directory_id:
             raise StorageError(
-                self.path, f"another log dir, {meta.directory_id}, was put in its place"
+                self.path, f"another log dir, {meta.directory_id}, is now at this path"
             )
 
     def offsets(self) -> dict[TopicPartition, CheckpointedOffsets]:
@@ -253,12 +254,12 @@ def _check_usable(fs: FileSystem, path: str) -> None:
     if not fs.exists(path):
         if not fs.is_dir(os.path.dirname(path)):
             raise InvalidLogDir(
-                path, "neither it nor its parent folder exists: make it, or mount its disk"
+                path, "neither the folder nor its parent exists; create it, or mount its disk"
             )
         fs.make_dir(path)
         # else a loss of power could take it, with all that was flushed
         fs.sync_dir(os.path.dirname(path))
     if not fs.is_dir(path):
-        raise InvalidLogDir(path, "is a file: give a folder")
+        raise InvalidLogDir(path, "this is a file; give a folder")
     if not fs.can_write(path):
-        raise InvalidLogDir(path, "is read-only: give a folder that this user may write to")
+        raise InvalidLogDir(path, "it is read-only; give a folder that this user may write to")

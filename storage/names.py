@@ -52,13 +52,14 @@ def check_topic_name(topic: str) -> None:
     if not isinstance(topic, str) or not topic:
         raise InvalidTopic(topic, "is empty")
     if topic in (".", ".."):
-        raise InvalidTopic(topic, "means a folder to every file system")
+        raise InvalidTopic(topic, "is a special folder name")
     if len(topic) > MAX_TOPIC_LENGTH:
         raise InvalidTopic(
-            topic[:40] + "...", f"has {len(topic)} characters, {MAX_TOPIC_LENGTH} are the most"
+            topic[:40] + "...",
+            f"has {len(topic)} characters, but at most {MAX_TOPIC_LENGTH} are allowed",
         )
     if not _LEGAL.fullmatch(topic):
-        raise InvalidTopic(topic, "has a character that a topic cannot have")
+        raise InvalidTopic(topic, "has a character that is not allowed")
 
 
 def collision_key(topic: str) -> str:

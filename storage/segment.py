@@ -344,7 +344,7 @@ class Segment:
             header = read_header(self.log.read(min(HEADER_SIZE, end - position), position))
             if position + header.size_bytes > end:
                 raise self._corrupt(
-                    position, f"{end - position} bytes of a batch of {header.size_bytes}"
+                    position, f"only {end - position} of {header.size_bytes} bytes of a batch"
                 )
             yield position, header
             position += header.size_bytes
@@ -358,7 +358,9 @@ class Segment:
         for position, header in batches:
             last_offset = header.last_offset
             if not next_offset <= header.base_offset <= last_offset <= limit:
-                why = f"offsets {header.base_offset} to {last_offset} where {next_offset} is next"
+                why = (
+                    f"offsets {header.base_offset} to {last_offset} where {next_offset} must follow"
+                )
                 raise self._corrupt(position, why)
             next_offset = last_offset + 1
             yield position, header
@@ -546,11 +548,11 @@ class Segment:
                 del timestamps[last_offset]
         for offset in (*positions.values(), *ends):
             raise CorruptIndex(
-                self.base_offset, offset, "no batch is what this entry of the offset index says"
+                self.base_offset, offset, "no batch agrees with this entry of the offset index"
             )
         for offset in timestamps:
             raise CorruptIndex(
-                self.base_offset, offset, "no batch is what this entry of the time index says"
+                self.base_offset, offset, "no batch agrees with this entry of the time index"
             )
 
     def open_all_files(self) -> None:

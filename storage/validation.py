@@ -89,17 +89,15 @@ def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin
     _check_size(size_bytes, config)
     if header.count <= 0 or header.count != header.last_offset_delta + 1:
         raise InvalidRecord(
-            f"the batch says {header.count} records and a last offset delta of "
-            f"{header.last_offset_delta}: "
-            "a batch needs a record, and its offsets must be 0, 1, 2, ..."
+            f"the batch has a record count of {header.count} and a last offset delta of "
+            f"{header.last_offset_delta}; a batch must have at least one record, and its offsets "
+            "must be 0, 1, 2, ..."
         )
     _check_attributes(header, origin)
     _check_timestamp_type(header, config, now_ms)
     check_crc(content, 0, header)
     if header.is_control and read_marker(content) is None:
-        raise InvalidRecord(
-            "of control batches a partition's log takes only the markers that end a transaction"
-        )
+        raise InvalidRecord("a log accepts only those control batches that end a transaction")
     return header
 
 
@@ -113,7 +111,7 @@ def _check_size(size_bytes: int, config: LogConfig) -> None:
 def _check_attributes(header: BatchHeader, origin: Origin) -> None:
     if header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL):
         raise InvalidRecord(
-            f"attributes {header.attributes:#x}: delete horizons are written by compaction alone"
+            f"attributes {header.attributes:#x} are invalid; only compaction sets delete horizons"
         )
     if header.codec not in CODEC_IDS:
         raise UnsupportedCompressionType(f"id {header.codec}")
@@ -121,11 +119,9 @@ def _check_attributes(header: BatchHeader, origin: Origin) -> None:
         raise InvalidRecord("a transactional batch needs a producer id")
     if header.is_control:
         if origin == CLIENT:
-            raise InvalidRecord(
-                "control batches are written by the transaction coordinator, not by clients"
-            )
+            raise InvalidRecord("only the transaction coordinator may write control batches")
         if header.codec or header.count != 1:
-            raise InvalidRecord("a control batch is one record, uncompressed")
+            raise InvalidRecord("a control batch must have one record, and must not be compressed")
 
 
 def _check_timestamp_type(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
@@ -134,7 +130,9 @@ def _check_timestamp_type(header: BatchHeader, config: LogConfig, now_ms: int) -
         if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
             _refuse_timestamp(header.max_timestamp, now_ms, config, "after")
     elif header.attributes & LOG_APPEND_TIME:
-        raise InvalidRecord("the batch says LogAppendTime of itself: only the log may stamp it")
+        raise InvalidRecord(
+            "the batch has the timestamp type LogAppendTime, which only the log may set"
+        )
 
 
 def _look_inside(
@@ -144,7 +142,7 @@ def _look_inside(
     if config.is_compacted or config.checks_record_timestamps:
         columns = decode_table(content, check_crc=False, headers=False)
         if columns.num_rows != header.count:
-            raise CorruptRecord("position 0", f"{columns.num_rows} records of {header.count}")
+            raise CorruptRecord("position 0", f"only {columns.num_rows} of {header.count} records")
         if config.is_compacted and columns.column("key").null_count:
             nulls = np.flatnonzero(columns.column("key").is_null())
             raise InvalidRecord(
@@ -194,12 +192,10 @@ def _bytes_of(records: Buffer) -> memoryview:
         )
     except (TypeError, ValueError):
         kind = type(records).__name__
-        raise InvalidRecord(f"a {kind} is no record batch: give bytes or a buffer") from None
+        raise InvalidRecord(f"a {kind} is not a record batch; give bytes or a buffer") from None
 
 
 def _refuse_length(said: int, given: int) -> NoReturn:
     if said > given:
-        raise CorruptRecord("position 0", f"{given} bytes of a batch of {said}")
-    raise InvalidRecord(
-        f"{given - said} bytes behind the batch: an append is one batch; send them one by one"
-    )
+        raise CorruptRecord("position 0", f"only {given} of {said} bytes of the batch")
+    raise InvalidRecord(f"{given - said} bytes follow the batch; append batches one by one")

@@ -50,7 +50,7 @@ def node_log_dirs(config: BrokerConfig) -> tuple[str, ...]:
     override = os.environ.get(LOG_DIRS_VARIABLE)
     paths = BrokerConfig.parse({"log.dirs": override}).log_dirs if override else config.log_dirs
     if not paths:
-        raise NoLogDirs("none is configured: set log.dirs")
+        raise NoLogDirs("log.dirs is not set; set log.dirs, or RAYLOG_LOG_DIRS on this node")
     return paths
 
 

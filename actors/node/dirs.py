@@ -133,7 +133,7 @@ class NodeDirs:
         for path in paths:
             real_path = self._fs.real_path(path)
             if real_path in path_by_real_path:
-                raise DuplicateLogDir(path, path_by_real_path[real_path], "are one folder")
+                raise DuplicateLogDir(path, path_by_real_path[real_path], "are the same folder")
             path_by_real_path[real_path] = path
 
     def _add_online(self, log_dir: LogDir) -> None:
@@ -141,7 +141,7 @@ class NodeDirs:
         try:
             twin = self._online.get(log_dir.directory_id)
             if twin is not None:
-                raise DuplicateLogDir(log_dir.path, twin.log_dir.path, "have one directory.id")
+                raise DuplicateLogDir(log_dir.path, twin.log_dir.path, "have the same directory.id")
             dir = OnlineDir(self._fs, self._clock, log_dir, self._delete_delay_ms)
         except RaylogError:
             log_dir.close(clean=log_dir.was_clean)
@@ -184,7 +184,9 @@ class NodeDirs:
             if dir.directory_id == directory_id:
                 raise LogDirOffline(dir.path, dir.why)
         if directory_id not in self._online:
-            raise InvalidLogDir(directory_id, f"is none of this node's, which are {self.paths}")
+            raise InvalidLogDir(
+                directory_id, f"this node has no such log dir; its log dirs are {self.paths}"
+            )
         return self._online[directory_id]
 
     def check(self) -> None:
@@ -272,7 +274,7 @@ class NodeDirs:
                 dir.create(partition, topic_id)
                 return dir
         problems = [f"{dir.path}: {dir.why}" for dir in self.offline]
-        raise NoLogDirs("; ".join(problems) or "none is locked")
+        raise NoLogDirs("; ".join(problems) or "this node has no usable log dir")
 
     def _partition_counts(self) -> dict[OnlineDir, int]:
         """How many partitions each online dir has, in the order in which the dirs were given."""
@@ -360,7 +362,7 @@ class NodeDirs:
         dir = self.dir_of(partition, directory_id)
         with self.using(dir):
             if dir.topic_id(partition) != topic_id:
-                raise LogMissing(dir.folder(partition), "it is another topic's by now")
+                raise LogMissing(dir.folder(partition), "the folder now belongs to another topic")
             return dir.set_aside(partition)
 
     def hosted(self) -> list[Hosted]:

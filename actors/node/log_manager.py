@@ -169,7 +169,7 @@ class LogManagerImpl(Mover):
             kill(log_actor_name(partition), self._namespace)
             log, newest = self._start_actor(spec, place)
             if not self._serves(log, spec):
-                raise NotLeader(str(partition), "the actor that had its name is still ending")
+                raise NotLeader(str(partition), "its previous LogActor is still ending")
         # One that has lived on may have another config.
         log.reconfigure(newest).get()
 
@@ -243,7 +243,7 @@ class LogManagerImpl(Mover):
             self._start_upkeep_of(newest.config)
         log = find_log_actor(partition, self._namespace)
         if log is None:
-            raise NotLeader(str(partition), "its actor is being started")
+            raise NotLeader(str(partition), "its LogActor is starting")
         log.reconfigure(newest).get()
         if not newest.config.is_compacted:
             self._abandon_compaction(partition)

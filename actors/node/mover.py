@@ -119,13 +119,14 @@ class Mover(DirKeeper):
             self._check_running(str(partition))
             opened = self._dirs.opened.get(partition)
             if opened is None or opened.topic_id != topic_id:
-                raise NotLeader(str(partition), "it is not served")
+                raise NotLeader(str(partition), "no LogActor serves it")
             if partition in self._moves:
                 raise MoveRunning(str(partition), self._moves[partition].target.log_dir.path)
             source, target = self._dirs.online(opened.directory_id), self._dirs.online(directory_id)
             if target.has(partition):
                 raise InvalidLogDir(
-                    target.folder(partition), "a folder of its name is there already: move it away"
+                    target.folder(partition),
+                    "a folder of this partition already exists; move it away",
                 )
             move = Move(source, target, target.log_dir.future_folder(partition))
             self._moves[partition] = move
@@ -169,14 +170,14 @@ class Mover(DirKeeper):
     def _log(self, partition: TopicPartition) -> LogActorStub:
         log = find_log_actor(partition, self._namespace)
         if log is None:
-            raise NotLeader(str(partition), "its LogActor does not run")
+            raise NotLeader(str(partition), "its LogActor is not running")
         return log
 
     def _adopt(self, partition: TopicPartition, move: Move, offsets: PartitionOffsets) -> None:
         with self._lock:
             self._check_running(str(partition))
             if self._moves.get(partition) is not move:
-                raise NotLeader(str(partition), "it was deleted meanwhile")
+                raise NotLeader(str(partition), "it was deleted during the move")
             cleaner_offset = move.source.cleaner_offsets().get(partition)
             target = self._dirs.online(move.target.directory_id)
             with self._dirs.using(target):

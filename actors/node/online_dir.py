@@ -71,7 +71,7 @@ class OnlineDir:
                 "folder-ignored",
                 log_dir=log_dir.path,
                 folder=name,
-                why="no partition's name",
+                why="not the name of a partition",
             )
 
     @property
@@ -137,7 +137,7 @@ class OnlineDir:
         """Make a new partition's folder; nothing is left of it if the disk is full."""
         folder = self.folder(partition)
         if self._fs.exists(folder):
-            raise InvalidLogDir(folder, "a partition's folder is there already: move it away")
+            raise InvalidLogDir(folder, "the partition's folder already exists; move it away")
         self._drop_stale_checkpoints()
         self.offsets.pop(partition, None)
         try:

@@ -299,7 +299,7 @@ class LogActorImpl:
                     logger,
                     "process-ended",
                     level=logging.ERROR,
-                    todo="the next one recovers the log",
+                    todo="none: the next process recovers the log",
                 )
                 _exit()
             if not self._is_reported():
@@ -362,7 +362,7 @@ def _up_to_date(spec: LogSpec) -> LogSpec:
             "config-unknown",
             partition=spec.partition,
             why=error,
-            uses="that of the first start",
+            uses="the config of the first start",
         )
         return spec
     if configured is None:
@@ -445,7 +445,7 @@ def _or_exit(call: Callable[[], Answer]) -> Answer:
             "process-ended",
             level=logging.CRITICAL,
             trace=True,
-            todo="the next one recovers the log",
+            todo="none: the next process recovers the log",
         )
         _exit()
         raise

@@ -158,7 +158,7 @@ class Partition:
         batch = check_append(records, self.log.config, now_ms)
         if batch.header.attributes & TRANSACTIONAL:
             raise InvalidRecord(
-                "a transaction could not end: raylog has no transaction coordinator yet; send "
+                "raylog has no transaction coordinator yet, so no transaction can end; send "
                 "plain batches"
             )
         with self._append_lock:
@@ -279,7 +279,9 @@ class Partition:
         _check_integers(timestamp=timestamp)
         if timestamp < EARLIEST_PENDING_UPLOAD:
             raise InvalidRequest(
-                "timestamp", timestamp, "must be ms since the epoch, or a special one: -1 to -6"
+                "timestamp",
+                timestamp,
+                "must be ms since the epoch, or a special value from -6 to -1",
             )
         self.check_online()
         return self.log.offset_for_timestamp(timestamp)
@@ -389,7 +391,7 @@ class Partition:
             self.check_online()
             if not self.log.config.is_compacted:
                 raise CleaningAborted(
-                    str(self.log.partition), "cleanup.policy has no compact any more"
+                    str(self.log.partition), "cleanup.policy does not contain compact any more"
                 )
             self._or_offline(partial(self.log.replace_segments, old, round_id), SwapUnfinished)
         self._ask_for_upkeep()

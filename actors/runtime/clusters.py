@@ -79,7 +79,7 @@ def join_ray(address: str | None = None) -> str:
         except RayNotFound:
             if candidate == candidates[-1]:
                 raise
-    raise RayNotFound("auto", "none runs on this machine")
+    raise RayNotFound("auto", "no Ray cluster runs on this machine")
 
 
 def join_ray_with(
@@ -92,7 +92,7 @@ def join_ray_with(
     """
     candidates = _candidates(address)
     addresses: list[str] = []
-    problem: RaylogError = RayNotFound("auto", "none runs on this machine")
+    problem: RaylogError = RayNotFound("auto", "no Ray cluster runs on this machine")
     for candidate in candidates:
         try:
             _join(candidate)
@@ -138,7 +138,7 @@ def _running_here() -> tuple[Set[str], str | None]:
 def _join(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit():
-        raise RayNotFound(address, "an address is host:port")
+        raise RayNotFound(address, "an address must have the form host:port")
     if "/" not in address:
         try:
             socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S).close()

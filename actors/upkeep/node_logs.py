@@ -66,7 +66,7 @@ class NodeLogs:
     def _log_manager(self) -> LogManagerStub:
         log_manager = find_log_manager(self._node, self._namespace)
         if log_manager is None:
-            raise NotLeader(log_manager_name(self._node), "it does not run")
+            raise NotLeader(log_manager_name(self._node), "it is not running")
         return log_manager
 
     # -- of the LogActors --------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class NodeLogs:
     def _log(self, partition: TopicPartition) -> LogActorStub:
         log = find_log_actor(partition, self._namespace)
         if log is None:
-            raise NotLeader(str(partition), "its LogActor does not run")
+            raise NotLeader(str(partition), "its LogActor is not running")
         return log
 
     def _ask_all(

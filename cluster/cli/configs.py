@@ -70,7 +70,9 @@ def _wanted(entries: "list[ConfigEntry]", keys: list[str]) -> "list[ConfigEntry]
     known = {entry.name: entry for entry in entries}
     for key in keys:
         if key not in known:
-            raise InvalidConfig(key, None, "unknown key; see docs/CONFIG.md, or leave KEY out")
+            raise InvalidConfig(
+                key, None, "unknown key; see docs/CONFIG.md, or omit KEY to show all keys"
+            )
     return [known[key] for key in keys] if keys else entries
 
 

@@ -57,4 +57,4 @@ def health(
     if findings:
         raise typer.Exit(1)
     if output is Output.table:
-        note("all is well")
+        note("no problem was found")

@@ -161,7 +161,7 @@ class Producer:
             timestamp = int(time.time() * 1000)
         elif not isinstance(timestamp, int) or not 0 <= timestamp < 2**63:
             raise InvalidRecord(
-                f"timestamp={timestamp!r}: give ms since the epoch as an int of 0 or more"
+                f"timestamp={timestamp!r} is invalid; give ms since the epoch, an int of 0 or more"
             )
         row = (timestamp, key, value, headers)
         if self._watch.news:
@@ -324,7 +324,7 @@ class Producer:
 def _size(content: bytes, name: str) -> int:
     if not isinstance(content, _BYTES_LIKE):
         raise InvalidRecord(
-            f"{name}={content!r:.40} is a {type(content).__name__}: encode it to bytes first"
+            f"{name}={content!r:.40} is a {type(content).__name__}; encode it to bytes first"
         )
     return len(content)
 
@@ -333,7 +333,7 @@ def _headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
     size_bytes = 0
     for name, content in headers:
         if not isinstance(name, str):
-            raise InvalidRecord(f"header name {name!r:.40} is a {type(name).__name__}: give a str")
+            raise InvalidRecord(f"header name {name!r:.40} is a {type(name).__name__}; give a str")
         size_bytes += (
             len(name.encode()) + 4 + (0 if content is None else _size(content, f"header {name}"))
         )

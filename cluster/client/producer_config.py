@@ -55,6 +55,6 @@ class ProducerConfig:
             raise InvalidConfig(
                 key,
                 settings[key],
-                f"no such setting of a producer; there are {', '.join(cls.__slots__)}",
+                f"unknown setting of a producer; the settings are {', '.join(cls.__slots__)}",
             )
         return cls(**settings)

@@ -68,9 +68,9 @@ class Sender:
             lambda: self.waiting_bytes < self._config.buffer_memory or self.is_closed,
             limit_ms / 1000,
         ):
-            raise RequestTimedOut("send: room in buffer.memory", limit_ms)
+            raise RequestTimedOut("send: waiting for space in buffer.memory", limit_ms)
         if self.is_closed:
-            raise InvalidRequest("producer", "closed", "cannot send: open a new one")
+            raise InvalidRequest("producer", "closed", "cannot send; create a new producer")
 
     def add_columns(self, queue: PartitionQueue, content: bytes, records: int) -> None:
         """Queue a batch that was encoded for the queue's identity and sequence just now."""
@@ -134,7 +134,9 @@ class Sender:
         """Fail what is not acknowledged, and end the thread."""
         self.close()
         why = InvalidRequest(
-            "producer", "closed", "before these records were acknowledged: flush it first"
+            "producer",
+            "closed",
+            "before these records were acknowledged; call flush() before close",
         )
         with self.changed:
             self._is_stopped = True

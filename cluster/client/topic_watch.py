@@ -81,7 +81,9 @@ class TopicWatch:
             answer = answer or self._broker.describe_later(topic)
             described = answer()
         except RaylogError as error:
-            logger.info("%s: its partitions are asked for again later: %s", topic, error)
+            logger.info(
+                "%s: the lookup of its partitions failed, and is retried later: %s", topic, error
+            )
             return None
         if described is None:
             return answer

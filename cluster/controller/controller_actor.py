@@ -196,7 +196,7 @@ class ControllerImpl(Moves):
         name = log_manager_name(node.key)
         with self._lock:
             if self._stopped.is_set():
-                raise NotLeader("the broker", "it is being stopped")
+                raise NotLeader("the broker", "it is stopping")
             arguments = (
                 self._namespace,
                 self._state.cluster_id,
@@ -249,7 +249,7 @@ class ControllerImpl(Moves):
             found = manager.found().get()
             with self._lock:
                 if self._managers.get(node.key) is not manager:
-                    raise NotLeader(manager.name, "the node has left meanwhile")
+                    raise NotLeader(manager.name, "its node has left the Ray cluster")
                 self._check_own(node, directories)  # before anything on these disks is touched
                 strays = self._strays(node.key, found) - set_aside
                 if not strays:
@@ -260,10 +260,10 @@ class ControllerImpl(Moves):
     def _check_own(self, node: Node, directories: Mapping[str, str]) -> None:
         for path in self._placement.foreign(node.key, directories):
             why = (
-                "another node has brought a log dir with the same directory id: is this a copy of "
-                "its disk?"
+                "a log dir of another node has the same directory.id, so one of the two disks is a "
+                "copy;"
             )
-            raise InvalidLogDir(path, why + " Take one of the two away")
+            raise InvalidLogDir(path, why + " remove one of the two log dirs")
 
     def _take_in(
         self, node: Node, directories: Mapping[str, str], state: NodeState, found: list[Found]

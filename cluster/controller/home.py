@@ -65,8 +65,8 @@ def choose(log_dirs: Iterable[FirstLogDir], own: str) -> str:
     for log_dir in own_first:
         if log_dir.cluster_id is not None:
             why = (
-                f"no node that is up has the metadata of cluster {log_dir.cluster_id}, to which "
-                "this log dir belongs"
+                f"the log dir belongs to cluster {log_dir.cluster_id}, but no running node has the "
+                "metadata of this cluster"
             )
             raise LogMissing(os.path.join(log_dir.path, str(METADATA_PARTITION)), why)
     return own

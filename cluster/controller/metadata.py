@@ -54,7 +54,7 @@ class ClusterState:
         if version != VERSION:
             raise CorruptRecord(
                 "__cluster_metadata-0",
-                f"a {kind} record of version {version}: a newer raylog wrote it; use that",
+                f"a newer raylog wrote a {kind} record of version {version}; use that raylog",
             )
         match kind:
             case "cluster":
@@ -74,7 +74,8 @@ class ClusterState:
                 self.next_producer_id = record["next"]
             case _:
                 raise CorruptRecord(
-                    "__cluster_metadata-0", f"a record of kind {kind!r}: a newer raylog wrote it"
+                    "__cluster_metadata-0",
+                    f"a newer raylog wrote a record of kind {kind!r}; use that raylog",
                 )
 
 
@@ -111,7 +112,9 @@ def decode(value: bytes) -> dict[str, Any]:
     try:
         record = msgpack.unpackb(value)
     except ValueError as error:
-        raise CorruptRecord("__cluster_metadata-0", f"no msgpack ({error})") from error
+        raise CorruptRecord("__cluster_metadata-0", f"a record is not msgpack ({error})") from error
     if not isinstance(record, dict):
-        raise CorruptRecord("__cluster_metadata-0", f"a {type(record).__name__} instead of a map")
+        raise CorruptRecord(
+            "__cluster_metadata-0", f"a record is a {type(record).__name__}, not a map"
+        )
     return record

@@ -42,17 +42,18 @@ class MetadataLog:
             meta = read_meta(fs, log_dir)
             if must_exist or meta is not None:
                 cluster = f" of cluster {meta.cluster_id}" if meta else ""
-                raise LogMissing(folder, f"the metadata{cluster} is not there")
+                raise LogMissing(folder, f"the metadata{cluster} is missing")
             if not fs.is_dir(os.path.dirname(log_dir)):
                 raise InvalidLogDir(
-                    log_dir, "neither it nor its parent folder exists: make it, or mount its disk"
+                    log_dir,
+                    "neither the folder nor its parent exists; create it, or mount its disk",
                 )
             if fs.exists(log_dir) and not fs.is_dir(log_dir):
-                raise InvalidLogDir(log_dir, "is a file: give a folder")
+                raise InvalidLogDir(log_dir, "this is a file; give a folder")
             fs.make_dir(log_dir)
             if not fs.can_write(log_dir):
                 raise InvalidLogDir(
-                    log_dir, "is read-only: give a folder that this user may write to"
+                    log_dir, "it is read-only; give a folder that this user may write to"
                 )
             create_log(fs, folder, random_id())
         self._lock = lock_patiently(lambda: fs.lock(folder))

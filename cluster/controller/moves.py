@@ -89,7 +89,7 @@ class Moves(Topics):
         partition = wanted.partition
         with self._lock:
             if partition not in self._moving:
-                why = "its LogManager was started again in the middle of the move"
+                why = "its LogManager restarted during the move; move the partition again"
                 raise NotLeader(str(partition), why)
             topic = self._same(wanted.topic)
             directories = list(topic.directories)
@@ -107,5 +107,5 @@ def _directory_id(log_dir: str, dirs: Mapping[str, str]) -> str:
             return directory_id
     usable = ", ".join(f"{path} ({directory_id})" for directory_id, path in dirs.items())
     raise InvalidRequest(
-        "log_dir", log_dir, f"is none that the partition's node can use; these are: {usable}"
+        "log_dir", log_dir, f"is not a usable log dir of the partition's node; these are: {usable}"
     )

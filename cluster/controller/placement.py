@@ -119,7 +119,7 @@ class Placement:
                 to_open.append(wanted)
                 continue
             folder = f"{directories[wanted.directory_id]}/{wanted.partition}"
-            why = "the partition's folder is gone or another topic's"
+            why = "the partition's folder does not exist, or belongs to another topic"
             self.failed(wanted.partition, LogMissing(folder, why))
         return to_open
 
@@ -269,7 +269,9 @@ class Placement:
             if offline.directory_id == directory_id:
                 return LogDirOffline(offline.path, offline.why)
         unread = [offline.why for offline in all_offline if offline.directory_id is None]
-        hint = f", or it is one of those that cannot be used: {'; '.join(unread)}" if unread else ""
+        hint = ""
+        if unread:
+            hint = f", or this log dir is one of those that are offline: {'; '.join(unread)}"
         return f"the node with log dir {directory_id} is away{hint}"
 
     def explain(self, topic: Topic, number: object) -> RaylogError | None:

@@ -38,7 +38,7 @@ def _check_topic_key(key: str, value: Any = None) -> None:
     if key in TOPIC_KEYS or key in FIXED_TOPIC_KEYS:
         return
     if key in broker_keys():
-        raise InvalidConfig(key, value, "that is a broker's key, no topic's; see docs/CONFIG.md")
+        raise InvalidConfig(key, value, "this is a broker key, not a topic key; see docs/CONFIG.md")
     raise InvalidConfig(key, value, no_such_key(key, TOPIC_KEYS))
 
 
@@ -55,7 +55,7 @@ def altered(
         _check_topic_key(key)
         if key in changes:
             raise InvalidConfig(
-                key, changes[key], "it is both set and deleted: give one of the two"
+                key, changes[key], "the key is both set and deleted; do only one of the two"
             )
     kept = {key: value for key, value in config.items() if key not in gone}
     return {**kept, **topic_overrides(changes)}

@@ -71,7 +71,7 @@ class ControllerState:
     @property
     def _log(self) -> MetadataLog:
         if self._metadata is None:
-            raise NotLeader("the broker", "it is being started or stopped")
+            raise NotLeader("the broker", "it is starting or stopping")
         return self._metadata
 
     @property
@@ -81,7 +81,7 @@ class ControllerState:
     def _topic(self, name: str) -> Topic:
         topic = self._state.topics.get(name)
         if topic is None:
-            raise UnknownTopicOrPartition(name, None, "no such topic")
+            raise UnknownTopicOrPartition(name, None, "the topic does not exist")
         return topic
 
     def _wanted(self) -> list[Wanted]:

@@ -102,7 +102,9 @@ class Topics(Opening):
         """The topic as it is now; UnknownTopicOrPartition if it was deleted meanwhile."""
         now = self._state.topics.get(topic.name)
         if now is None or now.topic_id != topic.topic_id:
-            raise UnknownTopicOrPartition(topic.name, None, "it was deleted meanwhile")
+            raise UnknownTopicOrPartition(
+                topic.name, None, "the topic was deleted during the request"
+            )
         return now
 
     @contextmanager
@@ -127,7 +129,7 @@ class Topics(Opening):
         """Where each of the new partitions is to be made."""
         if not self._placement.nodes:
             problems = [*self._node_problems.values(), *self._placement.why_offline()]
-            raise NoLogDirs("; ".join(problems) or "no node's LogManager runs")
+            raise NoLogDirs("; ".join(problems) or "no LogManager is running on any node")
         nodes = self._placement.spread(count, self._wanted(), self._nodes_of_new)
         return [
             Home(TopicPartition(name, number), node, self._managers[node])
@@ -223,7 +225,9 @@ class Topics(Opening):
                 if left_over.partition.topic == name and left_over.node in self._managers
             ]
         for error in self._remove(in_the_way):
-            raise TopicBusy(name, f"cleaned up after an earlier one: {error}")
+            raise TopicBusy(
+                name, f"cleaned up after an earlier topic of this name, which failed: {error}"
+            )
 
     def _publish(self, topic: Topic, made: list[tuple[Home, Placed]], version: int) -> None:
         """The commit point of new partitions.
@@ -365,7 +369,7 @@ class Topics(Opening):
         with self._lock:
             known_topic = self._state.topics.get(topic)
             if known_topic is None:
-                return UnknownTopicOrPartition(topic, partition, "no such topic")
+                return UnknownTopicOrPartition(topic, partition, "the topic does not exist")
             return self._placement.explain(known_topic, partition)
 
 

@@ -97,7 +97,7 @@ def _questions(name: str, handle: Any) -> dict[str, Call[Any]]:
 
 def _controller_problem(handles: Mapping[str, Any], silent: Mapping[Question, str]) -> str | None:
     if CONTROLLER not in handles:
-        return "there is none"
+        return "it is not running"
     return next((why for (name, _), why in silent.items() if name == CONTROLLER), None)
 
 
@@ -131,7 +131,7 @@ def _answers(
 
 def _problem(error: Exception, timeout_s: float) -> str:
     if isinstance(error, RequestTimedOut):
-        return f"not within {timeout_s:g} s"
+        return f"no answer within {timeout_s:g} s"
     if isinstance(error, RaylogError):
         return str(getattr(error, "why", error))
     return " ".join(str(error).split())  # Ray may fail in its own ways

@@ -63,7 +63,7 @@ def frame(
     from raydp.spark.dataset import ray_dataset_to_spark_dataframe
 
     if not spark.sparkContext.master.startswith("ray"):
-        how = "make one, or read with format('raylog'), which any Spark can"
+        how = "create one, or read with format('raylog'), which works in every Spark session"
         raise SparkUnavailable("a session of raylog.spark.session() for frames", how)
     topics = [topic_or_topics] if isinstance(topic_or_topics, str) else topic_or_topics
     options = parse(

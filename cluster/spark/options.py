@@ -135,17 +135,15 @@ def wants_headers(options: Mapping[str, str]) -> bool:
 
 def _what_instead(key: str) -> str:
     if key == "path":
-        return (
-            "a log has no path: call load() without one and name topics with the option subscribe"
-        )
+        return "a log has no path; call load() without one, and name topics with option subscribe"
     if key.startswith("kafka."):
         return (
-            "no Kafka client is involved: drop it (raylog.spark.session() knows the broker's "
-            "address)"
+            "raylog uses no Kafka client; remove the option (raylog.spark.session() knows the "
+            "broker's address)"
         )
     near = get_close_matches(key, _BY_LOWER, n=1, cutoff=0.75)
     hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else f"the options are {', '.join(NAMES)}"
-    return f"there is no such option; {hint}"
+    return f"unknown option; {hint}"
 
 
 def _refuse_for_mode(options: Mapping[str, str], mode: Mode) -> None:
@@ -153,7 +151,9 @@ def _refuse_for_mode(options: Mapping[str, str], mode: Mode) -> None:
         for name in (*_ENDINGS, "pushFilters"):
             if name in options:
                 raise InvalidSparkOption(
-                    name, options[name], "a stream has none: drop it, or use spark.read"
+                    name,
+                    options[name],
+                    "a stream does not support it; remove the option, or use spark.read",
                 )
         return
     for name, value, other in (
@@ -162,7 +162,7 @@ def _refuse_for_mode(options: Mapping[str, str], mode: Mode) -> None:
     ):
         if options.get(name, "").lower() == value:
             raise InvalidSparkOption(
-                name, value, f"a batch would be empty: use {other}, or JSON with offsets"
+                name, value, f"the query would read nothing; use {other}, or JSON with offsets"
             )
 
 
@@ -172,7 +172,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
         raise InvalidSparkOption(
             " and ".join(given or _SELECTIONS),
             ", ".join(options[name] for name in given),
-            "give exactly one of subscribe, assign, subscribePattern",
+            "set exactly one of subscribe, assign and subscribePattern",
         )
     name, value = given[0], options[given[0]]
     if name == "subscribe":
@@ -182,7 +182,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
     try:
         re.compile(value)
     except re.error as why:
-        raise InvalidSparkOption(name, value, f"no regular expression: {why}") from why
+        raise InvalidSparkOption(name, value, f"not a regular expression: {why}") from why
     return Selection(pattern=value)
 
 
@@ -190,7 +190,7 @@ def _topics(value: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     if not topics:
         raise InvalidSparkOption(
-            "subscribe", value, "name at least one topic, several with commas between them"
+            "subscribe", value, "name at least one topic; separate several topics by commas"
         )
     return topics
 
@@ -203,7 +203,7 @@ def _assigned(value: str) -> tuple[TopicPartition, ...]:
             raise InvalidSparkOption("assign", value, example)
         assigned += [(topic, partition) for partition in partitions]
     if not assigned:
-        raise InvalidSparkOption("assign", value, f"no partition is named: {example}")
+        raise InvalidSparkOption("assign", value, f"no partition is named; {example}")
     return tuple(sorted(set(assigned)))
 
 
@@ -229,7 +229,7 @@ def _bound(options: Mapping[str, str], side: str, default: int) -> Bound:
     each = _each(name, value, minimum=EARLIEST)
     if side == "ending" and any(offset == EARLIEST for _, offset in each):
         raise InvalidSparkOption(
-            name, value, "an end of -2 (earliest) reads nothing: use -1 or an offset"
+            name, value, "an end of -2 (earliest) reads nothing; use -1 (latest) or an offset"
         )
     return Bound(kind="offset", everywhere=None, each=each, option=name)
 
@@ -260,7 +260,7 @@ def _json_object(name: str, value: str, example: str) -> dict[str, Any]:
     try:
         parsed = json.loads(value)
     except ValueError as why:
-        raise InvalidSparkOption(name, value, f"no JSON ({why}): {example}") from why
+        raise InvalidSparkOption(name, value, f"not JSON ({why}); {example}") from why
     if not isinstance(parsed, dict):
         raise InvalidSparkOption(name, value, example)
     return parsed
@@ -272,7 +272,7 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
     value = options[name]
     if not value.isdecimal() or int(value) == 0:
         raise InvalidSparkOption(
-            name, value, "give a whole number of 1 or more, or drop it for no limit"
+            name, value, "give an integer of 1 or more, or remove the option for no limit"
         )
     return int(value)
 

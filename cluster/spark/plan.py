@@ -16,7 +16,7 @@ from raylog.cluster.spark.errors import DataLoss
 from raylog.cluster.spark.options import TopicPartition
 
 Offsets = dict[TopicPartition, int]
-GONE = "the partition is gone"
+GONE = "the partition does not exist any more"
 
 
 class Range(NamedTuple):
@@ -157,7 +157,7 @@ def next_offsets(
             continue
         at = start.get(tp, 0)
         if at > ends:
-            why = f"the log ends at {ends}: it was truncated or made anew"
+            why = f"the log ends at {ends}, because it was truncated or created again"
             lost.append(Lost(partition=tp, start=ends, end=at, why=why))
             end[tp] = ends
             continue
@@ -193,7 +193,7 @@ def clip_ranges(
             lost.append(Lost(partition=tp, start=r.start, end=r.end, why=GONE))
             continue
         if r.start < edge.earliest:
-            end, why = min(r.end, edge.earliest), f"the log starts at {edge.earliest} now"
+            end, why = min(r.end, edge.earliest), f"the log now starts at {edge.earliest}"
             lost.append(Lost(partition=tp, start=r.start, end=end, why=why))
         if r.end > edge.latest:
             start, why = max(r.start, edge.latest), f"the log ends at {edge.latest}"

@@ -33,8 +33,8 @@ def broker_of(options: Options) -> "Broker":
     """The broker that the options name. Raises InvalidSparkOption without an address."""
     if options.address is None:
         why = (
-            "raylog.spark.session(broker) or register(spark, broker) presets it: use one of them, "
-            "or set it"
+            "the broker's address is unknown; call raylog.spark.session(broker) or register(spark, "
+            "broker), or set the option"
         )
         raise InvalidSparkOption("address", "", why)
     return connected(options.address, options.namespace or NAMESPACE)
@@ -90,14 +90,21 @@ def read_what_is_left(
             return
         except OffsetOutOfRange as gone:
             _, _, log_start, log_end = gone.args
-            why = f"the log holds [{log_start}, {log_end}) now"
+            why = f"the log now holds [{log_start}, {log_end})"
             report([Lost((wanted.topic, wanted.partition), at, wanted.end, why)], fail_on_data_loss)
             if log_start <= at:
                 return
             at = log_start
         except UnknownTopicOrPartition:
             report(
-                [Lost((wanted.topic, wanted.partition), at, wanted.end, "it is gone")],
+                [
+                    Lost(
+                        (wanted.topic, wanted.partition),
+                        at,
+                        wanted.end,
+                        "the partition does not exist any more",
+                    )
+                ],
                 fail_on_data_loss,
             )
             return

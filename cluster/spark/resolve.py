@@ -119,7 +119,7 @@ def starts(catalog: Catalog, options: Options, now: dict[TopicPartition, Edge]) 
         topic, partition = unmatched[0]
         time = _values(bound, now)[topic, partition]
         why = (
-            f"{topic}-{partition} has no record at or after it: use an earlier time, or set "
+            f"{topic}-{partition} has no record at or after this time; use an earlier time, or set "
             "startingOffsetsByTimestampStrategy=latest"
         )
         raise InvalidSparkOption(bound.option, str(time), why)
@@ -174,6 +174,6 @@ def _values(bound: Bound, now: dict[TopicPartition, Edge]) -> dict[TopicPartitio
     if set(given) != set(now):
         wrong = sorted(set(given) ^ set(now))
         names = ", ".join(f"{topic}-{partition}" for topic, partition in wrong)
-        why = f"it must name exactly the partitions that are read; these differ: {names}"
+        why = f"the option must name exactly the partitions that are read; these differ: {names}"
         raise InvalidSparkOption(bound.option, str(dict(bound.each)), why)
     return given

@@ -175,8 +175,8 @@ def require_spark() -> None:
     if version < JAVA_VERSION_MIN:
         found = f"found Java {version}" if version else "found none"
         how = (
-            "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or point "
-            "JAVA_HOME at it"
+            "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set "
+            "JAVA_HOME to it"
         )
         raise SparkUnavailable(f"Java {JAVA_VERSION_MIN} or newer", f"{found}; {how}")
 
@@ -216,9 +216,9 @@ def _warn_of_too_few_cpus(wanted: int) -> None:
     have = int(ray.cluster_resources().get("CPU", 0))
     if have < wanted:
         logger.warning(
-            "Spark wants %d CPUs of Ray (executors x cores + 1), the cluster has %d: it waits for "
-            "more. "
-            "Ask for less, or start Ray with a larger num_cpus (more than there are cores is fine)",
+            "Spark needs %d CPUs of Ray (executors x cores + 1), but the cluster has %d, so Spark "
+            "waits. Ask for fewer CPUs, or start Ray with a larger num_cpus (it may exceed the "
+            "number of cores)",
             wanted,
             have,
         )

@@ -78,15 +78,15 @@ def checked_columns(schema: StructType, include_headers: bool) -> list[str]:
     full = spark_schema(True)
     for field in schema.fields:
         if field.name not in full.names:
-            why = f"there is no such column; choose from {', '.join(full.names)}"
+            why = f"unknown column; the columns are {', '.join(full.names)}"
             raise InvalidSparkSchema(field.name, field.dataType.simpleString(), why)
         have = full[field.name].dataType.simpleString()
         if field.dataType.simpleString() != have:
-            why = f"the source gives {have}; name it so and cast afterwards"
+            why = f"the source has the type {have}; use this type, and cast afterwards"
             raise InvalidSparkSchema(field.name, field.dataType.simpleString(), why)
     if "headers" in schema.names and not include_headers:
         why = (
-            "headers are read only with option includeHeaders=true: set it, or leave the column out"
+            "headers are read only with the option includeHeaders=true; set it, or omit the column"
         )
         raise InvalidSparkSchema("headers", full["headers"].dataType.simpleString(), why)
     return list(schema.names)

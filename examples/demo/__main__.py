@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from examples.demo.quiet import quiet
 
     if not wanted.no_spark and (why := why_no_spark()):
-        print(f"{why}\nor leave Spark out: ./dev demo --no-spark", file=sys.stderr)
+        print(f"{why}\nor run the demo without Spark: ./dev demo --no-spark", file=sys.stderr)
         return 1
     output = prepare_output(wanted.output)
     with quiet(output / DATA / "logs" / "console.log") as screen:
@@ -35,20 +35,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="./dev demo", description="raylog's main job end to end, on real data"
+        prog="./dev demo", description="Run raylog end to end on real data, and check every result."
     )
     parser.add_argument(
-        "--quick", action="store_true", help="the 29,425 flights of July instead of the whole year"
+        "--quick", action="store_true", help="use the 29,425 flights of July, not the whole year"
     )
     parser.add_argument(
         "--output",
         type=Path,
         default=Path("demo-output"),
         metavar="DIR",
-        help="default: %(default)s",
+        help="folder for the report, the picture and the data; default: %(default)s",
     )
     parser.add_argument(
-        "--no-spark", action="store_true", help="leave out acts 4 and 5, which need Java"
+        "--no-spark", action="store_true", help="skip acts 4 and 5, which need Java"
     )
     return parser.parse_args(argv)
 
@@ -69,7 +69,7 @@ def _interrupt(*_: Any) -> None:
 def why_no_spark() -> str | None:
     """What Spark lacks here, before two minutes are spent on finding out."""
     from raylog.cluster.spark.session import require_spark
-    from raylog.storage.errors import RaylogError
+    from raylog.errors import RaylogError
 
     try:
         require_spark()

@@ -26,9 +26,7 @@ def run(demo: Demo) -> None:
     watch = Stopwatch()
     with stage.progress("starting Ray and the broker"):
         demo.broker = raylog.start(demo.log_dirs, ray_options=demo.ray_options)
-    stage.say(
-        f"raylog.start() brought up Ray and a broker on two log dirs in {watch.seconds:.1f} s"
-    )
+    stage.say(f"raylog.start() started Ray and a broker on two log dirs in {watch.seconds:.1f} s")
     _create_flights(demo)
     _fill_references(demo)
     demo.expected = expected_digests(demo.flights.table, PARTITIONS)
@@ -43,13 +41,10 @@ def _create_flights(demo: Demo) -> None:
             broker.create_topic(topic, PARTITIONS, config)
             done(1)
     stage.say(
-        f"topics flights and flights-arrow: {PARTITIONS} partitions each, every one an actor of "
-        "its own, "
-        f"{watch.seconds / 2:.1f} s a topic"
+        f"created the topics flights and flights-arrow with {PARTITIONS} partitions each, in "
+        f"{watch.seconds / 2:.1f} s per topic; each partition is an actor"
     )
-    stage.say(
-        "retention.ms=-1: age counts from the records' timestamps, 2013; by default they would go"
-    )
+    stage.say("retention.ms=-1: the records are of 2013; the default retention would delete them")
     folders = [
         Path(partition.folder or "") for partition in broker.describe_topic("flights").partitions
     ]
@@ -57,7 +52,7 @@ def _create_flights(demo: Demo) -> None:
     for folder in folders:
         by_dir.setdefault(folder.parent.name, []).append(folder.name)
     where = "; ".join(f"{name}: {', '.join(found)}" for name, found in sorted(by_dir.items()))
-    stage.check(len(by_dir) == 2, f"partitions are spread over both dirs: {where}")
+    stage.check(len(by_dir) == 2, f"the partitions are spread over both log dirs: {where}")
 
 
 def _fill_references(demo: Demo) -> None:
@@ -73,5 +68,5 @@ def _fill_references(demo: Demo) -> None:
     counts = ", ".join(f"{name} {rows:,}" for name, rows in sizes.items())
     stage.check(
         all(ends[name, 0] == rows for name, rows in sizes.items()),
-        f"reference tables are topics: {counts}",
+        f"the reference tables are topics: {counts}",
     )

@@ -38,10 +38,9 @@ def run(demo: Demo) -> None:
         ],
     )
     stage.report.text(
-        "Measured from the first call to the last acknowledgement (in the page cache of the "
-        "partition's node), "
-        "one producer with default settings (idempotent, no compression). MB: keys and values, "
-        "10^6 bytes."
+        "The time is from the first call to the last acknowledgement. An acknowledged record is in "
+        "the page cache of the partition's node. One producer with default settings (idempotent, "
+        "no compression). 1 MB is 10^6 bytes of keys and values."
     )
     ends = [
         demo.running_broker.list_offsets({(topic, n): -1 for n in range(4)})

@@ -26,11 +26,11 @@ DAY, DAY_START, DAY_END = "4 July 2013", 1_372_910_400_000, 1_372_996_800_000
 
 def run(demo: Demo) -> None:
     stage = demo.stage
-    stage.act(3, "Reading back: actor handles, a consumer, and a day found by its time")
+    stage.act(3, "Reading back: with actor handles, with a consumer, and one day by its time")
     count, size_bytes = demo.flights.table.num_rows, demo.flights.size_bytes
     ways = {
-        ("flights", "by fetch() on the actors' handles"): read_by_handles,
-        ("flights-arrow", "by a consumer, from the page cache"): read_by_consumer,
+        ("flights", "with fetch() on the actors' handles"): read_by_handles,
+        ("flights-arrow", "with a consumer, from the page cache"): read_by_consumer,
     }
     for (topic, way), read in ways.items():
         seconds = []
@@ -39,14 +39,13 @@ def run(demo: Demo) -> None:
             found = read(demo, topic)
             seconds.append(watch.seconds)  # without the digests
         first, again = (f"{rate(count, took)}, {bandwidth(size_bytes, took)}" for took in seconds)
-        stage.say(f"{way}: {first}; a second time {again}")
+        stage.say(f"{way}: {first}; the second time: {again}")
         compare(demo, topic, [digest_of(records) for records in found])
     stage.report.text(
-        "Measured until the last record is an Arrow column; the actors one after another in "
-        "fetches of 4 MB, the "
-        "consumer with a long poll to each. The first time includes looking the actors up and "
-        "mapping files. The "
-        "digests are made afterwards."
+        "The time ends when the last record is in an Arrow column. The handles read one actor "
+        "after the other, in fetches of 4 MB. The consumer has a long poll at every actor. The "
+        "first time includes the lookup of the actors and the mapping of files. The digests are "
+        "not included."
     )
     _one_day(demo)
 
@@ -60,7 +59,7 @@ def compare(demo: Demo, topic: str, found: list[Digest]) -> None:
     demo.stage.check(
         agree(found, demo.expected),
         (
-            f"{topic}: keys, values, times and order are the source's (SHA-256 "
+            f"{topic}: keys, values, times and order are equal to the source (SHA-256 "
             f"{found[0].hexdigest()[:8]}...)"
         ),
     )

@@ -51,7 +51,7 @@ def run(demo: Demo) -> None:
     expected = delays_by_pandas(demo.flights.frame)
     stage.check(
         agree(delays, expected),
-        "both ways give the same means, and pandas the same from the source",
+        "the means are equal to those that pandas computes from the source",
     )
     _show(demo, delays)
 
@@ -73,16 +73,17 @@ def _both_ways(demo: Demo) -> Delays:
         watch = Stopwatch()
         with stage.progress(name):
             answers[name] = delays_by_spark(read(), airlines)
-        stage.say(f"{name:<27}: read, joined with airlines, both means, in {watch.seconds:.1f} s")
+        stage.say(
+            f"{name:<27}: read, join with airlines, compute both means: {watch.seconds:.1f} s"
+        )
     stage.report.text(
-        "Measured from making the frame to the last row of both answers. The first of the two also "
-        "pays for "
-        "Spark's first job and first Python workers."
+        "The time is from the creation of the frame to the last row of both results. The first of "
+        "the two ways includes the start of Spark's first job and of its Python workers."
     )
     first, second = answers.values()
     stage.check(
         agree(first, Delays([(c, "", n, m) for c, _, n, m in second.by_carrier], second.by_hour)),
-        "the two agree",
+        "both ways give the same means",
     )
     return first
 
@@ -163,11 +164,12 @@ def _show(demo: Demo, delays: Delays) -> None:
     early, late = (max(delays.by_hour, key=lambda row: sign * row[2]) for sign in (-1, 1))
     stage.line("")
     stage.say(
-        f"by carrier: {short_name(worst[1])} left {worst[3]:.1f} minutes late, "
-        f"{short_name(best[1])} {best[3]:.1f}"
+        f"mean delay by carrier: highest {worst[3]:.1f} minutes ({short_name(worst[1])}), "
+        f"lowest {best[3]:.1f} ({short_name(best[1])})"
     )
     stage.say(
-        f"by scheduled hour: {early[2]:.1f} minutes at {early[0]}:00, {late[2]:.1f} at {late[0]}:00"
+        f"mean delay by scheduled hour: highest {late[2]:.1f} minutes ({late[0]}:00), "
+        f"lowest {early[2]:.1f} ({early[0]}:00)"
     )
     with stage.progress("drawing"):
         draw(

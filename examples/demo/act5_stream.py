@@ -92,7 +92,7 @@ def run(demo: Demo) -> None:
         )
         looks = _watch(demo, writer, table)
         behind_s = wait_until_counted(spark, table.num_rows)
-        stage.say(f"the writer is done; {behind_s:.1f} s later the query had counted everything")
+        stage.say(f"the query had counted all records {behind_s:.1f} s after the writer ended")
         _compare(demo, table, looks)
     finally:
         query.stop()
@@ -152,12 +152,12 @@ def _compare(demo: Demo, table: pa.Table, looks: list[Look]) -> None:
     seen = [look.counted for look in looks]
     demo.stage.check(
         seen == sorted(seen) and all(look.counted <= look.writer.sent for look in looks),
-        "counts never fell, and were never ahead of the writer",
+        "the count never decreased, and never exceeded the records sent",
     )
     demo.stage.check(
         found == expected,
         (
-            f"the counts of all {len(expected)} carriers are what was produced: {found.total():,} "
-            "records"
+            f"the counts of all {len(expected)} carriers are equal to the source: "
+            f"{found.total():,} records"
         ),
     )

@@ -34,7 +34,7 @@ class Kill(NamedTuple):
 def run(demo: Demo) -> None:
     stage, broker = demo.stage, demo.running_broker
     rows = numbered_rows(demo, QUICK_RECORDS if demo.is_quick else RECORDS)
-    stage.act(6, f"SIGKILL of a LogActor while {len(rows):,} records are being produced")
+    stage.act(6, f"SIGKILL of a LogActor while {len(rows):,} records are produced")
     broker.create_topic(TOPIC, PARTITIONS)
     receipts: list[Any] = []
     middle = int(len(rows) * KILL_AT)
@@ -54,19 +54,17 @@ def run(demo: Demo) -> None:
         ).result()
         gap_s = since_kill.seconds
     stage.say(
-        f"process {killed.pid}, the actor of {TOPIC}-{VICTIM}, was killed with {killed.sent:,} "
-        "records sent, "
-        f"{killed.acknowledged:,} of them acknowledged"
+        f"process {killed.pid}, the actor of {TOPIC}-{VICTIM}, was killed; {killed.sent:,} "
+        f"records had been sent, {killed.acknowledged:,} of them were acknowledged"
     )
     after = ray.get(broker.partition(TOPIC, VICTIM).status.remote())
     stage.say(
-        f"Ray started process {after.pid} in its place, leader epoch {killed.epoch} -> "
-        f"{after.leader_epoch}; "
-        f"it acknowledged its first record {gap_s:.1f} s after the kill"
+        f"Ray started process {after.pid} in its place, with leader epoch {after.leader_epoch} "
+        f"after {killed.epoch}; it acknowledged its first record {gap_s:.1f} s after the kill"
     )
     stage.check(
         after.pid != killed.pid and after.leader_epoch > killed.epoch,
-        f"producing went on, with nothing for the sender to do: {watch.seconds:.1f} s in all",
+        f"the producer continued by itself: {watch.seconds:.1f} s in total",
     )
     _verify(demo, [receipt.result() for receipt in receipts])
 
@@ -122,10 +120,10 @@ def _verify(demo: Demo, receipts: list[Any]) -> None:
     twice = [n for n, times in found.items() if times > 1]
     demo.stage.check(
         not lost,
-        f"nothing acknowledged was lost: {len(receipts):,} receipts, {found.total():,} records",
+        f"no acknowledged record was lost: {len(receipts):,} receipts, {found.total():,} records",
     )
-    demo.stage.check(not twice and found.total() == len(receipts), "nothing is there twice")
+    demo.stage.check(not twice and found.total() == len(receipts), "no record was written twice")
     demo.stage.check(
         all(where[n] == (receipt.partition, receipt.offset) for n, receipt in enumerate(receipts)),
-        "every record is where its receipt says",
+        "every record has the partition and offset of its receipt",
     )

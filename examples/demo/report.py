@@ -63,7 +63,7 @@ def machine_facts() -> list[tuple[str, str]]:
             "machine",
             f"{processor()}, {os.cpu_count()} CPUs, {memory_gb():.0f} GB, {platform.system()}",
         ),
-        ("load when it ended", f"{os.getloadavg()[0]:.1f} (1 minute)"),
+        ("load at the end", f"{os.getloadavg()[0]:.1f} (1 minute)"),
         ("Python", f"{platform.python_version()}, record kernel: {KERNEL}"),
     ]
     return [*facts, ("packages", ", ".join(f"{name} {_version(name)}" for name in PACKAGES))]

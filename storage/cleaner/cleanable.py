@@ -70,7 +70,7 @@ def facts_of(log: Log) -> LogFacts:
         if (truncations, segments) == (log.truncations, log.segments):
             raise
         raise CleaningAborted(
-            str(log.partition), "its segments changed while it was looked at"
+            str(log.partition), "its segments changed while their state was read"
         ) from None
     active = SegmentTimes(
         base_offset=segments[-1].base_offset,

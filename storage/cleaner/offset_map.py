@@ -27,7 +27,8 @@ class OffsetMap:
             slots = min(slots, int(most_keys / max(load_factor, 0.01)) + 2)
         capacity = min(int(slots * load_factor), slots - 1)
         if capacity < 1:
-            why = f"with a load factor of {load_factor} there is no room for a key"
+            factor = f"log.cleaner.io.buffer.load.factor={load_factor}"
+            why = f"too small for one key with {factor}; raise one of the two"
             raise InvalidConfig("log.cleaner.dedupe.buffer.size", memory_bytes, why)
         self._slots = slots
         self.table = kernel.ops.OffsetTable(slots, capacity, secrets.token_bytes(SECRET_BYTES))

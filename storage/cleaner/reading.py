@@ -41,8 +41,8 @@ def read_batches(
         for header in headers:
             if not next_offset <= header.base_offset <= header.last_offset < end_offset:
                 why = (
-                    f"offsets {header.base_offset} to {header.last_offset} in [{next_offset}, "
-                    f"{end_offset})"
+                    f"offsets {header.base_offset} to {header.last_offset} are not in "
+                    f"[{next_offset}, {end_offset})"
                 )
                 raise CorruptRecord(segment.path, why)
             next_offset = header.next_offset
@@ -61,7 +61,8 @@ def _read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[
         if not whole:
             if needed > size - position or needed <= len(chunk):
                 raise CorruptRecord(
-                    f"{segment.path}, position {position}", "the segment ends within a batch"
+                    f"{segment.path}, position {position}",
+                    "the last batch of the segment is incomplete",
                 )
             chunk, whole = memoryview(segment.log.read(needed, position)), needed
             is_old = chunk[AT_MAGIC] < MAGIC
@@ -76,7 +77,9 @@ def _whole_bytes(chunk: memoryview) -> tuple[int, int, bool]:
     while len(chunk) - position >= LOG_OVERHEAD:
         (length,) = LENGTH.unpack_from(chunk, position + AT_LENGTH)
         if length < MIN_MESSAGE_LENGTH:
-            raise CorruptRecord(f"position {position} of a chunk", f"batch length {length}")
+            raise CorruptRecord(
+                f"position {position} of a chunk", f"batch length {length} is too small"
+            )
         if len(chunk) - position < length + LOG_OVERHEAD:
             return position, length + LOG_OVERHEAD, is_old
         is_old = is_old or chunk[position + AT_MAGIC] < MAGIC
@@ -92,5 +95,7 @@ def read_headers(chunk: memoryview) -> list[BatchHeader]:
     for at, header in iter_batches(rest):
         check_crc(rest, at, header)
     if rest:
-        raise CorruptRecord(f"position {position} of a chunk", "there is no batch of format v2")
+        raise CorruptRecord(
+            f"position {position} of a chunk", "the bytes are not a batch of format v2"
+        )
     return headers

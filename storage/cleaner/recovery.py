@@ -74,5 +74,5 @@ def _end_offset(fs: FileSystem, path: str) -> int:
     finally:
         file.close()
     if position != file.size:
-        raise UnfinishedCompaction(path, "it ends within a batch")
+        raise UnfinishedCompaction(path, "its last batch is incomplete")
     return end

@@ -103,7 +103,7 @@ class RemoteLog:
                 )
                 if self._opened[-1].id != segment_id:
                     raise StorageError(
-                        self._opened[-1].path, "is not the file that the log has open"
+                        self._opened[-1].path, "this is not the file that the log has open"
                     )
         except StorageError:
             self._owner.check_unchanged(segment_ids, self._view.round_id)

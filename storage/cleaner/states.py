@@ -51,7 +51,8 @@ class CleaningStates(Generic[LogName]):
         """Raise CleaningAborted if the round of this log is to be given up."""
         if self._running[name]:
             raise CleaningAborted(
-                str(name), "the log is about to be deleted or moved, or keeps all records"
+                str(name),
+                "the log will be deleted or moved, or its cleanup.policy no longer has compact",
             )
 
     def end(self, name: LogName) -> bool:

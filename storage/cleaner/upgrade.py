@@ -53,7 +53,7 @@ def _parts(chunk: memoryview) -> Iterator[tuple[_Kind | None, Buffer, Sequence[M
         messages = read_messages(chunk, position, header)
         if not all(message.is_valid for message in messages):
             raise CorruptRecord(
-                f"position {position} of a chunk", "a message whose CRC-32 is wrong"
+                f"position {position} of a chunk", "the CRC-32 of a message is wrong"
             )
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
         yield (

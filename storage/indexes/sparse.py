@@ -93,15 +93,15 @@ class SparseIndex:
         """Raise CorruptIndex unless ``content`` is whole entries, rising in every column."""
         entries, rest = divmod(len(content), self.entry.size)
         if rest:
-            raise CorruptIndex(self.base_offset, entries, f"{rest} bytes too many")
+            raise CorruptIndex(self.base_offset, entries, f"the file has {rest} bytes too many")
         for column in self._columns(content):
             falls = np.flatnonzero(column[1:] <= column[:-1])
             if len(falls):
                 raise CorruptIndex(
-                    self.base_offset, int(falls[0]) + 1, "is not above the one before"
+                    self.base_offset, int(falls[0]) + 1, "it is not above the previous entry"
                 )
             if len(column) and column[0] < 0:
-                raise CorruptIndex(self.base_offset, 0, "is negative")
+                raise CorruptIndex(self.base_offset, 0, "it is negative")
 
     def _columns(self, content: memoryview) -> list[NDArray[np.integer]]:
         raise NotImplementedError

@@ -48,11 +48,11 @@ def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, 
     entries = []
     for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
         if version != _VERSION:
-            raise CorruptIndex(base_offset, number, f"version {version} of an aborted transaction")
+            raise CorruptIndex(base_offset, number, f"it has the unknown version {version}")
         entry = AbortedTransaction(*fields)
         if entry.last_offset < base_offset:
             raise CorruptIndex(
-                base_offset, number, f"ends at {entry.last_offset}, before the segment"
+                base_offset, number, f"it ends at offset {entry.last_offset}, before the segment"
             )
         entries.append(entry)
     return tuple(entries)
@@ -81,7 +81,9 @@ class TransactionIndex:
         count, rest = divmod(len(content), _ENTRY.size)
         if rest or not count:
             raise CorruptIndex(
-                self.base_offset, count, f"{rest} bytes too many" if rest else "is missing"
+                self.base_offset,
+                count,
+                f"the file has {rest} bytes too many" if rest else "it is missing",
             )
         entries = read_aborted(content, self.base_offset)
         before = self.base_offset - 1
@@ -95,13 +97,17 @@ class TransactionIndex:
         ``before``."""
         if entry.last_offset <= before:
             raise CorruptIndex(
-                self.base_offset, number, f"ends at {entry.last_offset}, not behind {before}"
+                self.base_offset,
+                number,
+                f"it ends at offset {entry.last_offset}, not after {before}",
             )
         if entry.producer_id < 0 or not 0 <= entry.first_offset < entry.last_offset:
-            raise CorruptIndex(self.base_offset, number, "is no producer's transaction")
+            raise CorruptIndex(
+                self.base_offset, number, "its producer id or its offsets are invalid"
+            )
         if not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
             raise CorruptIndex(
-                self.base_offset, number, "has a last stable offset behind its marker"
+                self.base_offset, number, "its last stable offset is after its marker"
             )
 
     def append(self, aborted: AbortedTransaction) -> None:

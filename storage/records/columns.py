@@ -46,13 +46,13 @@ def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kern
     for name in names:
         if name not in _NAMES:
             raise InvalidRecord(
-                f"column {name!r} is none of {', '.join(_NAMES)}: rename or drop it"
+                f"unknown column {name!r}; rename it to one of {', '.join(_NAMES)}, or drop it"
             )
         if names.count(name) > 1:
-            raise InvalidRecord(f"column {name!r} repeats: drop all but one")
+            raise InvalidRecord(f"column {name!r} exists more than once; drop all but one")
     arrays = {name: _one_array(name, columns.column(name)) for name in names}
     if "value" not in arrays:
-        raise InvalidRecord("there is no column 'value': add one, of nulls for tombstones")
+        raise InvalidRecord("the column 'value' is missing; add it (a null value is a tombstone)")
     lists, names, values = (
         _header_columns(arrays["headers"]) if "headers" in arrays else (None, None, None)
     )

@@ -50,7 +50,7 @@ def control_type(key: bytes | None) -> int:
         raise InvalidRecord(f"a control record needs a key of {_KEY.size} bytes, not {key!r}")
     version, kind = _KEY.unpack_from(key)
     if version < 0:
-        raise InvalidRecord(f"a control record's key of version {version}")
+        raise InvalidRecord(f"unknown version {version} of a control record's key")
     return int(kind)
 
 
@@ -70,11 +70,11 @@ def read_marker_record(kind: int, timestamp: int, value: bytes | None) -> Marker
     none."""
     if value is None or len(value) < _VALUE.size:
         raise InvalidRecord(
-            f"a transaction's marker needs a value of {_VALUE.size} bytes, not {value!r}"
+            f"a transaction marker needs a value of {_VALUE.size} bytes, not {value!r}"
         )
     version, coordinator_epoch = _VALUE.unpack_from(value)
     if version < 0:
-        raise InvalidRecord(f"a transaction's marker of version {version}")
+        raise InvalidRecord(f"unknown version {version} of a transaction marker")
     return Marker(kind == ABORT, coordinator_epoch, timestamp)
 
 

@@ -232,12 +232,14 @@ class _BatchKind(NamedTuple):
     def _check_producer(self, base_sequence: int) -> None:
         if self.producer_id < 0:
             if self.transactional:
-                raise InvalidRecord("a transactional batch has a producer id: give producer_id")
+                raise InvalidRecord("a transactional batch needs a producer id; give producer_id")
         elif self.producer_epoch < 0:
-            raise InvalidRecord(f"producer {self.producer_id} has an epoch: give producer_epoch")
+            raise InvalidRecord(
+                f"a batch of producer {self.producer_id} needs an epoch; give producer_epoch"
+            )
         elif base_sequence < 0 and not self.control:
             raise InvalidRecord(
-                f"producer {self.producer_id} counts its records: give base_sequence"
+                f"a batch of producer {self.producer_id} needs a sequence; give base_sequence"
             )
 
 

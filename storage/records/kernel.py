@@ -26,8 +26,7 @@ def _choose() -> ModuleType:
     except ImportError as error:
         warnings.warn(
             f"raylog's compiled kernel is missing ({error}): records are encoded and decoded in "
-            "Python, "
-            "some 30 times slower. Install a C compiler and reinstall raylog",
+            "Python, about 30 times slower. Install a C compiler, and install raylog again",
             RuntimeWarning,
             stacklevel=2,
         )

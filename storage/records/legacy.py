@@ -113,9 +113,9 @@ def read_messages(buffer: Buffer, position: int, header: BatchHeader) -> list[Me
     if header.codec == CODECS["none"]:
         return [outer]
     if header.codec not in _CODECS:
-        raise _corrupt(position, f"codec {header.codec} is none of magic {header.magic}")
+        raise _corrupt(position, f"codec {header.codec} does not exist in magic {header.magic}")
     if outer.value is None:
-        raise _corrupt(position, "a compressed set whose value is null")
+        raise _corrupt(position, "the value of a compressed message set is null")
     stream = outer.value
     if header.magic == 0 and header.codec == CODECS["lz4"]:
         stream = with_right_checksum(stream)
@@ -124,7 +124,7 @@ def read_messages(buffer: Buffer, position: int, header: BatchHeader) -> list[Me
     except CorruptRecord as error:
         raise _corrupt(position, f"its messages: {error.args[1]}") from error
     if not inner:
-        raise _corrupt(position, "a compressed set without a message")
+        raise _corrupt(position, "a compressed message set is empty")
     return list(_placed(inner, outer, header, position))
 
 
@@ -132,7 +132,7 @@ def _inner_messages(plain: memoryview) -> Iterator[Message]:
     for position, header in iter_batches(plain):
         if header.codec or header.magic > 1:
             raise _corrupt(
-                position, "a message in a compressed set that is compressed or a batch itself"
+                position, "a compressed message set holds a compressed message or a batch"
             )
         yield _message(plain, position, header)
 
@@ -146,7 +146,8 @@ def _placed(
         shift = outer.offset - inner[-1].offset
         if shift < 0:
             raise _corrupt(
-                position, f"its last message is {inner[-1].offset}, its own offset {outer.offset}"
+                position,
+                f"its last message has offset {inner[-1].offset}, but the set has {outer.offset}",
             )
     is_append_time = bool(header.attributes & LOG_APPEND_TIME)
     for message in inner:
@@ -174,13 +175,15 @@ def _message(view: memoryview, position: int, header: BatchHeader) -> Message:
 def _field(view: memoryview, start: int, end: int, position: int) -> tuple[memoryview | None, int]:
     """A key or value, and the position behind it."""
     if start + _SIZE.size > end:
-        raise _corrupt(position, "a message that ends within its fields")
+        raise _corrupt(position, "a message is shorter than its fields")
     (size,) = _SIZE.unpack_from(view, start)
     start += _SIZE.size
     if size < 0:
         return None, start
     if size > end - start:
-        raise _corrupt(position, f"a field of {size} bytes in a message with {end - start} left")
+        raise _corrupt(
+            position, f"a field has {size} bytes, but the message has only {end - start} left"
+        )
     return view[start : start + size], start + size
 
 
@@ -202,7 +205,9 @@ def encode_legacy(
         raise InvalidRecord(f"magic {magic}: only 0 and 1 are written here")
     codec = codec_id(compression_type)
     if codec not in _CODECS or not rows:
-        raise InvalidRecord(f"magic {magic} needs a message, and has no {compression_type}")
+        raise InvalidRecord(
+            f"magic {magic} needs a message, and does not support {compression_type}"
+        )
     absolute = range(base_offset, base_offset + len(rows)) if offsets is None else offsets
     shift = absolute[0] if codec and magic else 0
     out, append_time = bytearray(), LOG_APPEND_TIME if magic and log_append_time is not None else 0

@@ -35,7 +35,7 @@ def partitions_for_column(array: "pa.Array", partitions: int) -> npt.NDArray[np.
     from raylog.storage.records.columns import text_column
 
     if partitions < 1:
-        raise ValueError(f"{partitions} partitions: there must be at least one")
+        raise ValueError(f"{partitions} partitions; give at least one")
     return np.frombuffer(
         kernel.ops.partition_column(text_column("key", array), partitions), np.int32
     )

@@ -34,7 +34,7 @@ class ByteReader:
     def take(self, size: int) -> bytes:
         """The next ``size`` bytes."""
         if size > self.left:
-            raise InvalidRecord(f"a message that ends {size - self.left} bytes too early")
+            raise InvalidRecord(f"the message ends {size - self.left} bytes too early")
         start = self.position
         self.position += size
         return bytes(self._content[start : self.position])
@@ -52,9 +52,9 @@ class ByteReader:
             if byte >= 0x80:
                 continue
             if number > MAX_UNSIGNED:
-                raise InvalidRecord(f"an unsigned varint of {number}, more than {MAX_UNSIGNED}")
+                raise InvalidRecord(f"an unsigned varint of {number} exceeds {MAX_UNSIGNED}")
             return number
-        raise InvalidRecord("an unsigned varint of more than five bytes")
+        raise InvalidRecord("an unsigned varint has more than five bytes")
 
 
 def put_unsigned(out: bytearray, number: int) -> None:

@@ -46,6 +46,6 @@ def read_latest(message: Schema, content: Buffer) -> tuple[int, Value]:
     reader = ByteReader(content)
     version = read_version(reader)
     if version < 0:
-        raise InvalidRecord(f"{message.name} of version {version}")
+        raise InvalidRecord(f"{message.name} of version {version} is unknown")
     version = min(version, message.last_version)
     return version, message.read(reader, version)

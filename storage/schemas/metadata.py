@@ -197,9 +197,7 @@ def read_record(content: Buffer) -> MetadataRecord:
     record_type, version = reader.unsigned(), reader.unsigned()
     schema = METADATA_RECORDS.get(record_type)
     if schema is None or version > schema.last_version:
-        raise InvalidRecord(
-            f"a metadata record of type {record_type}, version {version}, which is not known"
-        )
+        raise InvalidRecord(f"unknown metadata record of type {record_type}, version {version}")
     return MetadataRecord(record_type, version, schema.read(reader, version))
 
 

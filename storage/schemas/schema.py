@@ -95,7 +95,7 @@ class Schema(NamedTuple):
         version = read_version(reader)
         if not 0 <= version <= self.last_version:
             raise InvalidRecord(
-                f"{self.name} of version {version}, {self.last_version} is the last known"
+                f"{self.name} of version {version} is unknown; the last one is {self.last_version}"
             )
         return version, self.read(reader, version)
 

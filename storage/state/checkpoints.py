@@ -42,7 +42,7 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
     entries = _read(fs, path, parse)
     offsets = dict(entries)
     if len(offsets) < len(entries):
-        raise CorruptCheckpoint(path, "a partition is in it twice")
+        raise CorruptCheckpoint(path, "it lists a partition twice")
     return offsets
 
 
@@ -65,7 +65,9 @@ def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
     epochs = _read(fs, path, parse)
     for older, newer in pairwise(epochs):
         if newer[0] <= older[0] or newer[1] < older[1]:
-            raise CorruptCheckpoint(path, f"epoch {newer} does not follow {older}")
+            raise CorruptCheckpoint(
+                path, f"epoch {newer} follows {older}, but epochs and offsets must rise"
+            )
     return epochs
 
 
@@ -81,14 +83,16 @@ def _read(fs: FileSystem, path: str, parse: Callable[[list[str]], Entry]) -> lis
         text = fs.read_file(path).decode()
         lines = text.splitlines()
         if lines and lines[0] != VERSION:
-            raise CorruptCheckpoint(path, f"version {lines[0]!r} is not {VERSION}")
+            raise CorruptCheckpoint(path, f"its version is {lines[0]!r}, not {VERSION}")
         if len(lines) < 2:
             return []
         if not text.endswith("\n"):
-            raise CorruptCheckpoint(path, "its last line was cut")
+            raise CorruptCheckpoint(path, "its last line is incomplete")
         entries = [parse(line.split()) for line in lines[2:]]
         if len(entries) != int(lines[1]):
-            raise CorruptCheckpoint(path, f"{len(entries)} entries where {lines[1]} are announced")
+            raise CorruptCheckpoint(
+                path, f"it has {len(entries)} entries, but its header says {lines[1]}"
+            )
     except ValueError as error:
         raise CorruptCheckpoint(path, f"not a checkpoint file ({error})") from error
     return entries
@@ -99,7 +103,7 @@ def _number(text: str, bits: int) -> int:
     digits, too."""
     number = int(text)
     if str(number) != text or not -1 <= number < 2**bits:
-        raise ValueError(f"{text!r} is no number of {bits} bits")
+        raise ValueError(f"{text!r} is not a number of {bits} bits")
     return number
 
 

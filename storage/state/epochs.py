@@ -50,7 +50,7 @@ class LeaderEpochs:
         gets that far."""
         if self.latest == MAX_EPOCH:
             raise CorruptCheckpoint(
-                self._path, f"epoch {self.latest} is the last that a batch can carry"
+                self._path, f"leader epoch {self.latest} is the highest possible"
             )
         return self.latest + 1
 

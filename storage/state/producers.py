@@ -340,14 +340,16 @@ class ProducerStates:
 def decode_snapshot(path: str, content: bytes, now_ms: int = 0) -> dict[int, ProducerState]:
     """The producers in a snapshot file's bytes, by id, in its order. Raises CorruptCheckpoint."""
     if len(content) < _HEAD.size:
-        raise CorruptCheckpoint(path, f"{len(content)} bytes are no producer snapshot")
+        raise CorruptCheckpoint(path, f"{len(content)} bytes are too few for a producer snapshot")
     version, crc, count = _HEAD.unpack_from(content)
     if version != _VERSION or crc32c(content[6:]) != crc:
         raise CorruptCheckpoint(
-            path, f"a producer snapshot of version {version} whose CRC does not agree"
+            path, f"the version ({version}) or the CRC of this producer snapshot is wrong"
         )
     if len(content) != _HEAD.size + count * _ENTRY.size:
-        raise CorruptCheckpoint(path, f"{len(content)} bytes for {count} producers")
+        raise CorruptCheckpoint(
+            path, f"{len(content)} bytes are the wrong size for {count} producers"
+        )
     entries = map(_SnapshotEntry._make, _ENTRY.iter_unpack(content[_HEAD.size :]))
     return dict(_decode_entry(entry, now_ms) for entry in entries)
 

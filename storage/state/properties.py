@@ -66,7 +66,9 @@ def read_meta(fs: FileSystem, log_dir: str) -> MetaProperties | None:
         id_uuid(pairs["directory.id"])
         return MetaProperties(pairs["cluster.id"], int(pairs["node.id"]), pairs["directory.id"])
     except (KeyError, ValueError) as error:
-        raise CorruptCheckpoint(path, f"no meta.properties of version 1 ({error})") from error
+        raise CorruptCheckpoint(
+            path, f"not a meta.properties file of version 1 ({error})"
+        ) from error
 
 
 def write_meta(fs: FileSystem, log_dir: str, meta: MetaProperties) -> None:
@@ -97,7 +99,7 @@ def read_topic_id(fs: FileSystem, folder: str) -> str | None:
         id_uuid(pairs["topic_id"])
         return pairs["topic_id"]
     except (KeyError, ValueError) as error:
-        raise CorruptCheckpoint(path, f"no partition.metadata ({error})") from error
+        raise CorruptCheckpoint(path, f"not a partition.metadata file ({error})") from error
 
 
 def write_topic_id(fs: FileSystem, folder: str, topic_id: str) -> None:

@@ -72,7 +72,7 @@ def repair_folder(
     partition = parse_folder(os.path.basename(folder))
     if partition is None:
         raise RepairRefused(
-            folder, "it is no partition's folder, whose name is <topic>-<partition>"
+            folder, "this is not a partition's folder; its name must be <topic>-<partition>"
         )
     with _locked(fs, folder):
         before = verify_folder(fs, folder)
@@ -104,7 +104,7 @@ def repair_folder(
 def _locked(fs: FileSystem, folder: str) -> Iterator[None]:
     """Hold what a broker holds: its node's lock on the log dir, its partition's on the folder."""
     if not fs.is_dir(folder):
-        raise RepairRefused(folder, "there is no such folder")
+        raise RepairRefused(folder, "the folder does not exist")
     dir_lock = fs.lock(os.path.join(os.path.dirname(folder), LOCK_FILE))
     try:
         folder_lock = fs.lock(folder)
@@ -128,7 +128,7 @@ def _check(
     swaps = [name for name in fs.list_dir(folder) if name.endswith(SWAP_SUFFIX)]
     if swaps:
         raise RepairRefused(
-            folder, f"a compaction is unfinished ({swaps[0]}): start the broker, which ends it"
+            folder, f"a compaction is unfinished ({swaps[0]}); start the broker, which completes it"
         )
     read_topic_id(fs, folder)
     read_epochs(fs, os.path.join(folder, LEADER_EPOCHS))
@@ -140,18 +140,17 @@ def _check(
     if last.next_offset < start:
         raise RepairRefused(
             folder,
-            f"its good part ends at offset {last.next_offset}, before the log start offset "
-            f"{start}: nothing would "
-            "be left; restore it from a copy, or delete and create the topic again",
+            f"the undamaged part ends at offset {last.next_offset}, before the log start offset "
+            f"{start}, so no record would be left; restore the folder from a copy, or delete the "
+            "topic and create it again",
         )
     if lost and not drop_segments:
         raise RepairRefused(
             folder,
-            f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged behind offset "
-            f"{last.next_offset - 1}, and "
-            f"the {len(lost)} segments after it ({sum(report.size_bytes for report in lost)} "
-            "bytes) would go with its "
-            "tail; restore the file from a copy, or allow it with --drop-segments",
+            f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged after offset "
+            f"{last.next_offset - 1}, and the repair would delete the {len(lost)} segments after "
+            f"it ({sum(report.size_bytes for report in lost)} bytes); restore the file from a "
+            "copy, or allow this with --drop-segments",
         )
     return start
 
@@ -175,7 +174,9 @@ def _copy(fs: FileSystem, folder: str, target: str) -> str:
     """Copy all files, on disk when this returns; a copy that fails is removed."""
     target = os.path.abspath(target)
     if fs.exists(target) and (not fs.is_dir(target) or fs.list_dir(target)):
-        raise RepairRefused(folder, f"{target}, for the copy, exists: give a new folder")
+        raise RepairRefused(
+            folder, f"the folder for the copy, {target}, already exists; give a new folder"
+        )
     fs.make_dir(target)
     try:
         for name in fs.list_dir(folder):

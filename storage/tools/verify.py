@@ -94,8 +94,8 @@ def verify_folder(fs: FileSystem, folder: str) -> list[SegmentReport]:
     if kept < len(reports) and not last.is_torn:
         following = reports[kept].base_offset
         why = (
-            f"ends before offset {last.next_offset}, but the next segment begins at {following}: a "
-            "part is lost"
+            f"ends at offset {last.next_offset}, but the next segment begins at {following}: "
+            "records are missing"
         )
         gap = Problem(segment_file(last.base_offset, LOG_SUFFIX), why)
         reports[kept - 1] = last._replace(problems=(*last.problems, gap))
@@ -123,9 +123,9 @@ def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
     bases = base_offsets(fs, folder)
     if not bases:
         why = (
-            "a partition's folder without a single .log file"
+            "the partition's folder has no .log file"
             if fs.is_dir(folder)
-            else "no such folder"
+            else "the folder does not exist"
         )
         raise LogMissing(folder, why)
     replayed = _Replayed(fs, folder, bases[0])
@@ -159,7 +159,9 @@ def _verify_segment(
     else:
         if good < segment.size:
             problems.append(
-                Problem(log_file, f"{segment.size - good} bytes at its end are no whole batch")
+                Problem(
+                    log_file, f"{segment.size - good} bytes at its end are not a complete batch"
+                )
             )
     if good < segment.size:
         replayed.is_lost = True
@@ -198,7 +200,7 @@ def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
         if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT:
             raise CorruptRecord(
                 f"position {position}",
-                f"offset {header.base_offset} where {next_offset} or more must be",
+                f"the offset is {header.base_offset}, but it must be {next_offset} or more",
             )
         next_offset = header.next_offset
         yield position, header
@@ -219,7 +221,7 @@ def _index_problems(fs: FileSystem, segment: Segment) -> Iterator[Problem]:
         name = segment_file(segment.base_offset, suffix)
         try:
             if not fs.exists(index.path):
-                raise CorruptIndex(segment.base_offset, 0, "there is no such file")
+                raise CorruptIndex(segment.base_offset, 0, "the file does not exist")
             index.check()
         except CorruptIndex as error:
             sound = False

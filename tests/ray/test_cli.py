@@ -157,14 +157,14 @@ def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
         moved = raylog.lines("partition", "move", "m", "0", target)
     assert moved == [f"m-0 is in {folder / 'log-2' / 'm-0'}"]
     assert raylog.lines("consume", "m", "--from", "earliest", "--to", "latest") == ["one"]
-    assert "none that" in raylog("partition", "move", "m", "0", "/nowhere").stderr
+    assert "not a usable log dir" in raylog("partition", "move", "m", "0", "/nowhere").stderr
     raylog.lines("topic", "delete", "m")
 
 
 def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylog: Shell) -> None:
     raylog.lines("topic", "create", "stuck")
     well = raylog("health")
-    assert (well.returncode, well.stdout, well.stderr) == (0, "", "all is well\n")
+    assert (well.returncode, well.stdout, well.stderr) == (0, "", "no problem was found\n")
     (line,) = (line for line in raylog.lines("status") if line.startswith("stuck-0"))
     pid = int(line.split("\t")[7])
     os.kill(pid, signal.SIGSTOP)
@@ -186,15 +186,15 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("topic", "describe", "nowhere"), "no such topic"),
+        (("topic", "describe", "nowhere"), "the topic does not exist"),
         (("topic", "create", "a/b"), "topic name 'a/b'"),
         (("topic", "create", "t", "--config", "segment.byte=1"), "similar keys are segment.bytes"),
-        (("config", "get", "nowhere"), "no such topic"),
+        (("config", "get", "nowhere"), "the topic does not exist"),
         (("config", "get", "--broker", "retention.ms"), "unknown key"),
-        (("config", "set", "nowhere", "retention.ms=1"), "no such topic"),
-        (("topic", "add-partitions", "nowhere", "3"), "no such topic"),
-        (("produce", "nowhere"), "no such topic"),
-        (("consume", "nowhere"), "no such topic"),
+        (("config", "set", "nowhere", "retention.ms=1"), "the topic does not exist"),
+        (("topic", "add-partitions", "nowhere", "3"), "the topic does not exist"),
+        (("produce", "nowhere"), "the topic does not exist"),
+        (("consume", "nowhere"), "the topic does not exist"),
         (("status", "--namespace", "other"), "no raylog broker runs in namespace 'other'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

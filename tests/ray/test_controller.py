@@ -163,7 +163,7 @@ def test_look_ups_are_refused_at_once_while_the_broker_stops(
     assert held.reached.wait(60)
     try:
         for question in (controller.list_topics, lambda: controller.explain("old", 0)):
-            with pytest.raises(NotLeader, match="started or stopped"):
+            with pytest.raises(NotLeader, match="starting or stopping"):
                 pool.submit(question).result(PROMPT_S)
     finally:
         held.release()
@@ -202,7 +202,7 @@ def test_a_topic_whose_partition_cannot_be_opened_is_refused_and_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(broker.controller, "_opening", one_fails)
-        with pytest.raises(RaylogError, match="holds topic id"):
+        with pytest.raises(RaylogError, match="belongs to topic id"):
             broker.controller.create_topic("half", 3, {})
     assert broker.controller.list_topics() == []
     assert broker.folders() == []

@@ -77,7 +77,7 @@ def test_a_dir_that_vanishes_takes_only_its_own_partitions_offline_until_a_resta
     gone = cluster.take_away(path)
     wait_for(lambda: cluster.is_offline(lost), DEADLINE_S, "the partition is offline", poll_s=0.1)
     with pytest.raises(
-        LogDirOffline, match=f"log dir {path} is offline: .*it is gone.*start the broker"
+        LogDirOffline, match=f"log dir {path} is offline: .*the folder is gone.*start the broker"
     ):
         cluster.broker.partition(lost, 0)
     cluster.send(other, b"meanwhile")
@@ -88,7 +88,7 @@ def test_a_dir_that_vanishes_takes_only_its_own_partitions_offline_until_a_resta
     assert 0 < online.size_bytes < online.usable_bytes <= online.total_bytes
     assert (online.loaded, online.to_load) == (0, 0)
     assert (offline.path, offline.is_online) == (str(path), False)
-    assert "it is gone" in str(offline.problem)
+    assert "the folder is gone" in str(offline.problem)
 
     new = cluster.broker.create_topic("topic-new", 1)
     assert str(new.partitions[0].folder).startswith(str(cluster.dirs[0]))
@@ -114,7 +114,7 @@ def test_a_dir_that_cannot_be_used_at_the_start_is_offline_and_the_other_serves(
     assert cluster.values(other) == [b"before"]
     problem = cluster.broker.describe_topic(lost).partitions[0].problem
     assert f"{path}" in str(problem)
-    assert "is a file: give a folder" in str(problem)
+    assert "this is a file; give a folder" in str(problem)
     cluster.broker.stop()
     path.unlink()
     gone.rename(path)
@@ -127,14 +127,14 @@ def test_without_a_dir_that_serves_no_topic_is_made(cluster: Cluster) -> None:
         topic = cluster.topic_in(path)
         cluster.take_away(path)
         wait_for(partial(cluster.is_offline, topic), DEADLINE_S, "it is offline", poll_s=0.1)
-    with pytest.raises(NoLogDirs, match="it is gone"):
+    with pytest.raises(NoLogDirs, match="the folder is gone"):
         cluster.broker.create_topic("topic-new", 1)
 
 
 def test_one_dir_given_twice_is_refused(local_ray: None, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    with pytest.raises(DuplicateLogDir, match="are one folder"):
+    with pytest.raises(DuplicateLogDir, match="are the same folder"):
         raylog.start(
             [str(tmp_path / "a"), str(tmp_path / "link")], namespace=f"twice-{uuid.uuid4().hex[:8]}"
         )

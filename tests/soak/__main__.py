@@ -1,8 +1,9 @@
-"""``./dev soak [--minutes 20] [--seed N] [--short]``: a broker under load, killed at random, and a
-checker of it all.
+"""``./dev soak [--minutes 20] [--seed N] [--short]``: run a broker under load, kill its
+processes and nodes at random, and check all records.
 
-Exit code 1 if anything is found. The history, the workers' and Ray's logs and the disks stay in a
-folder then; with ``--keep`` always. ``--check FOLDER`` checks a history again.
+The exit code is 1 if the checker finds a problem. Then the folder of the run stays, with the
+history, all logs and the disks. ``--keep`` always keeps it. ``--check FOLDER`` checks the history
+of an earlier run.
 """
 
 import argparse
@@ -24,19 +25,24 @@ DEFAULT_MINUTES, DEFAULT_RATE = 20.0, 2000.0
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__)
     parser.add_argument(
-        "--minutes", type=float, default=DEFAULT_MINUTES, help="of faults; the rest comes on top"
+        "--minutes",
+        type=float,
+        default=DEFAULT_MINUTES,
+        help="minutes of faults; start and check take more time",
     )
     parser.add_argument(
-        "--seed", type=int, help="of the schedule and the load; default: a random one"
+        "--seed", type=int, help="seed of the faults and the load; default: a random one"
     )
     parser.add_argument(
         "--short",
         action="store_true",
-        help=f"{SHORT_MINUTES:g} minutes of seed {SHORT_SEED}, as CI does it",
+        help=f"{SHORT_MINUTES:g} minutes with seed {SHORT_SEED}, as CI runs it",
     )
-    parser.add_argument("--rate", type=float, default=DEFAULT_RATE, help="records a second, about")
     parser.add_argument(
-        "--keep", action="store_true", help="keep the folder even where nothing was found"
+        "--rate", type=float, default=DEFAULT_RATE, help="approximate number of records per second"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the folder even if no problem was found"
     )
     parser.add_argument(
         "--check", type=Path, metavar="FOLDER", help="check the history of an earlier run"

@@ -89,7 +89,10 @@ def duplicated(facts: PartitionFacts) -> Iterator[Finding]:
     order = np.argsort(facts.read.value, kind="stable")
     again = np.diff(facts.read.value[order]) == 0
     yield from _named(
-        "duplicated", facts, facts.read.where(order[1:][again]), "read at a lower offset, too"
+        "duplicated",
+        facts,
+        facts.read.where(order[1:][again]),
+        "it was also read at a lower offset",
     )
 
 
@@ -99,13 +102,15 @@ def divergent(facts: PartitionFacts) -> Iterator[Finding]:
     offset, value, key = (column[order] for column in both)
     other = (np.diff(offset) == 0) & (np.diff(value) != 0)
     found = Records(offset[1:][other], value[1:][other], key[1:][other])
-    yield from _named("divergent", facts, found, "another record is said to lie there, too")
+    yield from _named("divergent", facts, found, "another record was reported at the same offset")
 
 
 def inconsistent(facts: PartitionFacts) -> Iterator[Finding]:
     at = _places(facts.acked.value, facts.read)
     elsewhere = (at >= 0) & (at != facts.acked.offset)
-    yield from _named("inconsistent", facts, facts.acked.where(elsewhere), "read at another offset")
+    yield from _named(
+        "inconsistent", facts, facts.acked.where(elsewhere), "it was read at another offset"
+    )
 
 
 # -- in which order --------------------------------------------------------------------------------
@@ -119,7 +124,9 @@ def reordered(facts: PartitionFacts) -> Iterator[Finding]:
         mine = (sent.producer == producer) & (at >= 0)
         back = np.flatnonzero(np.diff(at[mine]) <= 0) + 1
         found = Records(at[mine][back], sent.value[mine][back], sent.key[mine][back])
-        yield from _named("reordered", facts, found, "sent after one that lies behind it")
+        yield from _named(
+            "reordered", facts, found, "it was sent after a record with a higher offset"
+        )
 
 
 def backwards(facts: PartitionFacts) -> Iterator[Finding]:
@@ -140,7 +147,7 @@ def skipped(facts: PartitionFacts) -> Iterator[Finding]:
         if len(jumps):
             first = int(jumps[0])
             missed = known[np.searchsorted(known, before[first], "right")]
-            what = f"{consumer} went from {before[first]} to {behind[first]}, past {missed}"
+            what = f"{consumer} went from {before[first]} to {behind[first]} and skipped {missed}"
             yield Finding("skipped", str(facts.partition), int(between[jumps].sum()), what)
 
 
@@ -150,7 +157,7 @@ def skipped(facts: PartitionFacts) -> Iterator[Finding]:
 def aborted(facts: PartitionFacts) -> Iterator[Finding]:
     refused = facts.sent.value[facts.sent.outcome == OUTCOMES[FAIL]]
     found = facts.read.where(np.isin(facts.read.value, refused))
-    yield from _named("aborted", facts, found, "it was refused")
+    yield from _named("aborted", facts, found, "its append was refused, but it was read")
 
 
 def resurrected(facts: PartitionFacts) -> Iterator[Finding]:
@@ -176,7 +183,7 @@ def strangers(facts: PartitionFacts, history: History) -> Iterator[Finding]:
     value, names, home, completed = history.sent
     at = np.searchsorted(value, found.value).clip(max=max(len(value) - 1, 0))
     was_sent = value[at] == found.value if len(value) else np.zeros(len(found.value), bool)
-    yield from _named("phantom", facts, found.where(~was_sent), "nobody sent it")
+    yield from _named("phantom", facts, found.where(~was_sent), "it was never sent")
     begun = _created(history.topics, facts.partition)
     for one, place in zip(np.flatnonzero(was_sent), at[was_sent], strict=True):
         meant = names[home[place]]

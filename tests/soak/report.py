@@ -1,4 +1,4 @@
-"""What a run comes to, in print."""
+"""Prints the result of a run."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -36,8 +36,8 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
         )
         console.print(f"peak memory (private): {peaks}")
         console.print(
-            f"healed {len(outcome.healed_s)} times, within {max(outcome.healed_s, default=0):.1f} "
-            "s at the longest"
+            f"waited {len(outcome.healed_s)} times until all partitions served, for at most "
+            f"{max(outcome.healed_s, default=0):.1f} s"
         )
     for finding in findings:
         console.print(f"FOUND {finding}", markup=False)
@@ -46,7 +46,7 @@ def report(folder: Path, outcome: "Outcome | None") -> int:
     for problem in problems:
         console.print(f"PROBLEM {problem}", markup=False)
     is_well = not (findings or problems or history.surprises)
-    console.print("nothing was found" if is_well else f"see {folder}")
+    console.print("no problem was found" if is_well else f"see {folder}")
     return 0 if is_well else 1
 
 
@@ -78,7 +78,7 @@ def _operations(history: History) -> Table:
 
 
 def _faults(history: History, outcome: "Outcome | None") -> Table:
-    table = Table("fault", "survived", "nobody there", title="faults", title_justify="left")
+    table = Table("fault", "injected", "no target", title="faults", title_justify="left")
     struck = Counter(fault.kind for fault in history.faults)
     missed = outcome.missed if outcome else {}
     for kind in sorted({*struck, *missed}):
@@ -110,4 +110,4 @@ def _longest(history: History) -> Iterator[str]:
         waits[str(facts.partition)] = (longest / 1e9, producer)
     worst = sorted(waits.items(), key=lambda item: -item[1][0])[:3]
     told = ", ".join(f"{name} {seconds:.1f} s" for name, (seconds, _) in worst)
-    yield f"availability: longest waits of a send: {told}"
+    yield f"availability: longest times until a send was answered: {told}"

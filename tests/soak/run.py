@@ -82,11 +82,11 @@ class _Run:
     def go(self) -> Outcome:
         broker = raylog.start(self._nodes.log_dirs(HEAD), config=BROKER, namespace=NAMESPACE)
         # Nodes that joined at once; the others are joined by the Controller's watch.
-        _wait(lambda: list(broker.nodes().values()) == [None] * 3, "three LogManagers")
+        _wait(lambda: list(broker.nodes().values()) == [None] * 3, "not all three LogManagers run")
         self._me = Worker(broker, self._folder, READER, self._seed)
         topics = self._create_topics(broker)
         with Workers(self._folder, self._told(topics)) as workers, self._watched():
-            _wait(workers.are_ready, "workers that are connected")
+            _wait(workers.are_ready, "not all workers are connected")
             nemesis = Nemesis(self._nodes, workers, self._planned, self._me.writer)
             self._torment(nemesis, workers, broker, [topic.name for topic in topics])
             self._problems += workers.end(STOP_SENDING, ("produce", "change"))
@@ -94,7 +94,7 @@ class _Run:
             self._problems += workers.end(STOP_READING, ("consume",))
         self._read_all(broker)
         if not broker.stop():
-            self._problems.append("the broker's stop was not orderly")
+            self._problems.append("the broker did not stop in order")
         self._verify()
         return Outcome(dict(nemesis.missed), self._problems, self._peaks, self._healed_s)
 
@@ -107,7 +107,7 @@ class _Run:
             try:
                 made = broker.create_topic(topic.name, topic.partitions, topic.config)
             except InvalidConfig as error:
-                print(f"without {topic.name}: {error}")
+                print(f"topic {topic.name} is not used: {error}")
                 continue
             now = time.monotonic_ns()
             self._me.writer.write(
@@ -185,11 +185,11 @@ class _Run:
             return unwell is None
 
         try:
-            _wait(is_well, "every partition serves", lambda: said)
+            _wait(is_well, "not every partition serves:", lambda: said)
         except TimeoutError as error:
             self._problems.append(str(error))
         self._healed_s.append(time.monotonic() - started)
-        print(f"healed in {self._healed_s[-1]:.1f} s", flush=True)
+        print(f"all partitions serve again after {self._healed_s[-1]:.1f} s", flush=True)
 
     @staticmethod
     def _unwell(broker: Broker, topics: list[str] | None) -> str | None:
@@ -244,7 +244,7 @@ def _wait(condition: Callable[[], bool], what: str, why_not: Callable[[], object
     deadline = time.monotonic() + HEAL_S
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {HEAL_S:.0f} s {why_not()}")
+            raise TimeoutError(f"timeout after {HEAL_S:.0f} s: {what} {why_not()}")
         time.sleep(0.2)
 
 

@@ -91,8 +91,8 @@ def test_a_schema_of_the_users_chooses_columns(topics: Any, load: Any) -> None:
 @pytest.mark.parametrize(
     ("schema", "advice"),
     [
-        ("nope int", "choose from key, value, topic"),
-        ("value string", "the source gives binary"),
+        ("nope int", "the columns are key, value, topic"),
+        ("value string", "the source has the type binary"),
         ("headers array<struct<key string, value binary>>", "includeHeaders=true"),
     ],
 )
@@ -165,9 +165,12 @@ def test_large_ranges_come_back_whole(topics: Any, load: Any) -> None:
         ({"subscribe": "no-such-topic"}, "InvalidSparkOption.*no-such-topic.*does not exist"),
         (
             {"subscribe": "x", "startingOffsets": "latest"},
-            "InvalidSparkOption.*a batch would be empty",
+            "InvalidSparkOption.*the query would read nothing",
         ),
-        ({"subscribe": "x", "kafka.bootstrap.servers": "h:1"}, "InvalidSparkOption.*drop it"),
+        (
+            {"subscribe": "x", "kafka.bootstrap.servers": "h:1"},
+            "InvalidSparkOption.*remove the option",
+        ),
     ],
 )
 def test_mistakes_are_named_in_sparks_error(load: Any, options: dict[str, str], said: str) -> None:

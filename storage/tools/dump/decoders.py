@@ -44,7 +44,7 @@ def _number(form: Struct) -> Decoder:
     def decode(content: bytes) -> str:
         if len(content) != form.size:
             raise InvalidRecord(
-                f"{len(content)} bytes are no number of {form.size}: choose another decoder"
+                f"{len(content)} bytes are not a {form.size}-byte number; choose another decoder"
             )
         return str(form.unpack(content)[0])
 
@@ -89,8 +89,8 @@ def offsets(offset: int, key: bytes | None, value: bytes | None) -> Parsed:
     """The parser of ``__consumer_offsets``."""
     if key is None:
         raise InvalidRecord(
-            f"the record at offset {offset} has no key: this is no __consumer_offsets, try "
-            "--print-data-log"
+            f"the record at offset {offset} has no key, so this is not a log of "
+            "__consumer_offsets; use --print-data-log"
         )
     try:
         reader = ByteReader(key)
@@ -140,7 +140,7 @@ def _transaction(value: bytes | None) -> str:
     transaction = message_json(TRANSACTION_VALUE, content, version)
     status = transaction["transactionStatus"]
     if not 0 <= status < len(TRANSACTION_STATES):
-        raise InvalidRecord(f"a transaction's status {status} that is none")
+        raise InvalidRecord(f"unknown transaction status {status}")
     partitions = [
         f"{topic['topic']}-{partition}"
         for topic in transaction["transactionPartitions"] or ()

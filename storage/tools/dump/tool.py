@@ -120,7 +120,7 @@ def _view(fs: FileSystem, path: str) -> memoryview:
     """A file's bytes, mapped. Raises FileNotReadable."""
     try:
         if fs.is_dir(path):
-            raise FileNotReadable(path, "is a folder")
+            raise FileNotReadable(path, "this is a folder")
         file = fs.open(path)
     except StorageError as error:
         raise FileNotReadable(path, error.args[1]) from error

@@ -120,7 +120,7 @@ def test_without_time_a_lookup_waits_for_nobody_and_hears_the_reason_later(
     cluster.actors[CONTROLLER] = controller = Controller(reason)
     broker = Broker()
     for _ in range(3):
-        with pytest.raises(NotLeader, match="being started"):
+        with pytest.raises(NotLeader, match="is starting"):
             broker.partition("t", 0, timeout_s=0)
     assert cluster.waited_s == [0, 0, 0]
     assert controller.asked == 1, "the question that is open is not asked again"
@@ -150,7 +150,7 @@ def test_with_time_a_lookup_waits_for_a_node_that_is_away(cluster: Cluster) -> N
 def test_asking_goes_on_while_the_partition_or_the_controller_is_being_started(
     cluster: Cluster,
 ) -> None:
-    restarting = future_of(NotLeader("the broker", "it is being started"))
+    restarting = future_of(NotLeader("the broker", "it is starting"))
     cluster.actors[CONTROLLER] = controller = Controller(restarting, Future())
     cluster.actors["Log:t-0"], cluster.early_looks = "actor", 5
     assert ask(Broker(), future_of(NotLeader("t-0", "died")), answer(7)) == 7

@@ -126,8 +126,8 @@ def set_of(inner: bytes) -> bytes:
     ("inner", "error", "why"),
     [
         (flip(-1)(message()), CorruptRecord, "CRC-32"),
-        (message(0), InvalidRecord, "magic 0 in a set of magic 1"),
-        (b"", CorruptRecord, "without a message"),
+        (message(0), InvalidRecord, "magic 0 is in a message set of magic 1"),
+        (b"", CorruptRecord, "set is empty"),
         (message(compression_type="gzip"), CorruptRecord, "compressed"),
     ],
 )

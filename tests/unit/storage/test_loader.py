@@ -100,7 +100,7 @@ def test_the_start_offset_of_the_checkpoint_counts(disk: Disk) -> None:
 
 def test_a_missing_folder_is_an_error(disk: Disk) -> None:
     disk.fs.remove_dir(FOLDER)
-    with pytest.raises(LogMissing, match="the partition's folder is gone"):
+    with pytest.raises(LogMissing, match="the partition's folder does not exist"):
         disk.open()
 
 
@@ -118,12 +118,12 @@ def test_a_folder_without_a_log_file_is_an_error(disk: Disk, left: list[str]) ->
         disk.fs.remove(disk.path(name))
     for name in left:
         disk.write(name, b"")
-    with pytest.raises(LogMissing, match=r"without a single \.log file"):
+    with pytest.raises(LogMissing, match=r"has no \.log file"):
         disk.open()
 
 
 def test_a_log_that_ends_before_its_start_is_an_error(disk: Disk) -> None:
-    with pytest.raises(LogMissing, match="ends at offset 0, but began at 5"):
+    with pytest.raises(LogMissing, match="ends at offset 0, but it began at 5"):
         disk.open(log_start_offset=5)
 
 
@@ -161,10 +161,10 @@ def test_kafkas_scenario_of_a_recovery_point(disk: Disk) -> None:
 def test_another_topics_folder_is_refused(disk: Disk) -> None:
     args = (disk.fs, disk.clock, FOLDER, PARTITION, LogConfig())
     open_log(*args, topic_id=TOPIC_ID)
-    with pytest.raises(LogMissing, match=f"holds topic id {TOPIC_ID}, not other"):
+    with pytest.raises(LogMissing, match=f"belongs to topic id {TOPIC_ID}, not other"):
         open_log(*args, topic_id="other")
     disk.fs.remove(disk.path("partition.metadata"))
-    with pytest.raises(LogMissing, match="holds topic id None"):
+    with pytest.raises(LogMissing, match="belongs to topic id None"):
         open_log(*args, topic_id=TOPIC_ID)
 
 

@@ -94,7 +94,7 @@ def test_an_unclean_stop_leaves_no_marker(fs: MemoryFileSystem) -> None:
 
 def test_a_dir_whose_parent_is_missing_is_refused(fs: MemoryFileSystem) -> None:
     with pytest.raises(
-        InvalidLogDir, match="/nowhere/logs: neither it nor its parent folder exists"
+        InvalidLogDir, match="/nowhere/logs: neither the folder nor its parent exists"
     ):
         LogDir(fs, "/nowhere/logs", CLUSTER, 1)
     assert not fs.exists("/nowhere")
@@ -102,7 +102,7 @@ def test_a_dir_whose_parent_is_missing_is_refused(fs: MemoryFileSystem) -> None:
 
 def test_a_file_is_no_log_dir(fs: MemoryFileSystem) -> None:
     fs.write_file("/disk/logs", b"")
-    with pytest.raises(InvalidLogDir, match="is a file: give a folder"):
+    with pytest.raises(InvalidLogDir, match="this is a file; give a folder"):
         opened(fs)
 
 
@@ -231,11 +231,11 @@ def test_a_dir_knows_whether_it_is_still_there_and_the_same(fs: MemoryFileSystem
     log_dir = opened(fs)
     log_dir.check()
     fs.rename("/disk/logs", "/disk/elsewhere")
-    with pytest.raises(StorageError, match="/disk/logs: it is gone"):
+    with pytest.raises(StorageError, match="/disk/logs: the folder is gone"):
         log_dir.check()
     fs.make_dir("/disk/logs")
     write_meta(fs, "/disk/logs", log_dir.meta._replace(directory_id=OTHER))
-    with pytest.raises(StorageError, match="was put in its place"):
+    with pytest.raises(StorageError, match="is now at this path"):
         log_dir.check()
 
 

@@ -186,7 +186,7 @@ def test_what_recompression_makes_too_large_is_refused() -> None:
 def test_a_topic_of_append_time_refuses_a_batch_that_says_so_itself() -> None:
     content = bytes(encode_records([(NOW_MS, None, b"v", ())], log_append_time=NOW_MS))
     check_append(content, LogConfig(), NOW_MS)
-    with pytest.raises(InvalidRecord, match="only the log may stamp it"):
+    with pytest.raises(InvalidRecord, match="only the log may set"):
         check_append(content, LogConfig(message_timestamp_type="LogAppendTime"), NOW_MS)
 
 

@@ -60,5 +60,5 @@ def test_of_no_logs_nothing_is_asked() -> None:
 
 
 def test_without_a_log_manager_nobody_knows_what_is_hosted() -> None:
-    with pytest.raises(NotLeader, match="LogManager:n1 cannot be reached: it does not run"):
+    with pytest.raises(NotLeader, match="LogManager:n1 cannot be reached: it is not running"):
         NodeLogs("test", "n1").hosted()

@@ -314,7 +314,7 @@ def test_a_partition_without_an_actor_holds_up_no_other(produce: Callable[..., P
     def log_actor(_: str, number: int, timeout_s: float = LOOKUP_TIMEOUT_S) -> Any:
         if number == 0:
             ends.wait(timeout_s)
-            raise NotLeader("t-0", "it is being started")
+            raise NotLeader("t-0", "it is starting")
         handle = SimpleNamespace(append=SimpleNamespace(remote=remote))
         return LogActorStub(handle, TopicPartition("t", number))
 

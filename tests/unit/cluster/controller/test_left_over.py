@@ -27,7 +27,7 @@ class Manager:
     """A LogManager that does not answer at first."""
 
     def __init__(self) -> None:
-        self.answers: list[Any] = [NotLeader("n1", "it is being started"), None]
+        self.answers: list[Any] = [NotLeader("n1", "it is starting"), None]
         self.asked: list[tuple[TopicPartition, str]] = []
         self.delete_partition = SimpleNamespace(remote=self._delete)
 
@@ -136,16 +136,16 @@ def test_what_is_left_over_is_removed_before_the_name_is_used_again(controller: 
     And a later removal would take a partition that is added: the topic's id is the same.
     """
     manager = Manager()
-    manager.answers = [NotLeader("n1", "it is being started")] * 3 + [None]
+    manager.answers = [NotLeader("n1", "it is starting")] * 3 + [None]
     controller._managers["n1"] = manager.stub()
     controller._metadata = cast(
         Any, SimpleNamespace(state=SimpleNamespace(topics={TOPIC.name: TOPIC}))
     )
     controller._unmake_partitions(TOPIC, [Home(PARTITION, "n1", manager.stub())])
-    with pytest.raises(TopicBusy, match="it is being started"):
+    with pytest.raises(TopicBusy, match="it is starting"):
         controller.add_partitions(TOPIC.name, 1)
     controller._state.topics.clear()
-    with pytest.raises(TopicBusy, match="it is being started"):
+    with pytest.raises(TopicBusy, match="it is starting"):
         controller.create_topic(TOPIC.name, 1, {})
     with pytest.raises(NoLogDirs):  # it goes on
         controller.create_topic(TOPIC.name, 1, {})

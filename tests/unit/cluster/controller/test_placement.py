@@ -54,7 +54,7 @@ def test_a_missing_log_is_not_looked_for_again_until_its_node_joins_with_its_fol
     placement = Placement()
     join(placement, "node-1", ON_A)
     assert isinstance(placement.explain(TOPIC, 0), LogMissing)
-    assert "gone" in (placement.describe(TOPIC).partitions[0].problem or "")
+    assert "does not exist" in (placement.describe(TOPIC).partitions[0].problem or "")
     assert placement.lost(WANTED, set()) == []
     placement.left("node-1")
     assert isinstance(placement.explain(TOPIC, 0), NotLeader)

@@ -133,7 +133,7 @@ def test_a_read_goes_on_where_the_log_starts_now_if_loss_is_allowed() -> None:
 
 def test_a_read_fails_with_the_offsets_that_are_gone_if_it_is_not() -> None:
     with pytest.raises(
-        DataLoss, match=r"t-0: offsets \[2, 9\) cannot all be read: the log holds \[5, 100\) now"
+        DataLoss, match=r"t-0: offsets \[2, 9\) cannot all be read: the log now holds \[5, 100\)"
     ):
         offsets(Fading(0, 5), Range("t", 0, 0, 9), True)
 
@@ -144,5 +144,8 @@ def test_a_partition_that_is_deleted_while_it_is_read_is_a_loss() -> None:
         raise UnknownTopicOrPartition(topic, partition, "there is no such topic")
 
     assert offsets(fetch, Range("t", 0, 0, 9), False) == [0, 1]
-    with pytest.raises(DataLoss, match=r"t-0: offsets \[2, 9\) cannot all be read: it is gone"):
+    with pytest.raises(
+        DataLoss,
+        match=r"t-0: offsets \[2, 9\) cannot all be read: the partition does not exist any more",
+    ):
         offsets(fetch, Range("t", 0, 0, 9), True)

@@ -137,8 +137,8 @@ def test_a_partition_that_is_gone_or_made_anew_is_lost_and_set_back() -> None:
     end, lost = next_offsets({A0: 9, B0: 4}, {A0: 2})
     assert end == {A0: 2}
     assert [(each.partition, each.why[:20]) for each in lost] == [
-        (B0, "the partition is gone"[:20]),
-        (A0, "the log ends at 2: i"),
+        (B0, "the partition does not exist any more"[:20]),
+        (A0, "the log ends at 2, b"),
     ]
 
 

@@ -142,7 +142,7 @@ def test_times_choose_the_first_record_at_or_after_them() -> None:
 
 
 def test_a_start_time_after_all_records_is_an_error_or_the_latest_offset() -> None:
-    with pytest.raises(InvalidSparkOption, match="flights-1 has no record at or after it"):
+    with pytest.raises(InvalidSparkOption, match="flights-1 has no record at or after this time"):
         ranges(startingTimestamp="25")
     assert ranges(startingTimestamp="25", startingOffsetsByTimestampStrategy="latest") == {
         ("flights", 0): (2, 4)

@@ -529,7 +529,7 @@ def test_sources_that_retention_takes_meanwhile_end_the_round_and_do_not_come_ba
         log.delete_old_segments()
         log.purge_deleted()
 
-    with pytest.raises(CleaningAborted, match="took segments that it was reading"):
+    with pytest.raises(CleaningAborted, match="deleted segments that it was reading"):
         compact(disk, log, pace=pace)
     assert offsets_of(log) == [4, 5]
     assert disk.names(".cleaned") == disk.names(".swap") == []

@@ -115,7 +115,7 @@ def test_segments_that_were_replaced_since_the_view_end_the_round(disk: Disk) ->
     view = seen(log)
     compact_from_afar(disk, log)
     before = contents(disk)
-    with pytest.raises(CleaningAborted, match="another round has begun"):
+    with pytest.raises(CleaningAborted, match="another compaction has begun"):
         compact_from_afar(disk, log, view)
     assert contents(disk) == before
 

@@ -185,7 +185,9 @@ def test_a_wrapper_at_offset_0_begins_there() -> None:
 
 
 def test_a_wrapper_before_its_last_message_is_corrupt() -> None:
-    with pytest.raises(CorruptRecord, match="position 0: its last message is 2, its own offset 1"):
+    with pytest.raises(
+        CorruptRecord, match="position 0: its last message has offset 2, but the set has 1"
+    ):
         decode_records(wrapper(encode_legacy(ROWS, magic=1), 1))
 
 
@@ -308,24 +310,24 @@ def test_a_frame_with_a_content_size_is_mended_where_its_checksum_is() -> None:
 NULL_VALUE = struct.pack(">qii", T0, -1, -1)
 INNER = bytes(encode_legacy(ROWS, magic=1))
 MALFORMED: dict[str, tuple[bytes, str]] = {
-    "zstd in version 0": (wrapper(INNER, magic=0, codec=4), "codec 4 is none of magic 0"),
-    "zstd in version 1": (wrapper(INNER, codec=4), "codec 4 is none of magic 1"),
+    "zstd in version 0": (wrapper(INNER, magic=0, codec=4), "codec 4 does not exist in magic 0"),
+    "zstd in version 1": (wrapper(INNER, codec=4), "codec 4 does not exist in magic 1"),
     "an unknown codec": (message(0, 1, 7, struct.pack(">qii", T0, -1, 0)), "codec 7"),
-    "a null wrapper": (message(0, 1, 1, NULL_VALUE), "value is null"),
-    "an empty wrapper": (wrapper(b""), "without a message"),
-    "a wrapper of a cut message": (wrapper(INNER[:30]), "without a message"),
-    "a wrapper in a wrapper": (wrapper(wrapper(INNER)), "compressed or a batch"),
+    "a null wrapper": (message(0, 1, 1, NULL_VALUE), "the value of a .* is null"),
+    "an empty wrapper": (wrapper(b""), "set is empty"),
+    "a wrapper of a cut message": (wrapper(INNER[:30]), "set is empty"),
+    "a wrapper in a wrapper": (wrapper(wrapper(INNER)), "compressed message or a batch"),
     "a batch in a wrapper": (
         wrapper(bytes(encode_records([(*row, ()) for row in ROWS]))),
-        "compressed or a batch",
+        "compressed message or a batch",
     ),
     "no stream": (message(0, 1, 1, struct.pack(">qii", T0, -1, 3) + b"abc"), "malformed stream"),
     "a key over the message": (
         message(0, 1, 0, struct.pack(">qii", T0, 5, -1)),
-        "a field of 5 bytes",
+        "a field has 5 bytes",
     ),
-    "a value over the message": (message(0, 0, 0, struct.pack(">ii", -1, 1)), "a field of 1 bytes"),
-    "a message without a value": (message(0, 0, 0, struct.pack(">i", 4) + b"abcd"), "ends within"),
+    "a value over the message": (message(0, 0, 0, struct.pack(">ii", -1, 1)), "field has 1 bytes"),
+    "a message without a value": (message(0, 0, 0, struct.pack(">i", 4) + b"abcd"), "shorter"),
     "a wrong inner CRC": (wrapper(INNER[:-1] + b"\x01"), "CRC-32 of its message"),
     "an inner message too small": (wrapper(struct.pack(">qi", 0, 13) + bytes(13)), "under 14"),
     "an inner message of a later version": (wrapper(message(0, 3, 0, bytes(30))), "magic"),

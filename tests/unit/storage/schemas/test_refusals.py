@@ -128,13 +128,13 @@ def test_a_version_that_the_schema_does_not_have_is_our_own_mistake() -> None:
         ("a []\n b string", False, "00000001 ffff", "Own.a[0].b: null where no null may be"),
         ("a []int32", False, "7ffffffe", "Own.a: an array of 2147483646 entries in 0 bytes"),
         ("a string", True, "818002" + "78" * 8, "Own.a: a string of 32768 bytes, more than 32767"),
-        ("a string", False, "0002 78", "a message that ends 1 bytes too early"),
-        ("a string", True, "ffffffff0f", "an unsigned varint of 4294967295, more than 2147483647"),
-        ("a string", True, "ffffffffff01", "an unsigned varint of more than five bytes"),
+        ("a string", False, "0002 78", "the message ends 1 bytes too early"),
+        ("a string", True, "ffffffff0f", "an unsigned varint of 4294967295 exceeds 2147483647"),
+        ("a string", True, "ffffffffff01", "an unsigned varint has more than five bytes"),
         ("a int8 0+ tag=0", True, "01 00 02 0505", "Own.a: a size that is 1 bytes too large"),
-        ("a int32 0+ tag=0", True, "01 00 02 0505", "a message that ends 2 bytes too early"),
-        ("a int8 0+ tag=0", True, "01 63 05 01", "a message that ends 4 bytes too early"),
-        ("a int8", True, "05", "a message that ends 1 bytes too early"),
+        ("a int32 0+ tag=0", True, "01 00 02 0505", "the message ends 2 bytes too early"),
+        ("a int8 0+ tag=0", True, "01 63 05 01", "the message ends 4 bytes too early"),
+        ("a int8", True, "05", "the message ends 1 bytes too early"),
     ],
 )
 def test_bytes_that_are_no_message(text: str, flexible: bool, content: str, why: str) -> None:
@@ -145,9 +145,11 @@ def test_bytes_that_are_no_message(text: str, flexible: bool, content: str, why:
 
 
 def test_a_version_that_is_not_known_is_named() -> None:
-    with pytest.raises(InvalidRecord, match="OffsetCommitValue of version 9, 4 is the last known"):
+    with pytest.raises(
+        InvalidRecord, match="OffsetCommitValue of version 9 is unknown; the last one is 4"
+    ):
         GROUP_RECORDS[1].value.read_versioned(b"\0\x09")
-    with pytest.raises(InvalidRecord, match="of type 2, version 7, which is not known"):
+    with pytest.raises(InvalidRecord, match="unknown metadata record of type 2, version 7"):
         read_record(b"\1\2\7")
     with pytest.raises(InvalidRecord, match="ends 1 bytes too early"):
         ByteReader(b"").take(1)

@@ -84,7 +84,7 @@ def test_epochs_that_do_not_rise_are_corrupt(
     fs: MemoryFileSystem, epochs: list[tuple[int, int]]
 ) -> None:
     write_epochs(fs, "/e", epochs)
-    with pytest.raises(CorruptCheckpoint, match="does not follow"):
+    with pytest.raises(CorruptCheckpoint, match="must rise"):
         read_epochs(fs, "/e")
 
 

@@ -101,7 +101,7 @@ def test_a_corrupt_file_is_named() -> None:
 
 def test_behind_the_last_epoch_comes_none() -> None:
     assert epochs((4, 0)).next == 5
-    with pytest.raises(CorruptCheckpoint, match="2147483647 is the last"):
+    with pytest.raises(CorruptCheckpoint, match="2147483647 is the highest"):
         epochs((2**31 - 1, 0)).next  # noqa: B018
 
 

@@ -136,13 +136,13 @@ def test_a_transactions_partitions_are_told_in_their_order() -> None:
         ),
         (
             "01 63 00 00",
-            "Error at 9, skipping. a metadata record of type 99, version 0, which is not known",
+            "Error at 9, skipping. unknown metadata record of type 99, version 0",
         ),
         (
             "01 02 07 00",
-            "Error at 9, skipping. a metadata record of type 2, version 7, which is not known",
+            "Error at 9, skipping. unknown metadata record of type 2, version 7",
         ),
-        ("01 02 00 05 74", "Error at 9, skipping. a message that ends 3 bytes too early"),
+        ("01 02 00 05 74", "Error at 9, skipping. the message ends 3 bytes too early"),
         (
             "09 02 00",
             "Error at 9, skipping. Could not deserialize metadata record due to unknown frame "
@@ -212,7 +212,7 @@ def test_keys_and_values_as_what_they_are(name: str, content: bytes, told: str) 
 def test_a_number_of_another_size_is_named() -> None:
     decoder = decoders.decoder("long")
     assert decoder is not None
-    with pytest.raises(InvalidRecord, match="3 bytes are no number of 8"):
+    with pytest.raises(InvalidRecord, match="3 bytes are not a 8-byte number"):
         decoder(b"abc")
     assert decoders.decoder("com.example.Own") is None
 

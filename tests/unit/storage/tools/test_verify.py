@@ -131,8 +131,8 @@ def test_no_lost_byte_at_the_end_goes_unseen(suffix: str) -> None:
 @pytest.mark.parametrize(
     ("suffix", "told_why"),
     [
-        (".index", "entry 0: there is no such file"),
-        (".timeindex", "entry 0: there is no such file"),
+        (".index", "entry 0: the file does not exist"),
+        (".timeindex", "entry 0: the file does not exist"),
         (".txnindex", "lacks producer 8's aborted offsets 6-9 (last stable offset 8)"),
     ],
 )
@@ -146,7 +146,9 @@ def test_a_missing_file_is_seen(disk: Disk, suffix: str, told_why: str) -> None:
 def test_offsets_that_go_back_are_seen_within_a_segment_and_between_two(disk: Disk) -> None:
     name = "00000000000000000000.log"
     disk.write(name, bytes(batch(2, base_offset=0)) + bytes(batch(2, base_offset=1)))
-    assert f"{name}: position {len(batch(2))}: offset 1 where 2 or more must be" in why(disk)
+    assert f"{name}: position {len(batch(2))}: the offset is 1, but it must be 2 or more" in why(
+        disk
+    )
     disk.write(name, bytes(batch(2, base_offset=0)) + bytes(batch(2, base_offset=2)))
     for suffix in (".log", ".index", ".timeindex"):
         disk.write(f"00000000000000000003{suffix}", b"")
@@ -162,7 +164,7 @@ def test_a_segment_that_lost_its_tail_at_the_end_of_a_batch_is_seen(disk: Disk) 
     log.close()
     disk.damage("00000000000000000000.log", lambda content: content[: len(batch(2)) * 2])
     disk.write("00000000000000000000.timeindex", b"")
-    assert "ends before offset 4, but the next segment begins at 6: a part is lost" in why(disk)
+    assert "ends at offset 4, but the next segment begins at 6: records are missing" in why(disk)
 
 
 def test_gaps_that_compaction_left_are_no_problem(disk: Disk) -> None:
@@ -192,7 +194,7 @@ def test_half_an_entry_at_the_end_of_a_transaction_index_is_seen(disk: Disk) -> 
     fill(disk)
     (name,) = disk.names(".txnindex")
     disk.damage(name, lambda content: content + content[:5])
-    assert why(disk) == f"{name}: entry 1: 5 bytes too many"
+    assert why(disk) == f"{name}: entry 1: the file has 5 bytes too many"
 
 
 def test_a_time_index_that_hides_an_older_batch_with_a_larger_time_is_seen(disk: Disk) -> None:
@@ -201,7 +203,7 @@ def test_a_time_index_that_hides_an_older_batch_with_a_larger_time_is_seen(disk:
     log.append(batch(1, timestamp=T0 + 5), leader_epoch=0)
     log.close()
     disk.write("00000000000000000000.timeindex", struct.pack(">qi", T0 + 5, 1))
-    assert "offset 1: no batch is what this entry of the time index says" in why(disk)
+    assert "offset 1: no batch agrees with this entry of the time index" in why(disk)
 
 
 def test_a_snapshot_behind_the_end_and_one_of_other_producers_are_seen(disk: Disk) -> None:
@@ -225,7 +227,7 @@ def test_behind_damage_producers_are_not_guessed_at(disk: Disk) -> None:
 
 
 def test_a_folder_without_a_log_is_an_error(disk: Disk) -> None:
-    with pytest.raises(LogMissing, match="without a single"):
+    with pytest.raises(LogMissing, match=r"has no \.log file"):
         verify_folder(disk.fs, "/logs")
-    with pytest.raises(LogMissing, match="no such folder"):
+    with pytest.raises(LogMissing, match="the folder does not exist"):
         verify_folder(disk.fs, "/nowhere")
