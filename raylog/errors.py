@@ -176,3 +176,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'raylog.errors' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

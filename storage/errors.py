@@ -121,8 +121,8 @@ class CorruptCheckpoint(RaylogError):
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = (
-        "{path}: {why}; restore the file from a copy. A checkpoint or snapshot may also be "
-        "deleted: the broker rebuilds it. Never delete meta.properties or partition.metadata"
+        "{path}: {why}; restore the file from a copy. Delete it only if docs/OPERATIONS.md "
+        "(Damaged small files) says that the broker rebuilds it"
     )
 
 

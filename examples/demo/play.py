@@ -174,7 +174,7 @@ def _what_next(stage: Stage, output: Path, data: Path) -> None:
     stage.line(
         f"  read   {output / REPORT}: all measurements; with Spark, see also the picture next to it"
     )
-    stage.line("  run    python examples/quickstart.py: raylog in 30 lines")
+    stage.line("  run    .venv/bin/python examples/quickstart.py: raylog in 30 lines")
     stage.line("  open   these topics again:")
     stage.line(f"         broker = raylog.start({dirs})")
     stage.line('         broker.consumer("airlines", from_="earliest", to="latest").poll_arrow()')
