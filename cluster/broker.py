@@ -28,7 +28,14 @@ from raylog.actors.messages import (
     RetentionStatus,
 )
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, WORK_TIMEOUT_S, Call, answered, gather
+from raylog.actors.runtime.calls import (
+    OPEN_TIMEOUT_S,
+    WORK_TIMEOUT_S,
+    Call,
+    answered,
+    as_they_end,
+    gather,
+)
 from raylog.actors.runtime.clusters import (
     is_connected,
     join_or_start_ray,
@@ -423,11 +430,9 @@ class Broker:
             for key in left:
                 with self._again_until(deadline, *key):
                     calls[key] = question(key, self.log_actor(*key, timeout_s=0))
-            gathered = gather(calls, from_last_answer=True)
-            answers.update(gathered.answers)
-            for key, error in gathered.errors.items():
-                with self._again_until(deadline, *key):
-                    raise error
+            for ended in as_they_end(calls):
+                with self._again_until(deadline, *ended.key):
+                    answers[ended.key] = ended.get()
             left = [key for key in left if key not in answers]
             if left:
                 time.sleep(RETRY_INTERVAL_S)

@@ -107,11 +107,9 @@ class DirKeeper:
         """Ask every LogActor at once; the answers of those that answer within ``timeout_s``."""
         with self._lock:
             partitions = list(self._dirs.opened)
-        calls: dict[TopicPartition, Call[Answer]] = {}
-        for partition in partitions:
-            log = find_log_actor(partition, self._namespace)
-            if log is not None:
-                calls[partition] = ask(log)
+        # All of them are found before any is asked: a look-up that fails leaves nothing half done.
+        logs = {partition: find_log_actor(partition, self._namespace) for partition in partitions}
+        calls = {partition: ask(log) for partition, log in logs.items() if log is not None}
         gathered = gather(calls, timeout_s)
         for partition, error in gathered.errors.items():
             warn(logger, "no-answer", partition=partition, why=error)

@@ -8,7 +8,7 @@ for. The stubs (``stubs.py``) make them, so that nothing else needs ``.remote``:
     gather({key: call, ...}, timeout_s)         the answers, and the errors, of all of them
 """
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -110,6 +110,35 @@ def gather(
         except Exception as error:  # also an error that has no name: it is this call's alone
             gathered.errors[key] = error
     return gathered
+
+
+class Ended(NamedTuple, Generic[Key, Answer]):
+    """A call of several: whether it has ended, or nothing was heard for too long."""
+
+    key: Key
+    call: Call[Answer]
+    is_answered: bool
+
+    def get(self, timeout_s: float = CALL_TIMEOUT_S) -> Answer:
+        """As ``Call.get``; ``timeout_s`` is the time that was waited."""
+        if not self.is_answered:
+            raise RequestTimedOut(self.call.what, int(timeout_s * 1000))
+        return self.call.get(timeout_s)
+
+
+def as_they_end(
+    calls: Mapping[Key, Call[Answer]], timeout_s: float = CALL_TIMEOUT_S
+) -> Iterator[Ended[Key, Answer]]:
+    """Each call when it has ended. When none ends for ``timeout_s``, all that are left."""
+    left = dict(calls)
+    while len(left) > 1:
+        done = set(answered(left.values(), timeout_s))
+        for key, call in list(left.items()):
+            if call in done or not done:
+                del left[key]
+                yield Ended(key, call, is_answered=bool(done))
+    for key, call in left.items():  # ``get`` waits for a single one: a wait before it costs 0.2 ms
+        yield Ended(key, call, is_answered=True)
 
 
 def answered(

@@ -24,6 +24,9 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.segment import SegmentId
 
 Answer = TypeVar("Answer")
+# How long a question to all logs of a node waits without any answer. Many logs on one slow disk may
+# all answer late; logs that hang cost this once, not once each.
+SILENCE_TIMEOUT_S = 120.0
 
 
 class LogCalls:
@@ -106,6 +109,5 @@ class NodeLogs:
                 calls[partition] = ask(self._log(partition))
             except NotLeader as error:
                 missing[partition] = error
-        # Retention of many logs on a slow disk may take long together: those that hang must not.
-        gathered = gather(calls, from_last_answer=True)
+        gathered = gather(calls, SILENCE_TIMEOUT_S, from_last_answer=True)
         return {**missing, **gathered.answers, **gathered.errors}

@@ -34,6 +34,11 @@ Key = TypeVar("Key", bound=Hashable)
 MAX_LEFT_OVER = 10_000
 
 
+# How long the Controller waits for LogManagers. It is longer than a LogManager itself waits for a
+# LogActor that hangs: with equal times, which of the two gives up first would be chance.
+PATIENCE_S = CALL_TIMEOUT_S + 10.0
+
+
 class LeftOver(NamedTuple):
     """A partition that is to be removed, but that its LogManager has not removed yet.
 
@@ -111,7 +116,7 @@ class ControllerState:
 
 
 def gather_patiently(
-    calls: Mapping[Key, Call[Answer]], patience_s: float = CALL_TIMEOUT_S
+    calls: Mapping[Key, Call[Answer]], patience_s: float = PATIENCE_S
 ) -> Gathered[Key, Answer]:
     """The answers to calls, and the raylog errors of those that failed.
 
@@ -139,12 +144,10 @@ def stop_nodes(namespace: str) -> bool:
 
     Left are actors of nodes that are away, and those of a LogManager that died while it stopped.
     """
-    calls: dict[str, Call[bool]] = {}
-    for name in sorted(running(namespace)):
-        if name.startswith(LOG_MANAGER):
-            manager = find_log_manager(name.removeprefix(LOG_MANAGER), namespace)
-            if manager is not None:
-                calls[name] = manager.shutdown()
+    names = [name for name in sorted(running(namespace)) if name.startswith(LOG_MANAGER)]
+    # All of them are found before any is stopped: a look-up that fails leaves nothing half done.
+    managers = {name: find_log_manager(name.removeprefix(LOG_MANAGER), namespace) for name in names}
+    calls = {name: manager.shutdown() for name, manager in managers.items() if manager is not None}
     gathered = gather_patiently(calls, OPEN_TIMEOUT_S)
     ends: dict[str, bool | Exception] = {**gathered.answers, **gathered.errors}
     not_in_order = {name: end for name, end in ends.items() if end is not True}
