@@ -23,9 +23,8 @@ import ray
 
 from raylog.actors.errors import BrokerRunning, NotLeader
 from raylog.actors.events import set_up_logs, warn
-from raylog.actors.messages import LogDirStatus, NodeState
+from raylog.actors.messages import Found, LogDirStatus, NodeState
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dirs import Found
 from raylog.actors.node.log_manager import LogManager, node_log_dirs
 from raylog.actors.node.mover import MOVES_AT_ONCE
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, answered, gather

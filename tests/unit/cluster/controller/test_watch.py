@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from raylog.actors.errors import NotLeader
-from raylog.actors.messages import NodeState
-from raylog.actors.node.dirs import Found, Placed
+from raylog.actors.messages import Found, NodeState, Placed
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.actors.runtime.stubs import LogManagerStub
