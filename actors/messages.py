@@ -124,6 +124,22 @@ class PartitionStatus(NamedTuple):
     is_offline: bool
 
 
+class Found(NamedTuple):
+    """A partition that lies on a node's disks."""
+
+    partition: TopicPartition
+    topic_id: str | None
+    directory_id: str
+
+
+class Placed(NamedTuple):
+    """Where a partition is."""
+
+    node_id: str
+    directory_id: str
+    folder: str
+
+
 class Hosted(NamedTuple):
     """A partition that a node serves, as its LogManager tells it."""
 

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.events import event, warn
-from raylog.actors.messages import Configured, Hosted, OfflineDir
+from raylog.actors.messages import Configured, Found, Hosted, OfflineDir
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.clock import Clock
 from raylog.storage.errors import (
@@ -51,22 +51,6 @@ from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 Content = TypeVar("Content")
-
-
-class Found(NamedTuple):
-    """A partition that lies on a node's disks."""
-
-    partition: TopicPartition
-    topic_id: str | None
-    directory_id: str
-
-
-class Placed(NamedTuple):
-    """Where a partition is."""
-
-    node_id: str
-    directory_id: str
-    folder: str
 
 
 class Opened(NamedTuple):

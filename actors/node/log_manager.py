@@ -23,10 +23,9 @@ import ray
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import event, set_up_logs, warn
-from raylog.actors.messages import Configured, Serving
+from raylog.actors.messages import Configured, Found, Placed, Serving
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, node_log_dirs
-from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.node.mover import MOVES_AT_ONCE, Mover
 from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.partition.log_actor import LogActor, LogSpec

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 
 from raylog.actors.errors import MoveRunning, NotLeader
 from raylog.actors.events import event
-from raylog.actors.messages import PartitionOffsets
+from raylog.actors.messages import PartitionOffsets, Placed
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_keeper import DirKeeper
-from raylog.actors.node.dirs import Placed
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.actors.partition.locking import lock_patiently
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S

@@ -13,13 +13,17 @@ LOCK_PATIENCE_S = 5.0
 RETRY_INTERVAL_S = 0.05
 
 
-def lock_patiently(take: Callable[[], Locked]) -> Locked:
+def lock_patiently(
+    take: Callable[[], Locked],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Locked:
     """Take a lock that a process at its end may still hold for a moment. Raises LogLocked."""
-    deadline_s = time.monotonic() + LOCK_PATIENCE_S
+    deadline_s = clock() + LOCK_PATIENCE_S
     while True:
         try:
             return take()
         except LogLocked:
-            if time.monotonic() > deadline_s:
+            if clock() > deadline_s:
                 raise
-            time.sleep(RETRY_INTERVAL_S)
+            sleep(RETRY_INTERVAL_S)

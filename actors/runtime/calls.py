@@ -69,10 +69,15 @@ class Call(Generic[Answer]):
 
 
 class Gathered(NamedTuple, Generic[Key, Answer]):
-    """How many calls ended: each of them is in one of the two."""
+    """How many calls ended: each of them has an answer or an error.
+
+    ``unanswered``: the calls whose time was up, each of which has the error RequestTimedOut. A call
+    that the actor answered with this error is not among them.
+    """
 
     answers: dict[Key, Answer]
     errors: dict[Key, Exception]
+    unanswered: set[Key]
 
     def raise_faults(self) -> None:
         """Raise the first error that has no raylog name: nobody is prepared for it."""
@@ -100,15 +105,18 @@ def gather(
         left -= done
         if not done or not from_last_answer:
             break
-    gathered: Gathered[Key, Answer] = Gathered({}, {})
+    gathered: Gathered[Key, Answer] = Gathered({}, {}, set())
     for key, call in calls.items():
         if call.reference in left:
             gathered.errors[key] = RequestTimedOut(call.what, int(timeout_s * 1000))
+            gathered.unanswered.add(key)
             continue
         try:
             gathered.answers[key] = call.get(timeout_s)
         except Exception as error:  # also an error that has no name: it is this call's alone
             gathered.errors[key] = error
+            if isinstance(error.__cause__, GetTimeoutError):
+                gathered.unanswered.add(key)
     return gathered
 
 

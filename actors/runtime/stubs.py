@@ -21,16 +21,17 @@ from raylog.actors.messages import (
     CompactionStatus,
     Configured,
     FetchResult,
+    Found,
     Hosted,
     LogDirStatus,
     NodeState,
     PartitionOffsets,
     PartitionStatus,
+    Placed,
     RemovedSegments,
     RetentionStatus,
     Serving,
 )
-from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import (

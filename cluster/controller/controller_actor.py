@@ -23,9 +23,8 @@ import ray
 
 from raylog.actors.errors import BrokerRunning, NotLeader
 from raylog.actors.events import set_up_logs, warn
-from raylog.actors.messages import LogDirStatus, NodeState
+from raylog.actors.messages import Found, LogDirStatus, NodeState
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dirs import Found
 from raylog.actors.node.log_manager import LogManager, node_log_dirs
 from raylog.actors.node.mover import MOVES_AT_ONCE
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, answered, gather
@@ -165,19 +164,19 @@ class ControllerImpl(Moves):
             calls = dict(self._state_calls)
         in_time = set(answered(list(calls.values()), ASK_TIMEOUT_S, wanted=len(calls)))
         gathered = gather({key: call for key, call in calls.items() if call in in_time})
-        gathered.raise_faults()
         begun_again = set()
         with self._lock:
-            for key in gathered.errors:
+            for key in (*gathered.errors, *gathered.answers):
                 self._state_calls.pop(key, None)
             for key, state in gathered.answers.items():
-                self._state_calls.pop(key, None)
                 if key not in self._lives:
                     continue  # it has left meanwhile
                 if state.life != self._lives[key]:
                     begun_again.add(key)
                 else:
                     self._placement.went_offline(key, state.offline)
+        # Not earlier: a call that is kept would raise its error at every look.
+        gathered.raise_faults()
         return begun_again
 
     def _join(self, node: Node) -> None:

@@ -17,7 +17,7 @@ import os
 from collections.abc import Mapping
 
 from raylog.actors.errors import InvalidRequest, NotLeader, UnknownTopicOrPartition
-from raylog.actors.node.dirs import Placed
+from raylog.actors.messages import Placed
 from raylog.actors.runtime.calls import WORK_TIMEOUT_S
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller.metadata import topic_record

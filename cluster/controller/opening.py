@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import warn
+from raylog.actors.messages import Placed
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dirs import Placed
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, Call, answered
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller.jobs import Jobs

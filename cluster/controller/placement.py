@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from raylog.actors.errors import LabelShared, NotLeader, UnknownTopicOrPartition
-from raylog.actors.messages import OfflineDir
-from raylog.actors.node.dirs import Found, Placed
+from raylog.actors.messages import Found, OfflineDir, Placed
 from raylog.actors.runtime.names import NODE_LABEL, Node, log_actor_name
 from raylog.cluster.controller.backoff import Backoff
 from raylog.cluster.controller.metadata import Topic

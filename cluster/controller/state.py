@@ -11,9 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
 from raylog.actors.events import warn
-from raylog.actors.messages import Configured
+from raylog.actors.messages import Configured, Placed
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dirs import Placed
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, OPEN_TIMEOUT_S, Call, Gathered, gather
 from raylog.actors.runtime.handles import kill, running
 from raylog.actors.runtime.names import LOG_MANAGER, Node, is_ours

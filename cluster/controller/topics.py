@@ -21,8 +21,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.actors.events import warn
-from raylog.actors.messages import ConfigEntry
-from raylog.actors.node.dirs import Placed
+from raylog.actors.messages import ConfigEntry, Placed
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name

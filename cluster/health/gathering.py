@@ -8,7 +8,6 @@ import time
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
 
-from raylog.actors.errors import RequestTimedOut
 from raylog.actors.runtime.calls import Call, gather
 from raylog.actors.runtime.handles import find, running
 from raylog.actors.runtime.names import COMPACTION, CONTROLLER, LOG, LOG_MANAGER, RETENTION
@@ -125,13 +124,13 @@ def _answers(
 ) -> tuple[dict[Key, Any], dict[Key, str]]:
     """The answers that come in time, and of the other calls why there is none."""
     gathered = gather(calls, timeout_s)
-    problems = {key: _problem(error, timeout_s) for key, error in gathered.errors.items()}
+    problems = {key: _problem(error) for key, error in gathered.errors.items()}
+    for key in gathered.unanswered:
+        problems[key] = f"no answer within {timeout_s:g} s"
     return gathered.answers, problems
 
 
-def _problem(error: Exception, timeout_s: float) -> str:
-    if isinstance(error, RequestTimedOut):
-        return f"no answer within {timeout_s:g} s"
+def _problem(error: Exception) -> str:
     if isinstance(error, RaylogError):
         return str(getattr(error, "why", error))
     return " ".join(str(error).split())  # Ray may fail in its own ways

@@ -16,7 +16,7 @@ from raylog.cluster.broker import Broker
 from raylog.cluster.controller.placement import TopicDescription
 from raylog.storage.errors import LogMissing, RaylogError, StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
-from tests.harness.futures import future_of, get, wait
+from tests.harness.futures import Timeline, future_of, get, wait
 
 
 def answer(value: Any = None) -> "Future[Any]":
@@ -180,6 +180,23 @@ def test_asking_ends_when_the_time_is_up(
     cluster.actors["Log:t-0"] = "actor"
     with pytest.raises(type(error)):
         Broker().ask([("t", 0)], lambda _key, _log_actor: Call[Any](future_of(error), "t-0"))
+
+
+def test_partitions_that_answer_slowly_one_after_another_are_asked_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = Timeline(monkeypatch)
+    asked: list[int] = []
+
+    def question(key: tuple[str, int], _: Any) -> Call[int]:
+        _, number = key
+        asked.append(number)
+        return Call(timeline.ends_at(25 * (number + 1), number), "t")
+
+    cluster.actors |= {f"Log:t-{number}": "actor" for number in range(3)}
+    keys = [("t", number) for number in range(3)]
+    assert Broker().ask(keys, question) == {("t", 0): 0, ("t", 1): 1, ("t", 2): 2}
+    assert asked == [0, 1, 2]
 
 
 class LogActor:

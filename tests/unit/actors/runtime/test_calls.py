@@ -4,12 +4,12 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-import ray
-from ray.exceptions import ActorDiedError
+from ray.exceptions import ActorDiedError, RayTaskError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
-from raylog.actors.runtime.calls import Call, answered, gather
-from tests.harness.futures import future_of, futures_are_references
+from raylog.actors.runtime.calls import Call, answered, gather, named_error
+from raylog.storage.errors import StorageError
+from tests.harness.futures import Timeline, future_of, futures_are_references
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +17,23 @@ def references(monkeypatch: pytest.MonkeyPatch) -> None:
     futures_are_references(monkeypatch)
 
 
+@pytest.fixture
+def timeline(references: None, monkeypatch: pytest.MonkeyPatch) -> Timeline:
+    return Timeline(monkeypatch)
+
+
 def call(answer: Any = None, *, what: str = "it") -> Call[Any]:
     return Call(future_of(answer), what)
+
+
+def at(timeline: Timeline, second: float, answer: Any = None) -> Call[Any]:
+    return Call(timeline.ends_at(second, answer), "it")
+
+
+def task_error(cause: Exception) -> RayTaskError:
+    """As ``ray.get`` raises what a method raised."""
+    error: RayTaskError = RayTaskError("method", "traceback", cause).as_instanceof_cause()
+    return error
 
 
 def silent(what: str = "silent") -> Call[Any]:
@@ -62,29 +77,74 @@ def test_gather_of_one_call_waits_for_it_as_long() -> None:
 
 
 def test_gather_of_nothing_waits_for_nothing() -> None:
-    assert gather({}) == ({}, {})
+    assert gather({}) == ({}, {}, set())
 
 
-def test_the_time_may_begin_anew_with_each_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, hangs = silent("first"), silent("second"), silent("hangs")
-    coming = [first, second]
-    waits: list[int] = []
+def test_gather_waits_for_the_slower_call_until_the_deadline_though_the_first_is_answered(
+    timeline: Timeline,
+) -> None:
+    calls = {"quick": at(timeline, 1, "a"), "slow": at(timeline, 4.5, "b")}
+    assert gather(calls, timeout_s=5).answers == {"quick": "a", "slow": "b"}
+    assert timeline.waits == [(2, 5)]
+    assert timeline.now_s == 4.5
 
-    def wait(references: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], Any]:
-        if timeout == 0:
-            return [reference for reference in references if reference.done()], None
-        waits.append(len(references))
-        if not coming:
-            return [], references
-        answer = coming.pop(0)
-        answer.reference.set_result(answer.what)
-        return [answer.reference], None
 
-    monkeypatch.setattr(ray, "wait", wait)
-    found = gather({1: first, 2: second, 3: hangs}, timeout_s=5, from_last_answer=True)
-    assert found.answers == {1: "first", 2: "second"}
-    assert isinstance(found.errors[3], RequestTimedOut)
-    assert waits == [3, 2, 1]
+def test_without_from_last_answer_the_time_does_not_begin_anew(timeline: Timeline) -> None:
+    calls = {"quick": at(timeline, 4, "a"), "late": at(timeline, 6, "b")}
+    found = gather(calls, timeout_s=5)
+    assert found.answers == {"quick": "a"}
+    assert found.unanswered == {"late"}
+    assert timeline.now_s == 5
+
+
+def test_with_from_last_answer_the_time_begins_anew_with_each_answer(timeline: Timeline) -> None:
+    calls = {second: at(timeline, second, str(second)) for second in (4, 8, 12)}
+    calls[0] = silent()
+    found = gather(calls, timeout_s=5, from_last_answer=True)
+    assert found.answers == {4: "4", 8: "8", 12: "12"}
+    assert found.unanswered == {0}
+    assert timeline.now_s == 12 + 5, "what hangs costs the time once, from the last answer on"
+
+
+def test_a_call_that_ends_after_the_time_from_the_last_answer_is_late(timeline: Timeline) -> None:
+    calls = {"quick": at(timeline, 1, "a"), "late": at(timeline, 6.5, "b")}
+    found = gather(calls, timeout_s=5, from_last_answer=True)
+    assert found.answers == {"quick": "a"}
+    assert found.unanswered == {"late"}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_time_out_that_the_actor_raised_is_an_answer(timeline: Timeline, others: int) -> None:
+    raised = RequestTimedOut("the disk", 7)
+    calls = {"raised": at(timeline, 1, task_error(raised))}
+    calls |= {str(number): silent() for number in range(others)}
+    found = gather(calls, timeout_s=5)
+    assert found.errors["raised"] is raised
+    assert "raised" not in found.unanswered
+    assert len(found.unanswered) == others
+
+
+def test_one_call_that_hangs_is_unanswered(timeline: Timeline) -> None:
+    assert gather({"a": silent()}, timeout_s=5).unanswered == {"a"}
+
+
+def test_what_the_actor_raised_has_its_name_and_without_a_name_stays_rays() -> None:
+    named = StorageError("/disk", "I/O error")
+    assert named_error(task_error(named), "it") is named
+    for unnamed in (KeyError("a bug"), ActorDiedError()):
+        error = task_error(unnamed)
+        assert named_error(error, "it") is error
+        with pytest.raises(RayTaskError) as raised:
+            call(error).get()
+        assert raised.value is error
+
+
+def test_answered_waits_for_so_many_as_are_wanted_and_tells_all(timeline: Timeline) -> None:
+    one, two, three, hangs = (at(timeline, second) for second in (1, 2, 2, float("inf")))
+    assert answered([three, two, one, hangs], 5, wanted=2) == [three, two, one]
+    assert timeline.now_s == 2
+    assert answered([one, hangs], 5, wanted=2) == [one]
+    assert timeline.now_s == 2 + 5
 
 
 def test_of_several_calls_those_that_are_answered_are_told() -> None:

@@ -1,5 +1,6 @@
-"""Ray's own errors do not get through: looking for actors ends with raylog's, or with an answer."""
+"""Actors by name: found, made, listed and ended; Ray's own errors come out as raylog's."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from ray.exceptions import GetTimeoutError, RaySystemError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.runtime import handles
-from raylog.actors.runtime.handles import find, kill, running
+from raylog.actors.runtime.handles import create, find, kill, running
+from raylog.actors.runtime.names import NODE_LABEL, Node
 from raylog.cluster.broker import Broker
 from raylog.cluster.cli.broker import _may_run
 from raylog.cluster.client.transport import RayTransport
@@ -65,3 +67,76 @@ def test_what_a_producer_cannot_send_because_the_head_is_slow_is_sent_again(
     with pytest.raises(RaylogError) as raised:
         RayTransport(Broker()).append("t", 0, b"batch")
     assert raised.value.retriable
+
+
+class Actors:
+    """Ray's named actors: (namespace, name) -> handle; and the handles that were ended."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.handles: dict[tuple[str, str], str] = {}
+        self.killed: list[tuple[str, bool]] = []
+        patch.setattr(ray, "get_actor", self._get)
+        patch.setattr(ray, "kill", self._kill)
+        patch.setattr(handles, "list_named_actors", self._list)
+
+    def _get(self, name: str, namespace: str) -> str:
+        if (namespace, name) not in self.handles:
+            raise ValueError(name)
+        return self.handles[namespace, name]
+
+    def _kill(self, handle: str, no_restart: bool) -> None:
+        self.killed.append((handle, no_restart))
+
+    def _list(self, all_namespaces: bool) -> list[dict[str, str]]:
+        assert all_namespaces
+        return [{"namespace": namespace, "name": name} for namespace, name in self.handles]
+
+
+@pytest.fixture
+def actors(monkeypatch: pytest.MonkeyPatch) -> Actors:
+    made = Actors(monkeypatch)
+    made.handles = {("test", "Log:t-0"): "the log", ("other", "Log:u-0"): "another's"}
+    return made
+
+
+def test_an_actor_is_found_in_its_namespace_only(actors: Actors) -> None:
+    assert find("Log:t-0", "test") == "the log"
+    assert find("Log:u-0", "test") is None
+
+
+def test_the_actors_of_other_namespaces_are_not_listed(actors: Actors) -> None:
+    assert running("test") == {"Log:t-0"}
+    assert running("nobody's") == set()
+
+
+def test_an_actor_is_ended_for_good_and_one_that_is_gone_is_fine(actors: Actors) -> None:
+    kill("Log:t-0", "test")
+    kill("Log:u-0", "test")
+    assert actors.killed == [("the log", True)]
+
+
+def test_an_actor_is_made_with_its_name_detached_and_on_its_node() -> None:
+    given: dict[str, Any] = {}
+    arguments: list[Any] = []
+
+    def remote(*sent: Any) -> str:
+        arguments.extend(sent)
+        return "the handle"
+
+    def options(**options: Any) -> Any:
+        given.update(options)
+        return SimpleNamespace(remote=remote)
+
+    node = Node("id", "disk-1")
+    actor = SimpleNamespace(options=options)
+    handle = create(actor, "Log:t-0", "test", node, 1, "two", max_concurrency=3)
+    assert handle == "the handle"
+    assert arguments == [1, "two"]
+    assert given == {
+        "name": "Log:t-0",
+        "namespace": "test",
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "label_selector": {NODE_LABEL: "disk-1"},
+        "max_concurrency": 3,
+    }

@@ -10,6 +10,7 @@ from raylog.actors.messages import RemovedSegments
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.storage.errors import StorageError
 from raylog.storage.names import TopicPartition
+from tests.harness.futures import Timeline
 
 SERVES, FAILS, HAS_A_BUG, IS_AWAY = (TopicPartition("orders", number) for number in range(4))
 REMOVED = RemovedSegments(segments=2, size_bytes=100, seconds=0.1)
@@ -53,6 +54,18 @@ def test_an_error_of_one_log_is_its_answer_and_the_others_are_asked() -> None:
     assert answers[FAILS] is FAILURE
     assert answers[HAS_A_BUG] is BUG
     assert isinstance(answers[IS_AWAY], NotLeader)
+
+
+def test_of_many_logs_that_answer_slowly_one_after_another_none_times_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timeline = Timeline(monkeypatch)
+    seconds = {"Log:orders-0": 25, "Log:orders-1": 50, "Log:orders-2": 75}
+    ends = {name: timeline.ends_at(second, REMOVED) for name, second in seconds.items()}
+    monkeypatch.setattr(Handle, "remote", lambda self: ends[self.name])
+    partitions = [SERVES, FAILS, HAS_A_BUG]
+    answers = NodeLogs("test", "n1").delete_old_segments(partitions)
+    assert answers == dict.fromkeys(partitions, REMOVED)
 
 
 def test_of_no_logs_nothing_is_asked() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.messages import NodeState
+from raylog.actors.messages import Found, NodeState, Placed
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dirs import Found, Placed
 from raylog.actors.runtime.names import Node, log_actor_name, log_manager_name
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import controller_actor as controller_module

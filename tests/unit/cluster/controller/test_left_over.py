@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from raylog.actors.errors import NoLogDirs, NotLeader, TopicBusy
+from raylog.actors.messages import Found
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.dirs import Found
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller import state as controller_state
 from raylog.cluster.controller import topics

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from raylog.actors.errors import NotLeader
-from raylog.actors.node.dirs import Found, Placed
+from raylog.actors.messages import Found, Placed
 from raylog.actors.runtime.calls import Call
 from raylog.cluster.controller.controller_actor import ControllerImpl
 from raylog.cluster.controller.placement import Wanted, wanted_of

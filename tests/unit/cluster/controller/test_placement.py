@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
-from raylog.actors.node.dirs import Found, Placed
+from raylog.actors.messages import Found, Placed
 from raylog.actors.runtime.names import Node
 from raylog.cluster.controller.metadata import Topic
 from raylog.cluster.controller.placement import Placement, Wanted, members, wanted_of

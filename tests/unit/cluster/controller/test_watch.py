@@ -3,13 +3,13 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from raylog.actors.errors import NotLeader
-from raylog.actors.messages import NodeState
-from raylog.actors.node.dirs import Found, Placed
+from raylog.actors.messages import Found, NodeState, Placed
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call
 from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.actors.runtime.stubs import LogManagerStub
@@ -17,7 +17,7 @@ from raylog.cluster.controller import state as controller_state
 from raylog.storage.errors import InvalidLogDir, StorageError
 from raylog.storage.names import TopicPartition
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
-from tests.harness.futures import future_of, futures_are_references, get
+from tests.harness.futures import Timeline, future_of, futures_are_references
 from tests.unit.cluster.controller.controllers import Cluster, Manager, found
 
 
@@ -277,19 +277,11 @@ def test_partitions_that_hang_cost_the_time_of_one(
 
 def test_what_answers_late_does_not_make_others_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """One answer each 25 seconds: nobody hangs."""
-    calls = {name: Call[str](future_of(name), "it") for name in "abc"}
-    coming = [call.reference for call in calls.values()]
-    ended: list[Any] = []
-
-    def slowly(left: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
-        if timeout >= 25:
-            ended.append(coming.pop(0))
-        return [reference for reference in left if reference in ended], []
-
-    monkeypatch.setattr("ray.wait", slowly)
-    monkeypatch.setattr("ray.get", get)
+    timeline = Timeline(monkeypatch)
+    seconds = {"a": 25, "b": 50, "c": 75}
+    calls = {name: Call[str](timeline.ends_at(at, name), "it") for name, at in seconds.items()}
     assert controller_state.gather_patiently(calls).answers == {"a": "a", "b": "b", "c": "c"}
-    assert coming == []
+    assert timeline.now_s == 75
 
 
 def test_an_error_without_a_name_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,3 +315,40 @@ def test_a_log_manager_that_was_started_again_is_told_what_to_open(cluster: Clus
     first.opened()
     controller._jobs.wait()
     assert serves(cluster, "a")
+
+
+def asked_for_their_state(cluster: Cluster, **states: Any) -> None:
+    """These nodes have joined. ``states``: node -> the call that its LogManager answers with."""
+    controller = cluster.controller
+    for key, call in states.items():
+        handle = SimpleNamespace(state=SimpleNamespace(remote=iter(call).__next__))
+        controller._managers[key] = LogManagerStub(handle, key)
+        controller._lives[key] = "life-1"
+
+
+SAME, ANOTHER = NodeState("life-1", ()), NodeState("life-2", ())
+
+
+def test_the_watch_waits_for_every_log_manager_until_its_time_is_up_not_for_the_first(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = Timeline(monkeypatch)
+    quick, slow = timeline.ends_at(0.5, ANOTHER), timeline.ends_at(1.5, ANOTHER)
+    late = timeline.ends_at(3, ANOTHER)
+    again = future_of(SAME)
+    asked_for_their_state(cluster, quick=[quick, again], slow=[slow, again], late=[late])
+    assert cluster.controller._begun_again() == {"quick", "slow"}
+    assert timeline.now_s == 2
+    assert cluster.controller._begun_again() == {"late"}, "it is not asked a second time"
+
+
+def test_an_error_without_a_name_stops_one_look_of_the_watch_not_all(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = Timeline(monkeypatch)
+    states = [timeline.ends_at(1, KeyError("a bug")), timeline.ends_at(2, SAME)]
+    others = [timeline.ends_at(1, ANOTHER), timeline.ends_at(2, ANOTHER)]
+    asked_for_their_state(cluster, faulty=states, other=others)
+    with pytest.raises(KeyError):
+        cluster.controller._begun_again()
+    assert cluster.controller._begun_again() == {"other"}

@@ -1,0 +1,131 @@
+"""The facts come from each kind of actor; one that does not answer is named, and why. No Ray."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError, RayTaskError
+
+from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.cluster.controller.placement import TopicDescription
+from raylog.cluster.health import gathering as module
+from raylog.cluster.health.gathering import gather_facts
+from tests.harness.futures import Timeline, future_of
+
+TOPIC = TopicDescription(name="t", topic_id="id-t", config={}, partitions=())
+ANSWERS: dict[str, dict[str, Any]] = {
+    "Controller": {
+        "cluster_id": "cluster-1",
+        "nodes": {"node-1": None},
+        "list_topics": ["t"],
+        "broker_config": [
+            SimpleNamespace(name="log.retention.check.interval.ms", value=77),
+            SimpleNamespace(name="num.partitions", value=1),
+        ],
+        "describe_topic": TOPIC,
+    },
+    "LogManager:a": {"log_dirs": ["dir-a1", "dir-a2"]},
+    "LogManager:b": {"log_dirs": ["dir-b"]},
+    "Log:t-0": {"status": "status of t-0"},
+    "Log:t-1": {"status": "status of t-1"},
+    "Compaction:a": {"status": ["compaction of a"], "retention": ["retention in compaction"]},
+    "Retention:b": {"status": ["retention of b"]},
+}
+
+
+class Actors:
+    """The named actors. ``ends``: (name, method) -> the call, where it is no answer of the list."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.timeline = Timeline(patch)
+        self.names = {*ANSWERS, "Log:no partition", "somebody else's"}
+        self.ends: dict[tuple[str, str], Future[Any]] = {}
+        patch.setattr(module, "running", lambda _: sorted(self.names))
+        patch.setattr(module, "find", self._find)
+
+    def _find(self, name: str, _: str) -> Any:
+        if name == "somebody else's":
+            return None  # it has ended since it was listed
+        methods = {
+            method: self._method(name, method, answer)
+            for method, answer in ANSWERS.get(name, {}).items()
+        }
+        return SimpleNamespace(**methods)
+
+    def _method(self, name: str, method: str, answer: Any) -> Any:
+        end = self.ends.get((name, method)) or future_of(answer)
+        return SimpleNamespace(remote=lambda *_: end)
+
+    def hang(self, *questions: tuple[str, str]) -> None:
+        self.ends |= {question: Future() for question in questions}
+
+
+@pytest.fixture
+def actors(monkeypatch: pytest.MonkeyPatch) -> Actors:
+    return Actors(monkeypatch)
+
+
+def test_facts_are_gathered_from_each_kind_of_actor(actors: Actors) -> None:
+    facts: Any = gather_facts("test")
+    assert facts.cluster_id == "cluster-1"
+    assert facts.controller_problem is None
+    assert facts.nodes == {"node-1": None}
+    assert facts.topics == [TOPIC]
+    assert facts.log_dirs == ["dir-a1", "dir-a2", "dir-b"]
+    assert facts.partitions == ["status of t-0", "status of t-1"]
+    assert facts.compaction == ["compaction of a"]
+    assert facts.retention == ["retention of b", "retention in compaction"]
+    assert facts.retention_interval_ms == 77
+    assert facts.silent_nodes == facts.silent_partitions == facts.silent_upkeep == {}
+
+
+def test_those_that_do_not_answer_in_time_are_named_and_cost_the_time_once(actors: Actors) -> None:
+    actors.hang(("LogManager:b", "log_dirs"), ("Log:t-1", "status"), ("Retention:b", "status"))
+    actors.hang(("Controller", "nodes"))
+    facts: Any = gather_facts("test", timeout_s=3)
+    late = "no answer within 3 s"
+    assert facts.silent_nodes == {"b": late}
+    assert facts.silent_partitions == {"t-1": late}
+    assert facts.silent_upkeep == {"Retention:b": late}
+    assert facts.controller_problem == late
+    assert facts.log_dirs == ["dir-a1", "dir-a2"]
+    assert facts.partitions == ["status of t-0"]
+    assert actors.timeline.now_s == 3
+
+
+def test_a_topic_that_is_not_described_in_time_is_left_out(actors: Actors) -> None:
+    actors.hang(("Controller", "describe_topic"))
+    facts = gather_facts("test", timeout_s=3)
+    assert facts.topics == []
+    assert facts.controller_problem is None
+
+
+def test_a_time_out_that_the_actor_raised_is_told_in_its_own_words(actors: Actors) -> None:
+    raised = RayTaskError(
+        "status", "traceback", RequestTimedOut("the disk", 7)
+    ).as_instanceof_cause()
+    actors.ends["Log:t-0", "status"] = future_of(raised)
+    facts = gather_facts("test", timeout_s=3)
+    assert facts.silent_partitions["t-0"].startswith("the disk: no answer within 7 ms")
+
+
+def test_an_actor_that_died_or_is_wrong_is_told_by_its_reason(actors: Actors) -> None:
+    actors.ends["Log:t-0", "status"] = future_of(NotLeader("t-0", "its disk failed"))
+    actors.ends["Log:t-1", "status"] = future_of(ActorDiedError())
+    actors.ends["LogManager:a", "log_dirs"] = future_of(KeyError("a\n  bug"))
+    facts = gather_facts("test")
+    assert facts.silent_partitions["t-0"] == "its disk failed"
+    assert "died" in facts.silent_partitions["t-1"]
+    assert "bug" in facts.silent_nodes["a"]
+    assert "\n" not in facts.silent_nodes["a"]
+
+
+def test_without_a_controller_the_others_are_asked(actors: Actors) -> None:
+    actors.names.discard("Controller")
+    facts = gather_facts("test")
+    assert facts.controller_problem == "it is not running"
+    assert facts.cluster_id == ""
+    assert facts.topics == []
+    assert facts.retention_interval_ms == 0
+    assert len(facts.partitions) == 2
