@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, MAX_DOUBLE
 from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, Key
+from raylog.storage.limits import MAX_LONG
 
 _HEAD = """# Configuration
 
@@ -57,7 +58,7 @@ def _table(keys: Iterable[Key]) -> str:
 
 
 def _default(key: Key) -> str:
-    named = {2**63 - 1: "2^63-1 (never)", (): "none", MAX_DOUBLE: "no limit"}
+    named = {MAX_LONG: "2^63-1 (never)", (): "none", MAX_DOUBLE: "no limit"}
     return f"`{named.get(key.default, key.default)}`"
 
 
