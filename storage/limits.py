@@ -2,5 +2,5 @@
 
 from typing import Final
 
-MAX_INT: Final = 2**31 - 1  # an int32: sizes, positions in a segment, relative offsets, epochs
+MAX_INT: Final = 2**31 - 1  # an int32: sizes, positions and relative offsets on disk, epochs
 MAX_LONG: Final = 2**63 - 1  # an int64: offsets, times

@@ -19,6 +19,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptRecord, LogMissing
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.log import Log
 from raylog.storage.names import (
     CLEANED_SUFFIX,
@@ -36,7 +37,7 @@ from raylog.storage.names import (
 from raylog.storage.records.batch import check_crc
 from raylog.storage.records.scan import Scan
 from raylog.storage.replay import replay
-from raylog.storage.segment import MAX_INT64, Recovered, Segment
+from raylog.storage.segment import Recovered, Segment
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS, read_offsets
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
@@ -161,7 +162,7 @@ def _recover(
     )
     checked: list[Recovered] = []
     scans: list[Scan] = []
-    ends = [*(segment.base_offset for segment in segments[first + 1 :]), MAX_INT64]
+    ends = [*(segment.base_offset for segment in segments[first + 1 :]), MAX_LONG]
     for segment, end_offset in zip(segments[first:], ends, strict=True):
         result, batches = segment.recover(end_offset)
         checked.append(result)
@@ -209,7 +210,7 @@ def _compacted_to(fs: FileSystem, folder: str) -> int:
     try:
         offsets = read_offsets(fs, os.path.join(log_dir, CLEANER_OFFSETS))
     except CorruptCheckpoint:
-        return MAX_INT64
+        return MAX_LONG
     return 0 if partition is None else offsets.get(partition, 0)
 
 

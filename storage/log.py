@@ -15,12 +15,13 @@ transactions below it were aborted, for the reader to skip. The *high watermark*
 while a log has one replica.
 
 **Who may call what.** Two things have one owner each at a time; the caller holds their locks
-(``actors/partition.py``), so that slow work on old segments never holds up an append:
+(``actors/partition/partition.py``), so that slow work on old segments never holds up an append:
 
 - *the end*: ``append``, ``roll``, ``expire_producers``;
 - *the old segments*: ``delete_old_segments``, ``delete_records``, ``replace_segments``,
   ``begin_round``. What they do to the disk touches no file of the active segment. Where both owners
-  change the list of segments they hold ``list_lock``, for two assignments and no file's sake.
+  change the list of segments they hold ``list_lock``: for two assignments, and never while they
+  read or write a file.
 
 ``truncate_to``, ``reconfigure`` and ``close`` need both. ``flush`` and ``purge_deleted`` may run
 beside all of these, one of each at a time. What readers may call, any number of threads, is in
@@ -75,6 +76,7 @@ from raylog.storage.records.layout import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
+    TIMESTAMP,
 )
 from raylog.storage.replay import replay
 from raylog.storage.retention import SegmentFacts, segments_to_delete
@@ -87,7 +89,7 @@ HIGH_WATERMARK = -1
 
 # What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
 _STAMP = Struct(">qii")
-_ATTRIBUTES, _MAX_TIMESTAMP = Struct(">h"), Struct(">q")
+_ATTRIBUTES = Struct(">h")
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
 
 
@@ -557,7 +559,7 @@ def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int)
     attributes = header.attributes & ~LOG_APPEND_TIME
     if append_time >= 0:
         attributes |= LOG_APPEND_TIME
-        _MAX_TIMESTAMP.pack_into(changed, AT_MAX_TIMESTAMP, append_time)
+        TIMESTAMP.pack_into(changed, AT_MAX_TIMESTAMP, append_time)
     _ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
     CRC.pack_into(changed, AT_CRC, crc32c(memoryview(changed)[CRC_START:]))
     return changed

@@ -33,7 +33,7 @@ from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
-from raylog.storage.limits import MAX_INT
+from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -55,8 +55,6 @@ from raylog.storage.records.scan import (
     scan_batches,
 )
 
-# Positions and relative offsets are 4-byte signed integers on disk.
-MAX_INT64 = 2**63 - 1
 # How much recovery reads at once.
 SCAN_BYTES = 1 << 20
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
@@ -110,7 +108,7 @@ class Segment:
         self._max_span_ms = config.max_segment_ms - self._jitter_ms
         self._has_room: bool | None = None
         self._has_times: bool | None = None  # whether the first batch has a timestamp
-        self._span_end = -MAX_INT64  # a larger timestamp needs a look at the clocks
+        self._span_end = -MAX_LONG  # a larger timestamp needs a look at the clocks
         # Known from the beginning where an append and readers may come at once.
         self._max: TimestampOffset | None = self.time_index.last if create else None
         # the largest timestamp that the time index has seen
@@ -233,7 +231,7 @@ class Segment:
 
     def _begin_at(self, first_timestamp: int) -> None:
         self._has_times = first_timestamp >= 0
-        self._span_end = first_timestamp + self._max_span_ms if self._has_times else -MAX_INT64
+        self._span_end = first_timestamp + self._max_span_ms if self._has_times else -MAX_LONG
 
     def append(
         self,
@@ -350,7 +348,7 @@ class Segment:
             position += header.size_bytes
 
     def _rising(
-        self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_INT64
+        self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_LONG
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The same batches, as long as their offsets are what a segment can hold: no CRC covers the
         base offset."""
@@ -439,7 +437,7 @@ class Segment:
 
     # -- mending -----------------------------------------------------------------------------------
 
-    def recover(self, end_offset: int = MAX_INT64) -> tuple[Recovered, Scan]:
+    def recover(self, end_offset: int = MAX_LONG) -> tuple[Recovered, Scan]:
         """Check every batch, cut behind the last good one, make the indexes again, to be flushed
         with the rest.
 
@@ -469,7 +467,7 @@ class Segment:
                 pass
         return batches
 
-    def _rising_part(self, batches: Scan, end_offset: int = MAX_INT64) -> Scan:
+    def _rising_part(self, batches: Scan, end_offset: int = MAX_LONG) -> Scan:
         """The batches before the first whose offsets no segment can hold there: see
         :meth:`_rising`."""
         bases, lasts = batches.rows[:, BASE_OFFSET], batches.rows[:, LAST_OFFSET]

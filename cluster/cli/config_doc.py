@@ -1,10 +1,13 @@
-"""Prints docs/CONFIG.md from the tables of ``raylog.storage.config``: ``python -m
-raylog.cluster.cli.config_doc``."""
+"""Prints docs/CONFIG.md from the tables of ``raylog.storage.config``.
+
+Run it as ``python -m raylog.cluster.cli.config_doc``.
+"""
 
 from collections.abc import Iterable
 
 from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, MAX_DOUBLE
 from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, Key
+from raylog.storage.limits import MAX_LONG
 
 _HEAD = """# Configuration
 
@@ -55,7 +58,7 @@ def _table(keys: Iterable[Key]) -> str:
 
 
 def _default(key: Key) -> str:
-    named = {2**63 - 1: "2^63-1 (never)", (): "none", MAX_DOUBLE: "no limit"}
+    named = {MAX_LONG: "2^63-1 (never)", (): "none", MAX_DOUBLE: "no limit"}
     return f"`{named.get(key.default, key.default)}`"
 
 

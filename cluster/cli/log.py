@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from raylog.storage.limits import MAX_INT
+
 if TYPE_CHECKING:
     from raylog.storage.tools.dump.decoders import Decoder, Parser
     from raylog.storage.tools.verify import SegmentReport
@@ -59,17 +61,17 @@ def dump(
         int,
         typer.Option(
             min=0,
-            max=2**31 - 1,
+            max=MAX_INT,
             metavar="N",
             help="Read at most N bytes of each .log. Default: all.",
             show_default=False,
         ),
-    ] = 2**31 - 1,
+    ] = MAX_INT,
     max_message_size: Annotated[
         int,
         typer.Option(
             min=1,
-            max=2**31 - 1,
+            max=MAX_INT,
             metavar="N",
             help="Maximum size of a batch that an index entry points to.",
         ),

@@ -27,6 +27,7 @@ from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMap
 from raylog.cluster.client.topic_watch import METADATA_MAX_AGE_MS, TopicWatch, check_max_age
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.records.batch import next_offset, read_header
@@ -152,7 +153,7 @@ class Consumer:
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on at ``offset``; the next poll raises OffsetOutOfRange if the log has it not."""
-        if not isinstance(offset, int) or not 0 <= offset < 2**63:
+        if not isinstance(offset, int) or not 0 <= offset <= MAX_LONG:
             raise InvalidRequest("offset", offset, "must be an integer of 0 or more")
         assigned = self._of(topic, partition)
         assigned.drop_pending()

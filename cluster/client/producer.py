@@ -27,6 +27,7 @@ from raylog.cluster.client.sender import Sender
 from raylog.cluster.client.topic_watch import TopicWatch
 from raylog.cluster.client.transport import RayTransport, Transport
 from raylog.storage.errors import InvalidRecord, RecordTooLarge
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.records.encode import TableEncoder
 from raylog.storage.records.murmur2 import partition_for_key
 
@@ -159,7 +160,7 @@ class Producer:
             raise RecordTooLarge(size_bytes, MAX_BATCH_BYTES)
         if timestamp is None:
             timestamp = int(time.time() * 1000)
-        elif not isinstance(timestamp, int) or not 0 <= timestamp < 2**63:
+        elif not isinstance(timestamp, int) or not 0 <= timestamp <= MAX_LONG:
             raise InvalidRecord(
                 f"timestamp={timestamp!r} is invalid; give ms since the epoch, an int of 0 or more"
             )

@@ -4,9 +4,12 @@ Offsets are resolved when Spark plans the first action on a loaded frame, and st
 Python source's plan with what ``load()`` returned. Call ``load()`` again to see newer records.
 
 That is also why filters are pushed down only with ``pushFilters=true``. Spark 4.2 keeps the plan of
-the *last* pushed filter for every query over one ``load()``: after ``df.filter("partition =
-0").count()`` a plain ``df.count()`` would read partition 0 only. So whoever asks for it promises to
-use what ``load()`` returned in one query.
+the *last* pushed filter for every query over one ``load()``. With this filter in between, a plain
+``df.count()`` would read partition 0 only::
+
+    df.filter("partition = 0").count()
+
+So whoever asks for it promises to use what ``load()`` returned in one query.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -54,9 +54,9 @@ def frame(
 ) -> "DataFrame":
     """The records of topics as a frame with the schema of ``format("raylog")``, empty if they are.
 
-    Offsets as in the options startingOffsets and endingOffsets: a word, or ``{topic: {partition:
-    offset}}`` with -2 for earliest and -1 for latest. ``spark`` must be a session of
-    ``raylog.spark.session``.
+    Offsets are as in the options startingOffsets and endingOffsets: a word, or
+    ``{topic: {partition: offset}}`` with -2 for earliest and -1 for latest. ``spark`` must be a
+    session of ``raylog.spark.session``.
     """
     require_spark()
     import ray

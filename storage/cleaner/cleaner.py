@@ -135,12 +135,12 @@ class _Round:
         offsets, mapped = self._map()
         self._log.flush()
         rules = Rules(
-            offsets,
-            TransactionTracker(self._aborted),
-            self._log.last_records(),
-            begin_ms,
-            self._log.config.delete_retention_ms,
-            Tally(),
+            offsets=offsets,
+            transactions=TransactionTracker(self._aborted),
+            producers=self._log.last_records(),
+            now_ms=begin_ms,
+            delete_retention_ms=self._log.config.delete_retention_ms,
+            tally=Tally(),
         )
         self._rewrite(rules)
         done = rules.tally
@@ -242,6 +242,15 @@ def _read_from(
     return read_batches(segment, first[0], segment.base_offset, end, chunk_bytes)
 
 
+class _Put(NamedTuple):
+    """How far ``OffsetTable.put_batches`` came in a chunk."""
+
+    number: int  # of the first batch that was not put
+    position: int  # of that batch in the chunk
+    last_offset: int  # of the last record that was put, -1 if none was
+    is_full: bool  # whether the map is full
+
+
 def _put_chunk(
     offsets: OffsetMap,
     chunk: memoryview,
@@ -254,18 +263,17 @@ def _put_chunk(
     number, position = 0, 0
     while number < len(headers):
         first = number
-        number, position, last, is_full = offsets.table.put_batches(
-            chunk, headers, number, position, start_offset
-        )
+        put = _Put._make(offsets.table.put_batches(chunk, headers, number, position, start_offset))
+        number, position = put.number, put.position
         behind = headers[number - 1].last_offset if number > first else -1
-        offsets.latest_offset = max(offsets.latest_offset, last, behind)
+        offsets.latest_offset = max(offsets.latest_offset, put.last_offset, behind)
         tally.records_read += sum(header.count for header in headers[first:number])
         if number == len(headers):
             break
         header = headers[number]
         tally.records_read += header.count
         batch = chunk[position : position + header.size_bytes]
-        if is_full or not _put_batch(offsets, batch, header, start_offset, transactions):
+        if put.is_full or not _put_batch(offsets, batch, header, start_offset, transactions):
             return False
         number, position = number + 1, position + header.size_bytes
     return True

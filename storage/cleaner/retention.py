@@ -17,6 +17,7 @@ Kafka; KIP-534.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.offset_map import OffsetMap
@@ -56,6 +57,15 @@ class Rules:
     def end_offset(self) -> int:
         """Where the round ends: behind what the map knows."""
         return self.offsets.latest_offset + 1
+
+
+class _Judged(NamedTuple):
+    """What ``OffsetTable.judge_records`` finds in a batch."""
+
+    kept: int
+    tombstones: int  # of those that are kept
+    without_key: int
+    flags: bytearray  # a byte for each record: whether it is kept
 
 
 def clean_chunk(
@@ -132,21 +142,25 @@ def _kept_marker(batch: memoryview, header: BatchHeader, is_spent: bool, rules: 
 
 def _kept(batch: memoryview, header: BatchHeader, rules: Rules) -> Buffer | None:
     plain = _plain(batch, header)
-    kept, tombstones, without_key, flags = rules.offsets.table.judge_records(
-        plain,
-        header.count,
-        header.base_offset,
-        rules.offsets.latest_offset,
-        _horizon_has_come(header, rules.now_ms),
+    judged = _Judged._make(
+        rules.offsets.table.judge_records(
+            plain,
+            header.count,
+            header.base_offset,
+            rules.offsets.latest_offset,
+            _horizon_has_come(header, rules.now_ms),
+        )
     )
-    rules.tally.records_kept += kept
-    rules.tally.records_without_key += without_key
-    if not kept:
+    rules.tally.records_kept += judged.kept
+    rules.tally.records_without_key += judged.without_key
+    if not judged.kept:
         return None
     horizon = header.delete_horizon_ms
-    if tombstones and horizon is None:
-        return rebuild(plain, flags, header, rules.now_ms + rules.delete_retention_ms)
-    return batch if kept == header.count else rebuild(plain, flags, header, horizon)
+    if judged.tombstones and horizon is None:
+        return rebuild(plain, judged.flags, header, rules.now_ms + rules.delete_retention_ms)
+    if judged.kept == header.count:
+        return batch
+    return rebuild(plain, judged.flags, header, horizon)
 
 
 def _plain(batch: memoryview, header: BatchHeader) -> Buffer:

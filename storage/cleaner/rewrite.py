@@ -11,7 +11,6 @@ last batch is ours.
 
 import os
 from collections.abc import Sequence
-from struct import Struct
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.reading import Pace, read_batches
@@ -29,11 +28,9 @@ from raylog.storage.names import (
     segment_file,
 )
 from raylog.storage.records.batch import BatchHeader, empty_batch
-from raylog.storage.records.layout import AT_MAX_TIMESTAMP, LOG_APPEND_TIME
+from raylog.storage.records.layout import AT_MAX_TIMESTAMP, LOG_APPEND_TIME, TIMESTAMP
 from raylog.storage.segment import SUFFIXES, Segment
 from raylog.storage.state.producers import NO_PRODUCER
-
-_MAX_TIMESTAMP = Struct(">q")
 
 
 class CleanedSegment:
@@ -56,7 +53,7 @@ class CleanedSegment:
 
     def add(self, batch: Buffer, last_offset: int) -> None:
         """The next batch; it is written with the others of its chunk."""
-        (max_timestamp,) = _MAX_TIMESTAMP.unpack_from(batch, AT_MAX_TIMESTAMP)
+        (max_timestamp,) = TIMESTAMP.unpack_from(batch, AT_MAX_TIMESTAMP)
         self._entries.add(self._position, last_offset, max_timestamp)
         self._pending.append(batch)
         self._position += len(batch)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord
-from raylog.storage.limits import MAX_INT
+from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
@@ -411,7 +411,7 @@ def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool, control: boo
             raw.value,
             tuple(Header(name.decode(errors="replace"), value) for name, value in raw.headers),
         )
-        for raw in _records(buffer, start_offset, 2**63 - 1, check_crc, control)
+        for raw in _records(buffer, start_offset, MAX_LONG, check_crc, control)
     ]
 
 

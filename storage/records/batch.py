@@ -80,6 +80,17 @@ from raylog.storage.records.layout import (
 _new_header = tuple.__new__
 
 
+class _LegacyHeader(NamedTuple):
+    """The fields of ``LEGACY_HEADER``, in their order."""
+
+    offset: int
+    length: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+
+
 class BatchHeader(NamedTuple):
     """The 61 bytes, field by field, in their order.
 
@@ -178,23 +189,24 @@ def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
     left = max(memoryview(buffer).nbytes - max(position, 0), 0)
     if position < 0 or left < MIN_BATCH_SIZE:
         raise _corrupt(position, f"{left} bytes hold no header of {HEADER_SIZE}")
-    offset, length, crc, magic, attributes, timestamp = LEGACY_HEADER.unpack_from(buffer, position)
+    message = _LegacyHeader._make(LEGACY_HEADER.unpack_from(buffer, position))
+    magic = message.magic
     if magic == MAGIC:
         raise _corrupt(position, f"{left} bytes hold no header of {HEADER_SIZE}")
     if magic not in (0, 1):
         raise _corrupt(position, f"magic {magic} is none of 0, 1 and {MAGIC}")
-    if length < (MIN_V1_MESSAGE_LENGTH if magic else MIN_MESSAGE_LENGTH):
-        raise _corrupt(position, f"message length {length} is too small for magic {magic}")
+    if message.length < (MIN_V1_MESSAGE_LENGTH if magic else MIN_MESSAGE_LENGTH):
+        raise _corrupt(position, f"message length {message.length} is too small for magic {magic}")
     # the other bits mean nothing here
-    attributes &= CODEC_MASK | LOG_APPEND_TIME if magic else CODEC_MASK
-    timestamp = timestamp if magic else -1
+    attributes = message.attributes & (CODEC_MASK | LOG_APPEND_TIME if magic else CODEC_MASK)
+    timestamp = message.timestamp if magic else -1
     count = -1 if attributes & CODEC_MASK else 1
     return BatchHeader(
-        base_offset=offset,
-        batch_length=length,
+        base_offset=message.offset,
+        batch_length=message.length,
         leader_epoch=-1,
         magic=magic,
-        crc=crc,
+        crc=message.crc,
         attributes=attributes,
         last_offset_delta=0,
         base_timestamp=timestamp,

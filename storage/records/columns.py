@@ -11,7 +11,7 @@ Out, ``DECODED`` and, if asked for, headers. The large variants of binary and st
 as long as a column holds under 2 GiB.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +37,27 @@ _NO_ENTRIES: Final = pa.nulls(0, HEADERS.value_type)
 _NAMES: Final = ("key", "value", "timestamp", "headers")
 _NARROW: Final = (pa.binary(), pa.string())
 _LARGE: Final = (pa.large_binary(), pa.large_string())
+
+
+class _Decoded(NamedTuple):
+    """``kernel.Columns`` by name."""
+
+    rows: int
+    offsets: Buffer
+    timestamps: Buffer
+    timestamp_types: Buffer
+    keys: "kernel.Text"
+    values: "kernel.Text"
+    headers: "tuple[Any, ...] | None"
+
+
+class _DecodedHeaders(NamedTuple):
+    """The headers in ``kernel.Columns`` by name."""
+
+    ends: Buffer
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    names: "kernel.Text | None"
+    values: "kernel.Text | None"
 
 
 def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kernel.TableEncoder":
@@ -134,23 +155,23 @@ def _header_columns(array: pa.Array) -> tuple["kernel.TextColumn", ...]:
 
 def decoded_batch(columns: "kernel.Columns") -> pa.RecordBatch:
     """What the kernel decoded, as a RecordBatch over the same memory."""
-    rows, offsets, timestamps, timestamp_types, keys, values, headers = columns
+    decoded = _Decoded._make(columns)
+    rows = decoded.rows
     arrays = [
-        _fixed(pa.int64(), rows, offsets),
-        _fixed(pa.int64(), rows, timestamps),
-        _fixed(pa.int32(), rows, timestamp_types),
-        _binary(pa.binary(), rows, keys),
-        _binary(pa.binary(), rows, values),
+        _fixed(pa.int64(), rows, decoded.offsets),
+        _fixed(pa.int64(), rows, decoded.timestamps),
+        _fixed(pa.int32(), rows, decoded.timestamp_types),
+        _binary(pa.binary(), rows, decoded.keys),
+        _binary(pa.binary(), rows, decoded.values),
     ]
-    if headers is None:
+    if decoded.headers is None:
         return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
-    ends, count, names, header_values = headers
-    entries = (
-        _NO_ENTRIES
-        if names is None or header_values is None
-        else _entries(count, names, header_values)
-    )
-    lists = pa.Array.from_buffers(HEADERS, rows, [None, as_buffer(ends)], children=[entries])
+    headers = _DecodedHeaders._make(decoded.headers)
+    entries = _NO_ENTRIES
+    if headers.names is not None and headers.values is not None:
+        entries = _entries(headers.count, headers.names, headers.values)
+    ends = as_buffer(headers.ends)
+    lists = pa.Array.from_buffers(HEADERS, rows, [None, ends], children=[entries])
     return pa.RecordBatch.from_arrays([*arrays, lists], schema=DECODED_WITH_HEADERS)
 
 

@@ -9,13 +9,12 @@ malformed raises CorruptRecord. Whether a batch's transaction was aborted is not
 from typing import TYPE_CHECKING
 
 from raylog.storage.buffers import Buffer
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.records import kernel
 from raylog.storage.records.record import Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_NO_END = 2**63 - 1
 
 
 def decode_records(
@@ -43,7 +42,7 @@ def decode_table(
     """
     from raylog.storage.records import columns as arrow  # half a second, which rows can do without
 
-    end = _NO_END if end_offset is None else end_offset
+    end = MAX_LONG if end_offset is None else end_offset
     return arrow.decoded_batch(
         kernel.ops.decode_columns(buffer, start_offset, end, check_crc, headers)
     )

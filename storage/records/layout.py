@@ -33,6 +33,7 @@ HEADER_SIZE: Final = 61
 HEADER: Final = Struct(">qiibIhiqqqhii")
 LENGTH: Final = Struct(">i")
 CRC: Final = Struct(">I")
+TIMESTAMP: Final = Struct(">q")
 
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
 CRC_START: Final = AT_ATTRIBUTES  # the first byte that the CRC-32C covers
@@ -53,6 +54,10 @@ DELETE_HORIZON: Final = 0x40
 
 # A message of version 0 has no timestamp, but never fewer bytes than this either.
 LEGACY_HEADER: Final = Struct(">qiIbbq")
+LEGACY_PREFIX: Final = Struct(">qiI")  # offset, length, CRC-32
+# By the magic: what stands between the CRC-32 and the key.
+LEGACY_HEADS: Final = {0: Struct(">bb"), 1: Struct(">bbq")}
+LEGACY_FIELD_SIZE: Final = Struct(">i")  # of the key and of the value; -1 is null
 LEGACY_CRC_START: Final = AT_MAGIC  # the first byte that the CRC-32 covers
 MIN_MESSAGE_LENGTH: Final = 14  # of the smallest message of any format, and of version 0
 MIN_V1_MESSAGE_LENGTH: Final = 22

@@ -22,7 +22,6 @@ version 2, and goes on as with any batch. Source: ``AbstractLegacyRecordBatch`` 
 of Kafka; KIP-31, KIP-32.
 """
 
-import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -31,7 +30,14 @@ from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord
 from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.compression import CODECS, codec_id, compress, decompress
-from raylog.storage.records.layout import LEGACY_CRC_START, LOG_APPEND_TIME, LOG_OVERHEAD
+from raylog.storage.records.layout import (
+    LEGACY_CRC_START,
+    LEGACY_FIELD_SIZE,
+    LEGACY_HEADS,
+    LEGACY_PREFIX,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+)
 from raylog.storage.records.lz4_frames import with_broken_checksum, with_right_checksum
 from raylog.storage.records.varints import put_varint
 
@@ -42,9 +48,6 @@ NO_TIMESTAMP_TYPE: Final = -1  # Kafka's id; 0 is CreateTime, 1 LogAppendTime
 MAX_SET_BYTES: Final = 64 << 20
 
 _CODECS: Final = (CODECS["none"], CODECS["gzip"], CODECS["snappy"], CODECS["lz4"])
-_SIZE: Final = struct.Struct(">i")
-# from the magic to the timestamp
-_HEAD: Final = {0: struct.Struct(">bb"), 1: struct.Struct(">bbq")}
 
 
 class Message(NamedTuple):
@@ -158,7 +161,7 @@ def _placed(
 def _message(view: memoryview, position: int, header: BatchHeader) -> Message:
     """A message by itself: its fields within its bytes, its offset as it is written."""
     start, end = position + LEGACY_CRC_START, position + header.size_bytes
-    key, at = _field(view, start + _HEAD[header.magic].size, end, position)
+    key, at = _field(view, start + LEGACY_HEADS[header.magic].size, end, position)
     value, _ = _field(view, at, end, position)
     is_valid = zlib.crc32(view[start:end]) == header.crc
     return Message(
@@ -174,10 +177,10 @@ def _message(view: memoryview, position: int, header: BatchHeader) -> Message:
 
 def _field(view: memoryview, start: int, end: int, position: int) -> tuple[memoryview | None, int]:
     """A key or value, and the position behind it."""
-    if start + _SIZE.size > end:
+    if start + LEGACY_FIELD_SIZE.size > end:
         raise _corrupt(position, "a message is shorter than its fields")
-    (size,) = _SIZE.unpack_from(view, start)
-    start += _SIZE.size
+    (size,) = LEGACY_FIELD_SIZE.unpack_from(view, start)
+    start += LEGACY_FIELD_SIZE.size
     if size < 0:
         return None, start
     if size > end - start:
@@ -201,7 +204,7 @@ def encode_legacy(
     For tests and for whoever must give an old reader what it knows: no log takes an append of
     these. The offsets count up from ``base_offset`` unless they are given.
     """
-    if magic not in _HEAD:
+    if magic not in LEGACY_HEADS:
         raise InvalidRecord(f"magic {magic}: only 0 and 1 are written here")
     codec = codec_id(compression_type)
     if codec not in _CODECS or not rows:
@@ -234,13 +237,12 @@ def _put_message(
     key: Buffer | None,
     value: Buffer | None,
 ) -> None:
-    body = _HEAD[magic].pack(magic, attributes, *([timestamp] if magic else []))
+    body = LEGACY_HEADS[magic].pack(magic, attributes, *([timestamp] if magic else []))
     for field in (key, value):
-        body += _SIZE.pack(-1 if field is None else len(field)) + bytes(field or b"")
-    out += (
-        struct.pack(">qiI", offset, len(body) + LEGACY_CRC_START - LOG_OVERHEAD, zlib.crc32(body))
-        + body
-    )
+        body += LEGACY_FIELD_SIZE.pack(-1 if field is None else len(field)) + bytes(field or b"")
+    length = len(body) + LEGACY_CRC_START - LOG_OVERHEAD
+    out += LEGACY_PREFIX.pack(offset, length, zlib.crc32(body))
+    out += body
 
 
 def _corrupt(position: int, why: str) -> CorruptRecord:

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord
+from raylog.storage.limits import MAX_INT
 
-MAX_UNSIGNED: Final = 2**31 - 1
+MAX_UNSIGNED: Final = MAX_INT
 _MAX_VARINT_BITS: Final = 35  # five bytes of seven bits
 
 

@@ -18,9 +18,23 @@ written, and which Python value it is, ``types.py`` draws. A default is 0, "", a
 where null is a value, null, if the line gives no other.
 
 ``Schema.read`` and ``Schema.write`` are inverse to each other: what was read is written as the same
-bytes, with tagged fields and strings that this schema does not understand. (Kafka's own messages
-are: another writer's varints of needless length, tagged fields out of order, or fields at their
-default that it tagged all the same, are written as Kafka would.)
+bytes, with tagged fields and strings that this schema does not understand. This is so for all that
+Kafka writes. Kafka also reads a few forms that it never writes. They are read as Kafka reads them,
+and written in Kafka's form:
+
+===============================================================  ===============================
+another writer's form                                            is written as
+===============================================================  ===============================
+a varint of needless length                                      the shortest one
+tagged fields out of order                                       by rising tag
+a tagged field that has its default                              nothing
+a bool that is neither 0 nor 1 (true)                            1
+a byte before a nullable struct: 0 or 2 to 127 (it is there)     1
+a byte before a nullable struct: -128 to -2 (null)               -1
+a null length below -1                                           -1
+===============================================================  ===============================
+
+A tag that occurs twice in one struct is refused, since rising tags do not repeat (KIP-482).
 
 Two errors, by where a fault comes from:
 

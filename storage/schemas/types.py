@@ -17,7 +17,8 @@ A null has the length -1; a struct that may be null has an int8 before it, -1 fo
 Tagged fields are an unsigned varint count and, by rising tag, (tag, size, bytes). They are written
 only where they differ from their default.
 
-Nothing that was read is lost by writing it:
+What was read is written as the same bytes, but for the forms that ``schema.py`` lists. Two things
+are kept for this:
 
 - A tagged field that the schema does not know is kept under ``UNKNOWN_TAGS`` in its struct.
 - A string whose bytes are no UTF-8 is read with ``surrogateescape``: the str that this gives is
@@ -129,7 +130,7 @@ class String:
         try:
             content = value.encode(errors=_BAD_UTF8)
         except UnicodeEncodeError:
-            raise Refusal(f"{value!r} has a surrogate that UTF-8 cannot say") from None
+            raise Refusal(f"{value!r} contains an unpaired surrogate") from None
         if len(content) > MAX_STRING_BYTES:
             raise Refusal(f"a string of {len(content)} bytes, more than {MAX_STRING_BYTES}")
         _write_size(out, len(content), _INT16, version)
@@ -295,10 +296,14 @@ class StructType:
     def _read_tagged(
         self, reader: ByteReader, value: Value, tagged: dict[int, Field], version: Version
     ) -> None:
+        seen: set[int] = set()
         unknown = {}
         for _ in range(reader.unsigned()):
             tag = reader.unsigned()
             content = reader.take(reader.unsigned())
+            if tag in seen:
+                raise Refusal(f"tag {tag} occurs twice")
+            seen.add(tag)
             field = tagged.get(tag)
             if field is None:
                 unknown[tag] = content
@@ -345,13 +350,15 @@ NUMBERS: Final = {
 
 
 def _check_unknown_tags(unknown: Any, layout: _Layout, version: Version) -> None:
+    if not isinstance(unknown, Mapping):
+        raise Refusal(f"{unknown!r} is no dict of tags").below(f".{UNKNOWN_TAGS}")
     if unknown and not version.is_flexible:
         raise Refusal(f"version {version.number} is not flexible").below(f".{UNKNOWN_TAGS}")
     for tag, content in unknown.items():
-        if tag in layout.tagged:
+        if isinstance(tag, bool) or not isinstance(tag, int) or not 0 <= tag <= MAX_UNSIGNED:
+            why = f"{tag!r} is no tag"
+        elif tag in layout.tagged:
             why = f"tag {tag} is the field {layout.tagged[tag].name}"
-        elif not 0 <= tag <= MAX_UNSIGNED:
-            why = f"{tag} is no tag"
         elif not isinstance(content, bytes):
             why = f"tag {tag} with {content!r}, which is no bytes"
         else:
@@ -382,7 +389,7 @@ def _read_size(reader: ByteReader, form: Form, version: Version, is_nullable: bo
     if size >= 0:
         return int(size)
     if not is_nullable:
-        raise Refusal("null where no null may be")
+        raise Refusal("the field is not nullable")
     return None
 
 
@@ -397,7 +404,7 @@ def _write_size(out: bytearray, size: int, form: Form, version: Version) -> None
 
 def _write_null(out: bytearray, form: Form, version: Version, is_nullable: bool) -> None:
     if not is_nullable:
-        raise Refusal("null where no null may be")
+        raise Refusal("the field is not nullable")
     if version.is_flexible:
         put_unsigned(out, 0)
     else:

@@ -39,6 +39,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import SNAPSHOT_SUFFIX, offset_of, segment_file
 from raylog.storage.records.batch import BatchHeader, increment_sequence
 from raylog.storage.records.control import Marker
@@ -47,7 +48,7 @@ from raylog.storage.records.layout import MAX_SEQUENCE
 # Kafka keeps five, because its producers have at most five requests in flight.
 CACHED_BATCHES = 5
 NO_PRODUCER = -1
-NEVER_MS = 2**63 - 1
+NEVER_MS = MAX_LONG
 
 _HEAD = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")

@@ -2,22 +2,23 @@
 
 The questions are those of Jepsen's workload for Kafka, asked of every partition:
 
-==============
-========================================================================================== lost
-a record that was acknowledged, or that somebody has read, is not there at the end unseen          a
-consumer that was told to read to the end stopped short of records that are there duplicated
-one record lies at two offsets divergent       two records lie at one offset inconsistent    a
-record is read at another offset than its acknowledgement said reordered       a producer's records
-lie in another order than it sent them backwards       a consumer got an offset at or below one that
-it had got before, without a seek skipped         a consumer went past a record that is known to lie
-there, without a seek aborted         a record that was definitely refused is read phantom         a
-record is read that nobody sent foreign         a record is read in another partition than it was
-sent to, or in a topic that was created, under
-                an old name, after the record was acknowledged
-resurrected     compaction dropped a record and kept an older one of its key vanished        a topic
-that was created, and not deleted, is gone, or is another one undead          a topic that was
-deleted is there ==============
-==========================================================================================
+==============  ====================================================================================
+lost            an acknowledged record, or one that somebody has read, is not in the log at the end
+unseen          a consumer that was told to read to the end stopped before records that are there
+duplicated      one record has two offsets
+divergent       two records have one offset
+inconsistent    a record is read at another offset than its acknowledgement said
+reordered       a producer's records are in another order than it sent them
+backwards       a consumer got an offset at or below an earlier one, without a seek
+skipped         a consumer went past a record that is known to be there, without a seek
+aborted         a record that was definitely refused is read
+phantom         a record is read that nobody sent
+foreign         a record is read in another partition than it was sent to, or in a topic that was
+                created under an old name after the record was acknowledged
+resurrected     compaction dropped a record and kept an older one of its key
+vanished        a topic that was created and not deleted is gone, or is another one
+undead          a topic that was deleted is there
+==============  ====================================================================================
 
 **What may be missing.** Where retention works, what is below the log start offset. Where compaction
 works, what has a later record of its key behind it, and tombstones; a record with nothing but a

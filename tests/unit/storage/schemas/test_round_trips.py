@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.schemas.binary import ByteReader, put_unsigned
-from raylog.storage.schemas.schema import Schema
+from raylog.storage.schemas.schema import Schema, schema
 from raylog.storage.schemas.types import Array, StructType
 from tests.unit.storage.schemas.messages import SCHEMAS, messages
 
@@ -29,6 +29,30 @@ def test_what_is_written_is_read_again(schema: Schema, version: int, data: st.Da
     assert schema.read(reader, version) == value
     assert reader.position == len(content)
     assert schema.write(schema.read(content, version), version) == content
+
+
+@pytest.mark.parametrize(
+    ("text", "flexible", "content", "value", "written"),
+    [
+        ("a string", True, "828000 78 00", "x", "02 78 00"),
+        ("a int8 0+ tag=0\nb int8 0+ tag=1", True, "02 010102 000101", 1, "02 000101 010102"),
+        ("a int8 0+ tag=0", True, "01 000100", 0, "00"),
+        ("a bool", False, "02", True, "01"),
+        ("a ?struct\n b int8", False, "00 05", {"b": 5}, "01 05"),
+        ("a ?struct\n b int8", False, "05 05", {"b": 5}, "01 05"),
+        ("a ?struct\n b int8", False, "fe", None, "ff"),
+        ("a ?string", False, "fff0", None, "ffff"),
+        ("a ?bytes", False, "fffffff0", None, "ffffffff"),
+        ("a ?[]int8", False, "fffffff0", None, "ffffffff"),
+    ],
+)
+def test_forms_that_kafka_reads_and_never_writes(
+    text: str, flexible: bool, content: str, value: Any, written: str
+) -> None:
+    own = schema("Own", text, flexible=0) if flexible else schema("Own", text)
+    message = own.read(bytes.fromhex(content), 0)
+    assert message["a"] == value
+    assert own.write(message, 0) == bytes.fromhex(written)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
@@ -75,5 +99,5 @@ def test_tagged_fields_are_of_flexible_versions_alone() -> None:
             if isinstance(kind, StructType):
                 check(kind, flexible)
 
-    for schema in SCHEMAS.values():
-        check(schema.struct, schema.flexible_version)
+    for message in SCHEMAS.values():
+        check(message.struct, message.flexible_version)
