@@ -84,10 +84,6 @@ class PartitionQueue:
     retry_at: float = 0.0
 
     @property
-    def is_empty(self) -> bool:
-        return not self.rows and not self.batches
-
-    @property
     def deliveries(self) -> list[Delivery]:
         """Of everything that waits, oldest first."""
         waiting = [batch.delivery for batch in self.batches]

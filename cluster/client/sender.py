@@ -64,11 +64,12 @@ class Sender:
         Raises RequestTimedOut, and InvalidRequest once closed.
         """
         limit_ms = self._config.max_block_ms
-        if self.waiting_bytes >= self._config.buffer_memory and not self.changed.wait_for(
-            lambda: self.waiting_bytes < self._config.buffer_memory or self.is_closed,
-            limit_ms / 1000,
-        ):
-            raise RequestTimedOut("send: waiting for space in buffer.memory", limit_ms)
+        deadline = self.clock() + limit_ms / 1000
+        while self.waiting_bytes >= self._config.buffer_memory and not self.is_closed:
+            left_s = deadline - self.clock()
+            if left_s <= 0:
+                raise RequestTimedOut("send: waiting for space in buffer.memory", limit_ms)
+            self.changed.wait(left_s)
         if self.is_closed:
             raise InvalidRequest("producer", "closed", "cannot send; create a new producer")
 
@@ -76,7 +77,14 @@ class Sender:
         """Queue a batch that was encoded for the queue's identity and sequence just now."""
         self.waiting_bytes += len(content)
         deadline = self.clock() + self._config.delivery_timeout_ms / 1000
-        queue.add_batch(Batch(content, records, Delivery(), len(content), deadline))
+        batch = Batch(
+            content=content,
+            records=records,
+            delivery=Delivery(),
+            size_bytes=len(content),
+            deadline=deadline,
+        )
+        queue.add_batch(batch)
         self.changed.notify_all()
 
     def close_rows(self, queue: PartitionQueue) -> None:
@@ -97,7 +105,14 @@ class Sender:
             self._fail(queue, [(delivery, len(rows), size_bytes)], error)
             return
         deadline = queue.rows_since + self._config.delivery_timeout_ms / 1000
-        queue.add_batch(Batch(content, len(rows), delivery, size_bytes, deadline))
+        batch = Batch(
+            content=content,
+            records=len(rows),
+            delivery=delivery,
+            size_bytes=size_bytes,
+            deadline=deadline,
+        )
+        queue.add_batch(batch)
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -143,6 +158,8 @@ class Sender:
             for queue in self.queues:
                 self.close_rows(queue)
                 self._fail(queue, queue.give_up(is_fate_known=False), why)
+            # The thread may have looked, and wait again, since close() woke it.
+            self.changed.notify_all()
         self._thread.join()
 
     # -- the thread --------------------------------------------------------------------------------

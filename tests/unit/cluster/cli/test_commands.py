@@ -1,15 +1,12 @@
 """The command line, as far as it goes without a broker."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-
-def raylog(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "raylog", *arguments], capture_output=True, text=True, timeout=60
-    )
+from tests.harness.shell import run_here, run_process
 
 
 def test_help_is_quick_because_it_imports_neither_ray_nor_arrow() -> None:
@@ -21,13 +18,14 @@ def test_help_is_quick_because_it_imports_neither_ray_nor_arrow() -> None:
         [sys.executable, "-c", check], capture_output=True, text=True, timeout=60
     )
     assert found.stdout.strip() == "", found.stdout
-    assert "consume" in raylog("--help").stdout
+    assert "consume" in run_here("--help").stdout
 
 
-def test_it_tells_its_version() -> None:
+def test_python_m_raylog_tells_its_version() -> None:
     from raylog import __version__
 
-    assert raylog("--version").stdout == f"raylog {__version__}\n"
+    done = run_process("--version", environment=os.environ)
+    assert done.lines() == [f"raylog {__version__}"]
 
 
 @pytest.mark.parametrize(
@@ -47,13 +45,13 @@ def test_it_tells_its_version() -> None:
     ],
 )
 def test_wrong_use_is_exit_status_2_and_no_traceback(arguments: tuple[str, ...]) -> None:
-    done = raylog(*arguments)
+    done = run_here(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
 def test_no_ray_at_an_address_is_one_line() -> None:
-    done = raylog("topic", "list", "--address", "127.0.0.1:1")
+    done = run_here("topic", "list", "--address", "127.0.0.1:1")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert len(done.stderr.splitlines()) == 1

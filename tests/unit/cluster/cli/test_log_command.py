@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from raylog.cluster.cli.main import app
 from raylog.storage.files import RealFileSystem
 from raylog.storage.records.encode import encode_records
 from tests.harness.paths import GOLDEN
+from tests.harness.shell import Done, run_here
 
 LOG_DIR = GOLDEN / "kafka-3.9-kraft-clean"
 GOLDEN_SEGMENT = str(LOG_DIR / "g-none-0" / "00000000000000000000.log")
@@ -26,35 +25,20 @@ def segment(tmp_path: Path) -> str:
     return str(path)
 
 
-def raylog_log(*arguments: str) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error of a ``raylog log`` command."""
-    done = CliRunner().invoke(app, ["log", *arguments])
-    return done.exit_code, done.stdout, done.stderr
+def raylog_log(*arguments: str) -> Done:
+    """A ``raylog log`` command."""
+    return run_here("log", *arguments)
 
 
-def test_a_dump_by_either_name_of_the_command_is_kafkas() -> None:
+def test_a_dump_is_kafkas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LOG_DIR)
     expected = (GOLDEN / "dumps" / "kafka-3.9-kraft-clean.txnlog.txt").read_text()
     files = [
         line.removeprefix("Dumping ")
         for line in expected.splitlines()
         if line.startswith("Dumping ")
     ]
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "raylog",
-            "log",
-            "dump",
-            "--transaction-log-decoder",
-            "--files",
-            ",".join(files),
-        ],
-        cwd=LOG_DIR,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = raylog_log("dump", "--transaction-log-decoder", "--files", ",".join(files))
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
 
 
@@ -102,11 +86,15 @@ def test_a_decoder_asks_for_records_and_their_content(
 
 
 def test_options_reach_the_tool(segment: str) -> None:
-    assert len(raylog_log("dump", "--files", segment, "--max-bytes", "60")[1].splitlines()) == 2
     index = str(LOG_DIR / "g-none-0" / "00000000000000000000.index")
-    assert "passed sanity check." in raylog_log("dump", "--files", index, "--index-sanity-check")[1]
-    assert raylog_log("dump", "--files", index, "--verify-index-only")[1] == f"Dumping {index}\n"
-    assert raylog_log("dump", "--files", index, "--max-message-size", "80")[0] == 1
+    beginning = raylog_log("dump", "--files", segment, "--max-bytes", "60")
+    assert len(beginning.lines()) == 2
+    checked = raylog_log("dump", "--files", index, "--index-sanity-check")
+    assert "passed sanity check." in checked.stdout
+    verified = raylog_log("dump", "--files", index, "--verify-index-only")
+    assert verified.stdout == f"Dumping {index}\n"
+    too_small = raylog_log("dump", "--files", index, "--max-message-size", "80")
+    assert too_small.returncode == 1
 
 
 def test_a_file_that_cannot_be_dumped_is_one_line_and_exit_status_1(
@@ -126,7 +114,7 @@ def test_a_decoder_that_does_not_exist_is_wrong_use(segment: str) -> None:
     status, _, err = raylog_log("dump", "--files", segment, "--value-decoder", "yaml")
     assert status == 2
     assert "unknown decoder 'yaml'" in " ".join(err.split())
-    assert raylog_log("dump")[0] == 2
+    assert raylog_log("dump").returncode == 2
 
 
 # -- verify and repair -----------------------------------------------------------------------------
@@ -179,18 +167,13 @@ def test_repair_says_where_the_copy_is_and_what_went(log_dir: Path) -> None:
     assert (copy / "00000000000000000341.log").stat().st_size == 2695 + 40
     assert cut == "00000000000000000341.log: cut 40 bytes"
     assert made.endswith("the log ends at offset 396")
-    assert raylog_log("verify", str(folder))[0] == 0
-    assert raylog_log("repair", str(folder))[1] == "nothing is wrong, and nothing was changed\n"
+    assert raylog_log("verify", str(folder)).returncode == 0
+    assert raylog_log("repair", str(folder)).stdout == "nothing is wrong, and nothing was changed\n"
 
 
 def test_repair_under_a_running_broker_is_refused(log_dir: Path) -> None:
     lock = RealFileSystem().lock(str(log_dir / ".lock"))
-    done = subprocess.run(
-        [sys.executable, "-m", "raylog", "log", "repair", str(log_dir / "g-txn-0")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = raylog_log("repair", str(log_dir / "g-txn-0"))
     lock.release()
     assert done.returncode == 1
     assert done.stderr == (

@@ -122,6 +122,19 @@ class Clock:
             with producer._sender.changed:
                 producer._sender.changed.notify_all()
 
+    def settle(self, waiting_sends: int = 0) -> None:
+        """Return once every producer's thread has done what was due, and waits.
+
+        A change of the clock or the queues wakes the thread. It waits again only after it has
+        looked at both. ``waiting_sends``: calls that wait for room with it.
+        """
+        conditions: list[Any] = [producer._sender.changed for producer in self.producers]
+
+        def is_settled() -> bool:
+            return all(len(condition._waiters) == 1 + waiting_sends for condition in conditions)
+
+        wait_for(is_settled, what="every thread waits")
+
     def run_until(self, condition: Callable[[], object], what: str) -> None:
         """Turn the clock a little, again and again: what is sent again is due then."""
 
@@ -161,6 +174,75 @@ def cause_of(sent: Any) -> Any:
     with pytest.raises(ProduceFailed) as failed:
         sent.result(timeout_s=DEADLINE_S)
     return failed.value.cause  # type: ignore[attr-defined]
+
+
+# -- linger.ms, retry.backoff.ms, max.block.ms -----------------------------------------------------
+
+
+def test_a_batch_that_is_not_full_leaves_after_linger_ms_not_before_unless_somebody_flushes(
+    produce: Callable[..., Producer], clock: Clock
+) -> None:
+    link = Link()
+    producer = produce(link, linger_ms=4000, batch_size=1000)
+    producer.send("t", b"first", partition=0)
+    clock.advance(3.75)
+    producer.send("t", b"second", partition=0)
+    clock.settle()
+    assert link.values() == []
+    clock.advance(0.25)
+    clock.settle()
+    assert link.values() == [b"first", b"second"], "the time runs from the first record"
+
+    producer.send("t", b"flushed", partition=0)
+    clock.settle()
+    assert link.values()[2:] == []
+    producer.flush(DEADLINE_S)
+    assert link.values()[2:] == [b"flushed"]
+
+    producer.send("t", b"after the flush", partition=0)
+    clock.settle()
+    assert link.values()[3:] == [], "records linger again"
+    full = b"x" * 1000
+    producer.send("t", full, partition=0)
+    clock.settle()
+    assert link.values()[3:] == [b"after the flush", full]
+
+
+def test_a_refused_batch_is_sent_again_after_retry_backoff_ms_not_before(
+    produce: Callable[..., Producer], clock: Clock
+) -> None:
+    link = Link("no actor", "no actor")
+    producer = produce(link, retry_backoff_ms=4000)
+    producer.send("t", b"x", partition=0)
+    for attempts_left in (1, 0):
+        clock.settle()
+        assert len(link.faults) == attempts_left
+        clock.advance(3.75)
+        clock.settle()
+        assert len(link.faults) == attempts_left
+        assert link.values() == []
+        clock.advance(0.25)
+    clock.settle()
+    assert link.values() == [b"x"]
+
+
+def test_a_send_without_room_waits_max_block_ms(
+    produce: Callable[..., Producer], clock: Clock, pool: ThreadPoolExecutor
+) -> None:
+    link = Link("hangs")
+    producer = produce(link, buffer_memory=1000, max_block_ms=4000)
+    producer.send("t", b"x" * 1000, partition=0)
+    wait_for(lambda: link.held, what="the buffer is full, and nothing leaves it")
+    blocked = pool.submit(producer.send, "t", b"y", partition=1)
+    clock.settle(waiting_sends=1)
+    clock.advance(3.75)
+    clock.settle(waiting_sends=1)
+    assert not blocked.done()
+    clock.advance(0.25)
+    with pytest.raises(RequestTimedOut, match=r"waiting for space in buffer\.memory.* 4000 ms"):
+        blocked.result(DEADLINE_S)
+    link.resume()
+    assert producer.send("t", b"z", partition=1).result(DEADLINE_S).offset == 0
 
 
 # -- delivery.timeout.ms ---------------------------------------------------------------------------
@@ -384,6 +466,27 @@ def test_close_fails_what_it_could_not_flush(
         producer.close()
     assert sent.is_done
     producer.close()
+
+
+def test_stop_wakes_a_thread_that_waits_again_since_close_woke_it(
+    produce: Callable[..., Producer],
+    clock: Clock,
+    pool: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender = produce(Link())._sender
+    close = sender.close
+
+    def close_and_settle() -> None:
+        close()
+        clock.settle()
+
+    monkeypatch.setattr(sender, "close", close_and_settle)
+    stopped = pool.submit(sender.stop)
+    try:
+        stopped.result(DEADLINE_S)
+    finally:
+        close()
 
 
 def test_a_send_that_waits_for_room_hears_that_the_producer_closes(
