@@ -199,6 +199,18 @@ def test_partitions_that_answer_slowly_one_after_another_are_asked_once(
     assert asked == [0, 1, 2]
 
 
+def test_upkeep_of_many_nodes_that_answer_slowly_one_after_another_is_told_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timeline = Timeline(monkeypatch)
+    statuses: list[Any] = [SimpleNamespace(partition=f"t-{number}") for number in range(3)]
+    calls = {
+        f"Retention:{number}": Call[list[Any]](timeline.ends_at(25 * number, [status]), "it")
+        for number, status in enumerate(statuses, start=1)
+    }
+    assert Broker()._by_partition(calls) == statuses
+
+
 class LogActor:
     """Its first deletion is recorded, but the answer is lost; meanwhile records are appended."""
 
