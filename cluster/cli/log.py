@@ -169,7 +169,7 @@ def verify(
         ),
     ],
 ) -> None:
-    """Check whether all files of a partition agree.
+    """Check whether the segments, indexes and snapshots of a partition agree.
 
     Reads every byte and writes nothing. Prints one line per segment. Checks batches and their
     CRC, offsets, both indexes, aborted transactions and snapshots of the producers. The exit

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from raylog.actors.messages import ConfigEntry
-from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, BrokerConfig, broker_keys
+from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, BrokerConfig
 from raylog.storage.config import (
     FIXED_TOPIC_KEYS,
     TOPIC_KEYS,
@@ -37,8 +37,13 @@ def _check_topic_key(key: str, value: Any = None) -> None:
     """Raise InvalidConfig unless topics have this key."""
     if key in TOPIC_KEYS or key in FIXED_TOPIC_KEYS:
         return
-    if key in broker_keys():
-        raise InvalidConfig(key, value, "this is a broker key, not a topic key; see docs/CONFIG.md")
+    for topic_key, synonyms in BROKER_SYNONYMS.items():
+        if key in (name for name, _ in synonyms):
+            why = f"this is a broker key; use the topic key {topic_key}"
+            raise InvalidConfig(key, value, why)
+    if key in BROKER_KEYS:
+        why = "this is a broker key, and no topic key sets the same; see docs/CONFIG.md"
+        raise InvalidConfig(key, value, why)
     raise InvalidConfig(key, value, no_such_key(key, TOPIC_KEYS))
 
 

@@ -1,10 +1,10 @@
 """``./dev fuzz [NAMES] [--seconds N]``: mutated bytes for everything that reads bytes.
 
-Atheris mutates what Kafka wrote (``seeds.py``) and keeps what reaches new lines of raylog's Python.
-It cannot see into the compiled kernel, which is built without its instrumentation: there the pure
-twin, which is asked the same, leads it, and the two must agree. Each target (``targets.py``) runs
-in a process of its own, for its share of the seconds. A find is printed as hex with the command
-that repeats it; it belongs into a unit test.
+Atheris mutates files that Kafka wrote (``seeds.py``), and keeps inputs that reach new lines of
+raylog's Python. It cannot see into the compiled kernel, which is built without its instrumentation.
+So it follows the lines of the pure-Python twin, which gets the same inputs; the two must agree.
+Each target (``targets.py``) runs in a process of its own, for its share of the seconds. A finding
+is printed as hex, with the command that repeats it; it becomes a unit test.
 """
 
 import argparse
@@ -30,7 +30,9 @@ def main() -> int:
         "--replay", metavar="HEX", help="run one input through one target, without atheris"
     )
     parser.add_argument(
-        "--corpus", type=Path, help="keep what was found interesting here, and begin with it"
+        "--corpus",
+        type=Path,
+        help="folder where interesting inputs are kept; the run begins with them",
     )
     arguments = parser.parse_args()
     from tests.fuzz.targets import KERNELS, TARGETS, limit_bombs

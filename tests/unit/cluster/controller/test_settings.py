@@ -70,7 +70,7 @@ def test_a_broker_shows_every_key_once() -> None:
 
 
 def test_a_brokers_key_is_not_a_topics() -> None:
-    with pytest.raises(InvalidConfig, match="this is a broker key"):
+    with pytest.raises(InvalidConfig, match=r"use the topic key segment\.bytes"):
         topic_overrides({"log.segment.bytes": 1 << 20})
     with pytest.raises(InvalidConfig, match="this is a broker key"):
         altered({}, {}, ["log.segment.bytes"])
