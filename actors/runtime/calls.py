@@ -69,7 +69,7 @@ class Call(Generic[Answer]):
 
 
 class Gathered(NamedTuple, Generic[Key, Answer]):
-    """How many calls ended: each of them is in one of the two."""
+    """The outcome of each call, by key: in ``answers`` or in ``errors``."""
 
     answers: dict[Key, Answer]
     errors: dict[Key, Exception]
