@@ -65,210 +65,160 @@ class Metric(NamedTuple):
         return f"ray_{self.name}" + ("_total" if self.kind == "counter" else "")
 
 
+def _counter(name: str, doc: str, *, tags: tuple[str, ...], unit: str = "") -> Metric:
+    return Metric(name=name, kind="counter", unit=unit, tags=tags, doc=doc)
+
+
+def _gauge(name: str, doc: str, *, tags: tuple[str, ...], unit: str = "") -> Metric:
+    return Metric(name=name, kind="gauge", unit=unit, tags=tags, doc=doc)
+
+
+def _histogram(name: str, doc: str, *, tags: tuple[str, ...], unit: str) -> Metric:
+    return Metric(name=name, kind="histogram", unit=unit, tags=tags, doc=doc)
+
+
 METRICS = (
     # of each partition, from its LogActor
-    Metric("raylog_bytes_in", "counter", "bytes", OF_PARTITION, "Bytes of appended batches."),
-    Metric("raylog_records_in", "counter", "", OF_PARTITION, "Appended records."),
-    Metric(
+    _counter("raylog_bytes_in", "Bytes of appended batches.", tags=OF_PARTITION, unit="bytes"),
+    _counter("raylog_records_in", "Appended records.", tags=OF_PARTITION),
+    _counter(
         "raylog_bytes_out",
-        "counter",
-        "bytes",
-        OF_PARTITION,
         "Bytes of batches that fetches returned, or located.",
+        tags=OF_PARTITION,
+        unit="bytes",
     ),
-    Metric(
+    _counter(
         "raylog_duplicates",
-        "counter",
-        "",
-        OF_PARTITION,
         "Batches that a producer sent again and that were not written twice.",
+        tags=OF_PARTITION,
     ),
-    Metric(
-        "raylog_append_errors",
-        "counter",
-        "",
-        OF_ERROR,
-        "Failed appends, by Kafka's name of the error.",
+    _counter(
+        "raylog_append_errors", "Failed appends, by Kafka's name of the error.", tags=OF_ERROR
     ),
-    Metric(
-        "raylog_fetch_errors",
-        "counter",
-        "",
-        OF_ERROR,
-        "Failed fetches, by Kafka's name of the error.",
-    ),
-    Metric(
+    _counter("raylog_fetch_errors", "Failed fetches, by Kafka's name of the error.", tags=OF_ERROR),
+    _histogram(
         "raylog_append_seconds",
-        "histogram",
-        "s",
-        OF_PARTITION,
         "Duration of an append in its actor, up to the acknowledgement.",
+        tags=OF_PARTITION,
+        unit="s",
     ),
-    Metric(
+    _histogram(
         "raylog_fetch_seconds",
-        "histogram",
-        "s",
-        OF_PARTITION,
         "Duration of a fetch in its actor, without the time it was parked.",
+        tags=OF_PARTITION,
+        unit="s",
     ),
-    Metric(
+    _histogram(
         "raylog_fsync_seconds",
-        "histogram",
-        "s",
-        OF_PARTITION,
         "Duration of a flush of the log. Its count is the number of fsyncs.",
+        tags=OF_PARTITION,
+        unit="s",
     ),
-    Metric(
+    _gauge(
         "raylog_in_flight_bytes",
-        "gauge",
-        "bytes",
-        OF_PARTITION,
         "Bytes of appends that are not answered yet.",
+        tags=OF_PARTITION,
+        unit="bytes",
     ),
-    Metric("raylog_parked_polls", "gauge", "", OF_PARTITION, "Fetches that wait for records."),
-    Metric("raylog_log_size_bytes", "gauge", "bytes", OF_PARTITION, "Size of the log's segments."),
-    Metric("raylog_log_segments", "gauge", "", OF_PARTITION, "Number of segments of the log."),
-    Metric(
+    _gauge("raylog_parked_polls", "Fetches that wait for records.", tags=OF_PARTITION),
+    _gauge("raylog_log_size_bytes", "Size of the log's segments.", tags=OF_PARTITION, unit="bytes"),
+    _gauge("raylog_log_segments", "Number of segments of the log.", tags=OF_PARTITION),
+    _gauge(
         "raylog_log_start_offset",
-        "gauge",
-        "",
-        OF_PARTITION,
         "Log start offset: the first offset that can be read.",
+        tags=OF_PARTITION,
     ),
-    Metric(
-        "raylog_log_end_offset",
-        "gauge",
-        "",
-        OF_PARTITION,
-        "Log end offset: the offset of the next record.",
+    _gauge(
+        "raylog_log_end_offset", "Log end offset: the offset of the next record.", tags=OF_PARTITION
     ),
-    Metric(
-        "raylog_unflushed_records", "gauge", "", OF_PARTITION, "Records after the recovery point."
-    ),
-    Metric(
-        "raylog_offline",
-        "gauge",
-        "",
-        OF_PARTITION,
-        "1 if the partition is offline, 0 if it serves.",
-    ),
-    Metric(
+    _gauge("raylog_unflushed_records", "Records after the recovery point.", tags=OF_PARTITION),
+    _gauge("raylog_offline", "1 if the partition is offline, 0 if it serves.", tags=OF_PARTITION),
+    _gauge(
         "raylog_retention_lag_seconds",
-        "gauge",
-        "s",
-        OF_PARTITION,
         "Time since the oldest segment passed its retention time.",
+        tags=OF_PARTITION,
+        unit="s",
     ),
     # of each node, from its LogManager
-    Metric("raylog_partitions", "gauge", "", OF_NODE, "Partitions that the node serves."),
-    Metric(
+    _gauge("raylog_partitions", "Partitions that the node serves.", tags=OF_NODE),
+    _gauge(
         "raylog_partitions_offline",
-        "gauge",
-        "",
-        OF_NODE,
         "Partitions whose log dir failed while they were served.",
+        tags=OF_NODE,
     ),
-    Metric(
-        "raylog_partitions_to_load",
-        "gauge",
-        "",
-        OF_NODE,
-        "Partitions that the node still has to open.",
+    _gauge(
+        "raylog_partitions_to_load", "Partitions that the node still has to open.", tags=OF_NODE
     ),
-    Metric("raylog_log_dirs_offline", "gauge", "", OF_NODE, "Log dirs that failed."),
-    Metric(
+    _gauge("raylog_log_dirs_offline", "Log dirs that failed.", tags=OF_NODE),
+    _gauge(
         "raylog_log_dir_usable_bytes",
-        "gauge",
-        "bytes",
-        OF_DIR,
         "Free space of the log dir's file system.",
+        tags=OF_DIR,
+        unit="bytes",
     ),
-    Metric(
+    _gauge(
         "raylog_log_dir_size_bytes",
-        "gauge",
-        "bytes",
-        OF_DIR,
         "Size of the partitions in the log dir.",
+        tags=OF_DIR,
+        unit="bytes",
     ),
     # of each node, from its CompactionActor
-    Metric("raylog_compaction_rounds", "counter", "", OF_NODE, "Completed rounds of compaction."),
-    Metric(
-        "raylog_compaction_bytes_read", "counter", "bytes", OF_NODE, "Bytes that compaction read."
+    _counter("raylog_compaction_rounds", "Completed rounds of compaction.", tags=OF_NODE),
+    _counter(
+        "raylog_compaction_bytes_read", "Bytes that compaction read.", tags=OF_NODE, unit="bytes"
     ),
-    Metric(
+    _counter(
         "raylog_compaction_bytes_written",
-        "counter",
-        "bytes",
-        OF_NODE,
         "Bytes that compaction wrote.",
+        tags=OF_NODE,
+        unit="bytes",
     ),
-    Metric(
-        "raylog_compaction_records_dropped",
-        "counter",
-        "",
-        OF_NODE,
-        "Records that compaction removed.",
+    _counter("raylog_compaction_records_dropped", "Records that compaction removed.", tags=OF_NODE),
+    _counter(
+        "raylog_compaction_busy_seconds", "Time that compaction worked.", tags=OF_NODE, unit="s"
     ),
-    Metric(
-        "raylog_compaction_busy_seconds", "counter", "s", OF_NODE, "Time that compaction worked."
-    ),
-    Metric(
+    _gauge(
         "raylog_compaction_max_dirty_ratio",
-        "gauge",
-        "",
-        OF_NODE,
         "Dirty ratio of the dirtiest log, 0 to 1.",
+        tags=OF_NODE,
     ),
-    Metric(
+    _gauge(
         "raylog_compaction_lag_seconds",
-        "gauge",
-        "s",
-        OF_NODE,
         "Time by which the most overdue log exceeds max.compaction.lag.ms.",
+        tags=OF_NODE,
+        unit="s",
     ),
-    Metric(
+    _gauge(
         "raylog_compaction_uncleanable",
-        "gauge",
-        "",
-        OF_NODE,
         "Logs that compaction leaves alone because it failed on them.",
+        tags=OF_NODE,
     ),
-    Metric(
+    _gauge(
         "raylog_compaction_last_round_seconds",
-        "gauge",
-        "s",
-        OF_NODE,
         "Unix time of the end of the last round, if there was one.",
+        tags=OF_NODE,
+        unit="s",
     ),
     # of each node, from its RetentionActor; what is counted, also from its CompactionActor, of
     # compacted logs
-    Metric(
-        "raylog_retention_segments_deleted",
-        "counter",
-        "",
-        OF_NODE,
-        "Segments that retention deleted.",
-    ),
-    Metric(
+    _counter("raylog_retention_segments_deleted", "Segments that retention deleted.", tags=OF_NODE),
+    _counter(
         "raylog_retention_bytes_deleted",
-        "counter",
-        "bytes",
-        OF_NODE,
         "Bytes of segments that retention deleted.",
+        tags=OF_NODE,
+        unit="bytes",
     ),
-    Metric(
+    _counter(
         "raylog_retention_busy_seconds",
-        "counter",
-        "s",
-        OF_NODE,
         "Time that rounds of retention took.",
+        tags=OF_NODE,
+        unit="s",
     ),
-    Metric(
+    _gauge(
         "raylog_retention_last_round_seconds",
-        "gauge",
-        "s",
-        OF_NODE,
         "Unix time of the end of the last round.",
+        tags=OF_NODE,
+        unit="s",
     ),
 )
 

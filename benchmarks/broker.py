@@ -118,11 +118,6 @@ class Raylog:
             while count > 0:
                 count -= len(consumer.poll())
 
-    def fetch_arrow(self, topic: str, count: int) -> None:
-        with self._broker.consumer(topic, from_="earliest") as consumer:
-            while count > 0:
-                count -= consumer.poll_arrow().num_rows
-
     @contextmanager
     def sending(self, topic: str) -> Iterator[Callable[[bytes], None]]:
         with self._broker.producer(linger_ms=0) as producer:

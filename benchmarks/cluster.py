@@ -17,7 +17,6 @@ from raylog.cluster.client.fetch import PartitionReader
 from raylog.cluster.client.producer import Producer
 from tests.harness.clusters import local_ray
 
-RECORD_BYTES = 100
 MB = 1 << 20
 
 

@@ -1,8 +1,7 @@
-"""A broker's configuration as a YAML file: a flat map of Kafka's keys (docs/CONFIG.md), see
-``configs/``.
+"""A broker's configuration as a YAML file: a flat map of Kafka's keys.
 
-``raylog.storage.config`` checks keys and values. This module adds the file and the line to its
-errors.
+``docs/CONFIG.md`` lists the keys, and ``configs/`` has examples. ``raylog.storage.config`` checks
+keys and values. This module adds the file and the line to its errors.
 """
 
 import os
@@ -16,8 +15,10 @@ from raylog.storage.errors import InvalidConfig
 
 
 class InvalidConfigFile(InvalidConfig):
-    """The configuration file cannot be read, is not a map of keys to values, or has an invalid key
-    or value."""
+    """The configuration file cannot be used.
+
+    It cannot be read, is not a map of keys to values, or has an invalid key or value.
+    """
 
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
     template = "config file {path}: {why}"
@@ -36,8 +37,10 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def read_config_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings in a file; each key and value is valid for a broker. Raises
-    InvalidConfigFile."""
+    """The settings in a file; each key and value is valid for a broker.
+
+    Raises InvalidConfigFile.
+    """
     name = os.fspath(path)
     try:
         with open(name, encoding="utf-8") as file:

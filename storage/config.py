@@ -86,12 +86,22 @@ def _policies(value: Any) -> str:
 def number_key(name: str, default: int, low: int, high: int, doc: str) -> Key:
     text = {MAX_INT: "2^31-1", MAX_LONG: "2^63-1"}
     return Key(
-        name, default, _integer(low, high), f"an integer from {low} to {text.get(high, high)}", doc
+        name=name,
+        default=default,
+        parse=_integer(low, high),
+        valid=f"an integer from {low} to {text.get(high, high)}",
+        doc=doc,
     )
 
 
 def choice_key(name: str, default: str, allowed: tuple[str, ...], doc: str) -> Key:
-    return Key(name, default, _one_of(*allowed), "one of " + ", ".join(allowed), doc)
+    return Key(
+        name=name,
+        default=default,
+        parse=_one_of(*allowed),
+        valid="one of " + ", ".join(allowed),
+        doc=doc,
+    )
 
 
 TOPIC_KEYS: dict[str, Key] = {
@@ -177,12 +187,14 @@ TOPIC_KEYS: dict[str, Key] = {
             "maximum size of a record batch",
         ),
         Key(
-            "cleanup.policy",
-            DELETE,
-            _policies,
-            "delete, compact, or both separated by a comma",
-            "what happens to old segments; delete: they are deleted; compact: only the last record "
-            "of every key is kept",
+            name="cleanup.policy",
+            default=DELETE,
+            parse=_policies,
+            valid="delete, compact, or both separated by a comma",
+            doc=(
+                "what happens to old segments; delete: they are deleted; compact: only the last "
+                "record of every key is kept"
+            ),
         ),
         number_key(
             "delete.retention.ms",
@@ -206,19 +218,21 @@ TOPIC_KEYS: dict[str, Key] = {
             "maximum age of a record before its log must be compacted",
         ),
         Key(
-            "min.cleanable.dirty.ratio",
-            0.5,
-            as_fraction,
-            "a number from 0 to 1",
-            "minimum share of a log, by bytes, that is new since its last compaction, before it is "
-            "compacted again",
+            name="min.cleanable.dirty.ratio",
+            default=0.5,
+            parse=as_fraction,
+            valid="a number from 0 to 1",
+            doc=(
+                "minimum share of a log, by bytes, that is new since its last compaction, before "
+                "it is compacted again"
+            ),
         ),
         Key(
-            "preallocate",
-            False,
-            as_bool,
-            "true or false",
-            "whether the disk space of a segment is reserved when the segment is created",
+            name="preallocate",
+            default=False,
+            parse=as_bool,
+            valid="true or false",
+            doc="whether the disk space of a segment is reserved when the segment is created",
         ),
         choice_key(
             "compression.type",
@@ -227,12 +241,14 @@ TOPIC_KEYS: dict[str, Key] = {
             "codec of the log; producer: each batch keeps the codec of its producer",
         ),
         Key(
-            "compression.gzip.level",
-            -1,
-            lambda value: _integer(-1, 9)(value) or _refuse(),
-            "an integer from 1 to 9, or -1",
-            "gzip level with which the log compresses a batch again; -1: the default of the "
-            "library",
+            name="compression.gzip.level",
+            default=-1,
+            parse=lambda value: _integer(-1, 9)(value) or _refuse(),
+            valid="an integer from 1 to 9, or -1",
+            doc=(
+                "gzip level with which the log compresses a batch again; -1: the default of the "
+                "library"
+            ),
         ),
         number_key(
             "compression.lz4.level",

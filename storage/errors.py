@@ -134,6 +134,8 @@ class OffsetOutOfRange(RaylogError):
 
     code, error_name = 1, "OFFSET_OUT_OF_RANGE"
     fields = ("partition", "offset", "log_start_offset", "log_end_offset")
+    log_start_offset: int
+    log_end_offset: int
     template = (
         "{partition}: offset {offset} is out of range: the log holds [{log_start_offset}, "
         "{log_end_offset}); seek to an offset in this range, or to earliest or latest"

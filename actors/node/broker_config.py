@@ -78,12 +78,14 @@ BROKER_KEYS: dict[str, Key] = {
     key.name: key
     for key in (
         Key(
-            "log.dirs",
-            (),
-            _folders,
-            "a list of folders",
-            "folders that hold the partitions, one per disk; RAYLOG_LOG_DIRS overrides it on a "
-            "node",
+            name="log.dirs",
+            default=(),
+            parse=_folders,
+            valid="a list of folders",
+            doc=(
+                "folders that hold the partitions, one per disk; RAYLOG_LOG_DIRS overrides it on a "
+                "node"
+            ),
         ),
         number_key(
             "num.partitions",
@@ -121,11 +123,11 @@ BROKER_KEYS: dict[str, Key] = {
             "time between two checkpoints of log start offsets",
         ),
         Key(
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            MAX_DOUBLE,
-            _rate,
-            "a number above 0",
-            "maximum rate at which all moves between log dirs of a node copy together",
+            name="replica.alter.log.dirs.io.max.bytes.per.second",
+            default=MAX_DOUBLE,
+            parse=_rate,
+            valid="a number above 0",
+            doc="maximum rate at which all moves between log dirs of a node copy together",
         ),
         number_key(
             "producer.id.expiration.ms",
@@ -135,11 +137,14 @@ BROKER_KEYS: dict[str, Key] = {
             "time without an append after which the state of a producer is deleted",
         ),
         Key(
-            "log.cleaner.enable",
-            True,
-            as_bool,
-            "true or false",
-            "whether compaction runs; if false, topics with compact,delete get no retention either",
+            name="log.cleaner.enable",
+            default=True,
+            parse=as_bool,
+            valid="true or false",
+            doc=(
+                "whether compaction runs; if false, topics with compact,delete get no retention "
+                "either"
+            ),
         ),
         number_key(
             "log.cleaner.threads",
@@ -164,18 +169,18 @@ BROKER_KEYS: dict[str, Key] = {
             "memory for the read and write buffers of all compactions of a node together, in bytes",
         ),
         Key(
-            "log.cleaner.io.buffer.load.factor",
-            0.9,
-            as_fraction,
-            "a number from 0 to 1",
-            "maximum share of the memory for keys that is used",
+            name="log.cleaner.io.buffer.load.factor",
+            default=0.9,
+            parse=as_fraction,
+            valid="a number from 0 to 1",
+            doc="maximum share of the memory for keys that is used",
         ),
         Key(
-            "log.cleaner.io.max.bytes.per.second",
-            MAX_DOUBLE,
-            _rate,
-            "a number above 0",
-            "maximum rate at which all compactions of a node read and write together",
+            name="log.cleaner.io.max.bytes.per.second",
+            default=MAX_DOUBLE,
+            parse=_rate,
+            valid="a number above 0",
+            doc="maximum rate at which all compactions of a node read and write together",
         ),
         number_key(
             "log.cleaner.backoff.ms",

@@ -69,7 +69,7 @@ class Call(Generic[Answer]):
 
 
 class Gathered(NamedTuple, Generic[Key, Answer]):
-    """How many calls ended: each of them has an answer or an error.
+    """The outcome of each call, by key: in ``answers`` or in ``errors``.
 
     ``unanswered``: the calls whose time was up, each of which has the error RequestTimedOut. A call
     that the actor answered with this error is not among them.

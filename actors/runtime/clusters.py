@@ -1,10 +1,16 @@
 """How a process finds a Ray cluster and joins it, and what is said when there is none.
 
-``ray.init("auto")`` would do, but for three things. Where several Ray clusters run on a machine (a
-broker's and a notebook's) it takes any of them; here they are all looked at, ``ray start``'s first.
-An address that nobody answers at is tried for minutes; here it is probed first. And a cluster that
-asks for a token refuses whoever gives its address, because Ray looks for the token
-(``~/.ray/auth_token``) only without one; here always.
+``ray.init("auto")`` is not enough:
+
+=========================  ================================  ================================
+problem                    what ``ray.init("auto")`` does    what this module does
+=========================  ================================  ================================
+several clusters run here  joins any of them                 tries all, ``ray start``'s first
+nobody answers             tries for minutes                 probes the address first
+the cluster wants a token  given an address, looks for none  always looks for one
+=========================  ================================  ================================
+
+The token is in ``~/.ray/auth_token``.
 """
 
 import logging

@@ -1,5 +1,4 @@
-"""Shared by the commands: options, the connection, ``key=value`` pairs, output as tables and
-JSON."""
+"""Shared by the commands: options, the connection, ``key=value`` pairs, tables and JSON."""
 
 import json
 import math

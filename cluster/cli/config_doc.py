@@ -1,7 +1,4 @@
-"""Prints docs/CONFIG.md from the tables of ``raylog.storage.config``.
-
-Run it as ``python -m raylog.cluster.cli.config_doc``.
-"""
+"""Prints docs/CONFIG.md from the tables of keys: ``python -m raylog.cluster.cli.config_doc``."""
 
 from collections.abc import Iterable
 

@@ -135,8 +135,18 @@ def dump(
         parser = decoders.plain(
             _decoder("--key-decoder", key_decoder), _decoder("--value-decoder", value_decoder)
         )
-    log = LogOptions(deep_iteration or parser is not None, parser, skip_record_metadata, max_bytes)
-    options = DumpOptions(log, verify_index_only, index_sanity_check, max_message_size)
+    log = LogOptions(
+        is_deep=deep_iteration or parser is not None,
+        parser=parser,
+        skip_metadata=skip_record_metadata,
+        max_bytes=max_bytes,
+    )
+    options = DumpOptions(
+        log=log,
+        verify_only=verify_index_only,
+        sanity_only=index_sanity_check,
+        max_message_bytes=max_message_size,
+    )
     if not dump_files(ReadOnlyFileSystem(), files.split(","), options, _out, _err, os.getcwd()):
         raise typer.Exit(1)
 

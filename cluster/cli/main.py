@@ -1,5 +1,4 @@
-"""The command ``raylog``: run a broker, manage topics, produce and consume records, inspect log
-files.
+"""The command ``raylog``: brokers, topics, records and log files.
 
 An error is one line on stderr and exit status 1. Wrong usage of a command is exit status 2.
 """

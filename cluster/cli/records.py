@@ -165,8 +165,10 @@ def consume(
 
 
 def _reader_left() -> bool:
-    """Whether the reader of our output has closed the pipe. A write would fail then, but there may
-    be nothing to write for a long time."""
+    """Whether the reader of our output has closed the pipe.
+
+    A write would fail then, but there may be nothing to write for a long time.
+    """
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))

@@ -107,5 +107,5 @@ def _directory_id(log_dir: str, dirs: Mapping[str, str]) -> str:
             return directory_id
     usable = ", ".join(f"{path} ({directory_id})" for directory_id, path in dirs.items())
     raise InvalidRequest(
-        "log_dir", log_dir, f"is not a usable log dir of the partition's node; these are: {usable}"
+        "log_dir", log_dir, f"is not a usable log dir of the partition's node; usable: {usable}"
     )

@@ -1,17 +1,16 @@
-"""How the Controller has partitions opened: of a log dir no more at once than that opens at once.
+"""Opens partitions, at most num.recovery.threads.per.data.dir per log dir at a time.
 
-A log that was not closed in order is read back when it is opened, which may take minutes. So
-opening many is done in a thread of its own (``jobs.py``).
+A log that was not closed in order is read back when it is opened, which may take minutes. So many
+partitions are opened in a thread of its own (``jobs.py``).
 
-A partition is **claimed** from the moment when it is chosen until its answer is there: nobody else
-opens or moves it meanwhile. A claim holds for one LogManager. Where the node leaves, the claims on
-it are void, and so are its answers; when it is back it has another LogManager, for which its
-partitions are claimed anew.
+A partition is **claimed** from its choice until its answer arrives. Nobody else opens or moves it
+in that time. A claim is for one LogManager. When the node leaves, its claims and their answers are
+void. A node that returns has a new LogManager, and its partitions are claimed again.
 
-By the time of its turn a claim may be old: the topic may be gone, or a move may have bound the
-partition to another log dir. What counts is what the metadata says then. A LogManager takes the
-dir that it is told for the Controller's decision on a move (``actors/node/mover.py``), so an old
-decision would undo a move that was committed.
+A claim may be old when its turn comes: the topic may be deleted, or a move may have bound the
+partition to another log dir. So the metadata is read again at that time. A LogManager takes the log
+dir that it is given as the Controller's decision on a move (``actors/node/mover.py``): an old one
+would undo a move that was committed.
 """
 
 import logging

@@ -52,8 +52,8 @@ def altered(
 ) -> dict[str, Any]:
     """A topic's config after a change: what ``changes`` sets, without the keys of ``delete``.
 
-    A key that is deleted has the broker's value again; fine if it was not set. InvalidConfig by
-    name.
+    A key that is deleted has the broker's value again. Deleting a key that is not set is no error.
+    Raises InvalidConfig.
     """
     gone = set(delete)
     for key in sorted(gone):
@@ -69,7 +69,8 @@ def altered(
 def topic_entries(config: Mapping[str, Any], defaults: LogConfig) -> list[ConfigEntry]:
     """Every topic key.
 
-    One that the topic does not set is the broker's where that differs from Kafka's default.
+    The source of a key that the topic does not set is the broker if the value differs from Kafka's
+    default, else the default.
     """
     values = LogConfig.parse(config, defaults)
     return [
@@ -81,7 +82,7 @@ def topic_entries(config: Mapping[str, Any], defaults: LogConfig) -> list[Config
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every broker key; of several that set one thing, in hours and in ms, the finest."""
+    """Every broker key. Of several keys for one setting: the one with the finest unit."""
     own = [
         ConfigEntry(name, value, _source(value, key.default))
         for name, key in BROKER_KEYS.items()

@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 Key = TypeVar("Key", bound=Hashable)
 
-# The folders of nodes that never come back are waited for in vain: beyond this the oldest are
-# forgotten. One that turns up later is set aside as a stray.
+# The folders of a node that never returns cannot be removed. Beyond this number the oldest are
+# forgotten. If one of them turns up later, it is set aside as a stray.
 MAX_LEFT_OVER = 10_000
 
 
@@ -99,7 +99,7 @@ class ControllerState:
     def _opening(
         self, manager: LogManagerStub, partition: TopicPartition, topic: Topic, directory_id: str
     ) -> Call[Placed]:
-        """The call that has a partition opened. InvalidConfig where the config cannot be."""
+        """The call that opens a partition. Raises InvalidConfig."""
         configured = Configured(self._config_of(topic), topic.version)
         return manager.open_partition(partition, topic.topic_id, configured, directory_id)
 

@@ -158,8 +158,8 @@ class Topics(Opening):
                 for home in homes
             ]
         )
-        # An actor whose node is away would wait for the node, and serve there what is elsewhere by
-        # then.
+        # The actor of a node that is away would wait for the node and serve the partition there,
+        # although the partition is elsewhere by then.
         for home in homes:
             if home.node not in self._managers:
                 kill(log_actor_name(home.partition), self._namespace)

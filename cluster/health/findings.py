@@ -24,8 +24,11 @@ MISSED_ROUNDS = 2
 
 
 class Finding(NamedTuple):
-    """One problem. ``error``: records cannot be written or read. ``warning``: this will happen
-    soon, or the broker is slower than it should be."""
+    """One problem.
+
+    Severity ``error``: records cannot be written or read. ``warning``: this will happen soon, or
+    the broker is slower than it should be.
+    """
 
     severity: str
     subject: str
@@ -35,8 +38,10 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """The state of a broker. ``silent_...``: who did not answer in time -> why, if it is
-    known."""
+    """The state of a broker.
+
+    ``silent_...``: who did not answer in time -> why, if it is known.
+    """
 
     cluster_id: str = ""
     controller_problem: str | None = None
@@ -55,8 +60,8 @@ class Facts:
     def described(self) -> Iterator[tuple[str, PartitionDescription]]:
         """All partitions that the metadata lists, with their names."""
         for topic in self.topics:
-            for one in topic.partitions:
-                yield f"{topic.name}-{one.partition}", one
+            for partition in topic.partitions:
+                yield f"{topic.name}-{partition.partition}", partition
 
 
 def findings(facts: Facts) -> list[Finding]:
@@ -69,14 +74,18 @@ def findings(facts: Facts) -> list[Finding]:
 def _controller(facts: Facts) -> Iterator[Finding]:
     if facts.controller_problem is not None:
         yield Finding(
-            ERROR,
-            "controller",
-            f"the Controller does not answer: {facts.controller_problem}. Partitions that serve "
-            "continue to serve. No partition can be created, moved or reopened, and the state of "
-            "partitions that are away is unknown",
-            "wait: Ray restarts the Controller. If this finding stays, check that the node where "
-            "the broker was started is up, and read the Controller's log (docs/OPERATIONS.md, "
-            "Logs)",
+            severity=ERROR,
+            subject="controller",
+            what=(
+                f"the Controller does not answer: {facts.controller_problem}. Partitions that "
+                "serve continue to serve. No partition can be created, moved or reopened, and the "
+                "state of partitions that are away is unknown"
+            ),
+            todo=(
+                "wait: Ray restarts the Controller. If this finding stays, check that the node "
+                "where the broker was started is up, and read the Controller's log "
+                "(docs/OPERATIONS.md, Logs)"
+            ),
         )
 
 
@@ -84,78 +93,91 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
     for node_id, problem in facts.nodes.items():
         if problem is not None:
             yield Finding(
-                WARNING,
-                f"node {node_id[:8]}",
-                f"the node takes no part in the broker: {problem}",
-                "mount its disks, or set RAYLOG_LOG_DIRS to its log dirs before its `ray start`; "
-                "the broker checks the node again by itself",
+                severity=WARNING,
+                subject=f"node {node_id[:8]}",
+                what=f"the node takes no part in the broker: {problem}",
+                todo=(
+                    "mount its disks, or set RAYLOG_LOG_DIRS to its log dirs before its `ray "
+                    "start`; the broker checks the node again by itself"
+                ),
             )
     for node_id, why in facts.silent_nodes.items():
         yield Finding(
-            ERROR,
-            f"node {node_id[:8]}",
-            (
+            severity=ERROR,
+            subject=f"node {node_id[:8]}",
+            what=(
                 f"its LogManager does not answer: {why}. Its partitions continue to serve, but no "
                 "partition is opened and no checkpoint is written"
             ),
-            "wait: Ray restarts a LogManager that died. If this finding stays, check whether its "
-            "disks hang (dmesg on that machine), and read its log",
+            todo=(
+                "wait: Ray restarts a LogManager that died. If this finding stays, check whether "
+                "its disks hang (dmesg on that machine), and read its log"
+            ),
         )
 
 
 def _log_dirs(facts: Facts) -> Iterator[Finding]:
-    for one in facts.log_dirs:
-        subject = f"log dir {one.path} of node {one.node_id[:8]}"
-        if not one.is_online:
+    for log_dir in facts.log_dirs:
+        subject = f"log dir {log_dir.path} of node {log_dir.node_id[:8]}"
+        if not log_dir.is_online:
             yield Finding(
-                ERROR,
-                subject,
-                f"offline: {one.problem}. Its partitions cannot be used; other log dirs serve",
-                (
+                severity=ERROR,
+                subject=subject,
+                what=(
+                    f"offline: {log_dir.problem}. Its partitions cannot be used; other log dirs "
+                    "serve"
+                ),
+                todo=(
                     "repair, replace or mount the disk, then run `raylog stop` and `raylog start`; "
                     "all readable data is recovered"
                 ),
             )
-        elif one.usable_bytes < NEARLY_FULL * one.total_bytes:
-            is_full = one.usable_bytes < FULL * one.total_bytes
+        elif log_dir.usable_bytes < NEARLY_FULL * log_dir.total_bytes:
+            is_full = log_dir.usable_bytes < FULL * log_dir.total_bytes
             yield Finding(
-                ERROR if is_full else WARNING,
-                subject,
-                f"{one.usable_bytes / one.total_bytes:.1%} of its disk is free"
+                severity=ERROR if is_full else WARNING,
+                subject=subject,
+                what=f"{log_dir.usable_bytes / log_dir.total_bytes:.1%} of its disk is free"
                 + (": appends fail, or will fail soon" if is_full else ""),
-                "lower retention.ms or retention.bytes of its largest topics (`raylog config "
-                "set`), or move partitions to another log dir (`raylog partition move`)",
+                todo=(
+                    "lower retention.ms or retention.bytes of its largest topics (`raylog config "
+                    "set`), or move partitions to another log dir (`raylog partition move`)"
+                ),
             )
-        if one.loaded < one.to_load:
+        if log_dir.loaded < log_dir.to_load:
             yield Finding(
-                WARNING,
-                subject,
-                f"it has opened {one.loaded} of {one.to_load} partitions",
-                "wait: logs that were not closed in order are read and checked first",
+                severity=WARNING,
+                subject=subject,
+                what=f"it has opened {log_dir.loaded} of {log_dir.to_load} partitions",
+                todo="wait: logs that were not closed in order are read and checked first",
             )
 
 
 def _partitions(facts: Facts) -> Iterator[Finding]:
-    away = {name: one.problem for name, one in facts.described() if one.problem is not None}
+    away = {
+        name: described.problem
+        for name, described in facts.described()
+        if described.problem is not None
+    }
     opening = [name for name, problem in away.items() if problem == BEING_OPENED]
     if opening:
         yield Finding(
-            WARNING,
-            _named(opening),
-            BEING_OPENED,
-            "wait: a log that was not closed in order is read and checked first",
+            severity=WARNING,
+            subject=_named(opening),
+            what=BEING_OPENED,
+            todo="wait: a log that was not closed in order is read and checked first",
         )
     for reason, names in _grouped({name: why for name, why in away.items() if why != BEING_OPENED}):
         yield Finding(
-            ERROR,
-            _named(names),
-            f"away: {reason}",
-            (
+            severity=ERROR,
+            subject=_named(names),
+            what=f"away: {reason}",
+            todo=(
                 "repair the cause; the partition then opens by itself. Until then clients wait, "
                 "and fail when their timeouts end"
             ),
         )
-    answered = {one.partition for one in facts.partitions}
+    answered = {status.partition for status in facts.partitions}
     gone = {
         name: "its process is gone"
         for name, _ in facts.described()
@@ -165,27 +187,36 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
         {name: why for name, why in {**facts.silent_partitions, **gone}.items() if name not in away}
     ):
         yield Finding(
-            ERROR,
-            _named(names),
-            f"no answer: {reason}",
-            "wait: Ray restarts a process that died within seconds, and the process recovers its "
-            "log first. If this finding stays, check whether the disk hangs (dmesg on that "
-            "machine), and read the broker's logs",
+            severity=ERROR,
+            subject=_named(names),
+            what=f"no answer: {reason}",
+            todo=(
+                "wait: Ray restarts a process that died within seconds, and the process recovers "
+                "its log first. If this finding stays, check whether the disk hangs (dmesg on that "
+                "machine), and read the broker's logs"
+            ),
         )
-    offline = sorted(one.partition for one in facts.partitions if one.is_offline)
+    offline = sorted(status.partition for status in facts.partitions if status.is_offline)
     if offline:
         yield Finding(
-            ERROR,
-            _named(offline),
-            "offline: a write or an fsync failed on its disk, and raylog does not retry after that",
-            "repair or replace the disk, then run `raylog stop` and `raylog start`; the log is "
-            "recovered",
+            severity=ERROR,
+            subject=_named(offline),
+            what=(
+                "offline: a write or an fsync failed on its disk, and raylog does not retry after "
+                "that"
+            ),
+            todo=(
+                "repair or replace the disk, then run `raylog stop` and `raylog start`; the log is "
+                "recovered"
+            ),
         )
 
 
 def _grouped(reasons: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """(reason, its partitions). Reasons that differ only in the partition's name are one
-    reason."""
+    """Each reason with its partitions.
+
+    Reasons that differ only in the partition's name are one reason.
+    """
     groups: dict[str, list[str]] = defaultdict(list)
     for name, reason in reasons.items():
         groups[reason.replace(name, "\0")].append(name)
@@ -197,71 +228,82 @@ def _upkeep(facts: Facts) -> Iterator[Finding]:
     for name, why in facts.silent_upkeep.items():
         kind, _, node_id = name.partition(":")
         yield Finding(
-            WARNING,
-            f"{kind.lower()} of node {node_id[:8]}",
-            f"its actor does not answer: {why}. Old segments stay until it works again",
-            "wait: Ray restarts the actor. If this finding stays, read the broker's logs",
+            severity=WARNING,
+            subject=f"{kind.lower()} of node {node_id[:8]}",
+            what=f"its actor does not answer: {why}. Old segments stay until it works again",
+            todo="wait: Ray restarts the actor. If this finding stays, read the broker's logs",
         )
-    for one in facts.compaction:
-        if one.uncleanable is not None:
+    for compaction in facts.compaction:
+        if compaction.uncleanable is not None:
             yield Finding(
-                WARNING,
-                one.partition,
-                f"it cannot be compacted and keeps growing: {one.uncleanable}",
-                "repair the cause, then run `raylog stop` and `raylog start`; compaction then "
-                "tries "
-                "again",
+                severity=WARNING,
+                subject=compaction.partition,
+                what=f"it cannot be compacted and keeps growing: {compaction.uncleanable}",
+                todo=(
+                    "repair the cause, then run `raylog stop` and `raylog start`; compaction then "
+                    "tries again"
+                ),
             )
-        elif one.problem is not None:
+        elif compaction.problem is not None:
             yield Finding(
-                WARNING,
-                one.partition,
-                f"its last compaction failed: {one.problem}",
-                "wait: compaction retries by itself; see `raylog compaction`",
+                severity=WARNING,
+                subject=compaction.partition,
+                what=f"its last compaction failed: {compaction.problem}",
+                todo="wait: compaction retries by itself; see `raylog compaction`",
             )
-        elif one.overdue_ms > LATE_MS:
+        elif compaction.overdue_ms > LATE_MS:
             yield Finding(
-                WARNING,
-                one.partition,
-                f"its compaction exceeds max.compaction.lag.ms by {one.overdue_ms // 60_000} "
-                "minutes",
-                "raise log.cleaner.threads or log.cleaner.io.max.bytes.per.second; see `raylog "
-                "compaction`",
+                severity=WARNING,
+                subject=compaction.partition,
+                what=(
+                    "its compaction exceeds max.compaction.lag.ms by "
+                    f"{compaction.overdue_ms // 60_000} minutes"
+                ),
+                todo=(
+                    "raise log.cleaner.threads or log.cleaner.io.max.bytes.per.second; see `raylog "
+                    "compaction`"
+                ),
             )
-    for failed in facts.retention:
-        if failed.problem is not None:
+    for retention in facts.retention:
+        if retention.problem is not None:
             yield Finding(
-                WARNING,
-                failed.partition,
-                f"its last round of retention failed: {failed.problem}",
-                "repair the cause; retention retries by itself",
+                severity=WARNING,
+                subject=retention.partition,
+                what=f"its last round of retention failed: {retention.problem}",
+                todo="repair the cause; retention retries by itself",
             )
     yield from _late_retention(facts)
 
 
 def _late_retention(facts: Facts) -> Iterator[Finding]:
     allowed_ms = MISSED_ROUNDS * facts.retention_interval_ms + LATE_MS
-    late = [one for one in facts.retention if 0 < one.when_ms < facts.now_ms - allowed_ms]
+    late = [
+        retention
+        for retention in facts.retention
+        if 0 < retention.when_ms < facts.now_ms - allowed_ms
+    ]
     if late and facts.retention_interval_ms:
-        minutes = (facts.now_ms - min(one.when_ms for one in late)) // 60_000
+        minutes = (facts.now_ms - min(retention.when_ms for retention in late)) // 60_000
         yield Finding(
-            WARNING,
-            _named(one.partition for one in late),
-            f"retention has not run for up to {minutes} minutes "
-            f"(log.retention.check.interval.ms={facts.retention_interval_ms}): old segments stay "
-            "and fill the disk",
-            "check whether a disk hangs (dmesg on that machine), and read the broker's logs",
+            severity=WARNING,
+            subject=_named(retention.partition for retention in late),
+            what=(
+                f"retention has not run for up to {minutes} minutes "
+                f"(log.retention.check.interval.ms={facts.retention_interval_ms}): old segments "
+                "stay and fill the disk"
+            ),
+            todo="check whether a disk hangs (dmesg on that machine), and read the broker's logs",
         )
 
 
 def _slow_kernels(facts: Facts) -> Iterator[Finding]:
-    slow = sorted(one.partition for one in facts.partitions if one.kernel != "compiled")
+    slow = sorted(status.partition for status in facts.partitions if status.kernel != "compiled")
     if slow:
         yield Finding(
-            WARNING,
-            _named(slow),
-            "it runs without the compiled kernel, about 30 times slower",
-            (
+            severity=WARNING,
+            subject=_named(slow),
+            what="it runs without the compiled kernel, about 30 times slower",
+            todo=(
                 "install a C compiler on its node and install raylog again, or unset "
                 "RAYLOG_PURE_PYTHON"
             ),

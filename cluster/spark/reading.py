@@ -89,25 +89,22 @@ def read_what_is_left(
                     at = records.column("offset")[-1].as_py() + 1
             return
         except OffsetOutOfRange as gone:
-            _, _, log_start, log_end = gone.args
-            why = f"the log now holds [{log_start}, {log_end})"
-            report([Lost((wanted.topic, wanted.partition), at, wanted.end, why)], fail_on_data_loss)
+            log_start = gone.log_start_offset
+            why = f"the log now holds [{log_start}, {gone.log_end_offset})"
+            report([_lost(wanted, at, why)], fail_on_data_loss)
             if log_start <= at:
                 return
             at = log_start
         except UnknownTopicOrPartition:
-            report(
-                [
-                    Lost(
-                        (wanted.topic, wanted.partition),
-                        at,
-                        wanted.end,
-                        "the partition does not exist any more",
-                    )
-                ],
-                fail_on_data_loss,
-            )
+            why = "the partition does not exist any more"
+            report([_lost(wanted, at, why)], fail_on_data_loss)
             return
+
+
+def _lost(wanted: Range, start: int, why: str) -> Lost:
+    """The loss of a range from ``start`` to its end."""
+    partition = (wanted.topic, wanted.partition)
+    return Lost(partition=partition, start=start, end=wanted.end, why=why)
 
 
 def report(lost: Sequence[Lost], fail_on_data_loss: bool) -> None:

@@ -1,7 +1,7 @@
-"""Ray on this machine for a test or a benchmark: in a short folder of its own, ended and removed
-whatever happens.
+"""Ray on this machine for a test or a benchmark.
 
-Several nodes of one cluster are in ``nodes.py``.
+It has a short folder of its own. In any case Ray is ended, and the folder is removed. Several
+nodes of one cluster are in ``nodes.py``.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Ray nodes on this machine, each with log dirs of its own: started, killed, frozen, started again
-with the same disks.
+"""Ray nodes on this machine, each with log dirs of its own.
 
-A node is known by a name. Its log dirs are folders below a folder of that name, so a node that
-comes back under the same name has the same disks. An actor's process is found by its title below
-the node's raylet: one that hangs is found as well.
+A test starts, kills and freezes them, and starts them again with the same disks. A node is known by
+a name. Its log dirs are folders below a folder of that name, so a node that comes back under the
+same name has the same disks. An actor's process is found by its title below the node's raylet: one
+that hangs is found as well.
 """
 
 import os
@@ -122,8 +122,10 @@ class Nodes:
     # -- the life of a node ------------------------------------------------------------------------
 
     def add(self, name: str, *, disk: str | None = None, label: str | None = None) -> str:
-        """Start a node; returns its id. Its disks and its label are those of its name unless others
-        are given."""
+        """Start a node; returns its id.
+
+        Its disks and its label are those of its name unless others are given.
+        """
         arguments = self._arguments(name, disk or name, label or name)
         for attempts_left in reversed(range(START_ATTEMPTS)):
             try:
@@ -203,8 +205,10 @@ def running_nodes(
     has_labels: bool = False,
     detection: FailureDetection = FAST_DETECTION,
 ) -> Iterator[Nodes]:
-    """A cluster of a head; ``Nodes.add`` adds to it. Whatever happens, it ends and leaves only its
-    disks."""
+    """A cluster of a head; ``Nodes.add`` adds to it.
+
+    In any case the cluster ends, and only its disks are left.
+    """
     with short_folder() as temp_dir, environment(detection.variables()):
         nodes = Nodes(
             disks,
@@ -265,8 +269,10 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def private_bytes(pid: int) -> int:
-    """What would be free again if the process ended; the object store's maps are not counted. 0 if
-    it has ended."""
+    """Memory that would be free if the process ended; 0 if it has ended.
+
+    The maps of the object store are not counted.
+    """
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:

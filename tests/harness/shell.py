@@ -1,5 +1,8 @@
-"""The ``raylog`` command: in this process, where a test is about what it answers, or in one of its
-own, where a test is about the process."""
+"""The ``raylog`` command, in this process or in a process of its own.
+
+A test of what the command answers runs it in this process. A test of the process (signals, closed
+pipes, the entry point) starts one.
+"""
 
 import subprocess
 import sys

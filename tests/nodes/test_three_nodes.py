@@ -97,7 +97,6 @@ def test_a_killed_nodes_partitions_are_away_and_come_back_with_its_disk(
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.timeout(240)
 def test_a_config_that_was_changed_while_a_node_was_away_counts_when_it_is_back(
     broker: Broker, nodes: Any
 ) -> None:

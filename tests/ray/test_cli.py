@@ -140,10 +140,17 @@ def test_records_are_deleted_and_upkeep_is_shown(raylog: Shell) -> None:
     raylog.lines("topic", "delete", "k")
 
 
-def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
-    folder: Path, raylog: Shell
-) -> None:
+@pytest.fixture
+def topic_m(raylog: Shell) -> Iterator[None]:
+    """The topic "m", deleted even if the test fails: the test of health wants no problem left."""
     raylog.lines("topic", "create", "m")
+    yield
+    raylog.lines("topic", "delete", "m")
+
+
+def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
+    folder: Path, raylog: Shell, topic_m: None
+) -> None:
     raylog("produce", "m", stdin="one\n")
     (dirs,) = json.loads("\n".join(raylog.lines("log-dirs", "--format", "json"))).values()
     assert [(one["path"], one["is_online"]) for one in dirs] == [
@@ -158,7 +165,6 @@ def test_log_dirs_are_shown_and_a_partition_is_moved_between_them(
     assert moved == [f"m-0 is in {folder / 'log-2' / 'm-0'}"]
     assert raylog.lines("consume", "m", "--from", "earliest", "--to", "latest") == ["one"]
     assert "not a usable log dir" in raylog("partition", "move", "m", "0", "/nowhere").stderr
-    raylog.lines("topic", "delete", "m")
 
 
 def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylog: Shell) -> None:

@@ -129,7 +129,7 @@ def test_checkpoints_move_along_and_a_move_to_where_it_is_does_nothing(
 
 def test_what_cannot_be_moved_is_refused_by_name(broker: Broker, dirs: list[Path]) -> None:
     broker.create_topic("orders", 1)
-    with pytest.raises(InvalidRequest, match=f"/elsewhere.*these are: .*{dirs[0]}"):
+    with pytest.raises(InvalidRequest, match=f"/elsewhere.*usable: .*{dirs[0]}"):
         broker.move_partition("orders", 0, "/elsewhere")
     with pytest.raises(UnknownTopicOrPartition):
         broker.move_partition("orders", 1, str(dirs[0]))

@@ -147,7 +147,7 @@ def test_flush_ms_is_due_while_records_are_unflushed(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize(
-    "stir",
+    "call",
     [
         lambda partition: partition.append(batch()),
         lambda partition: partition.fetch(0),
@@ -155,12 +155,12 @@ def test_flush_ms_is_due_while_records_are_unflushed(disk: Disk) -> None:
         lambda partition: partition.roll(),
     ],
 )
-def test_whatever_is_asked_ends_the_rest(disk: Disk, pool: ThreadPoolExecutor, stir: Any) -> None:
+def test_whatever_is_asked_ends_the_rest(disk: Disk, pool: ThreadPoolExecutor, call: Any) -> None:
     partition = Partition(disk.open(retention_bytes=0), disk.clock)
     partition.append(batch())
     partition.maintain(10**12)
     resting = pool.submit(partition.rest, 10**12)
-    stir(partition)
+    call(partition)
     resting.result(DEADLINE_S)
 
 

@@ -282,7 +282,7 @@ def test_a_consumer_that_finds_no_place_fetches_without_waiting_and_polls_again(
     actor = broker.actors[0]
     waits: list[str] = []
 
-    class Door:
+    class RecordedMethod:
         def __init__(self, name: str, fault: RaylogError | None) -> None:
             self.name, self.fault = name, fault
 
@@ -291,8 +291,8 @@ def test_a_consumer_that_finds_no_place_fetches_without_waiting_and_polls_again(
             return future_of(self.fault) if self.fault else actor.remote(request)
 
     actor.poll_request, actor.fetch_request = (
-        Door("poll", TooManyPolls("t-0", 64)),
-        Door("fetch", None),
+        RecordedMethod("poll", TooManyPolls("t-0", 64)),
+        RecordedMethod("fetch", None),
     )
     consumer = Consumer(broker, "t", from_="earliest", partitions=[0])
     for _ in range(3):
