@@ -240,8 +240,7 @@ METRICS = (
         OF_NODE,
         "Unix time of the end of the last round, if there was one.",
     ),
-    # of each node, from its RetentionActor; what is counted, also from its CompactionActor, of
-    # compacted logs
+    # of a node, from its RetentionActor; counts of compacted logs also from its CompactionActor
     Metric(
         "raylog_retention_segments_deleted",
         "counter",
