@@ -28,7 +28,7 @@ from raylog.storage.segment import SUFFIXES
 def finish_swaps(fs: FileSystem, folder: str) -> list[str]:
     """Finish or undo a compaction, and remove all that was to be deleted.
 
-    Returns the names that were removed for the compaction.
+    Returns the names that were to be deleted, and are now removed.
 
     Raises UnfinishedCompaction, with nothing changed, for a valid segment that is damaged.
     """
