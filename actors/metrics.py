@@ -199,8 +199,7 @@ METRICS = (
         tags=OF_NODE,
         unit="s",
     ),
-    # of each node, from its RetentionActor; what is counted, also from its CompactionActor, of
-    # compacted logs
+    # of a node, from its RetentionActor; counts of compacted logs also from its CompactionActor
     _counter("raylog_retention_segments_deleted", "Segments that retention deleted.", tags=OF_NODE),
     _counter(
         "raylog_retention_bytes_deleted",

@@ -73,8 +73,7 @@ def _all(log: Log, rounds: int) -> dict[str, Any]:
         offset = 0
         while (found := log.read(offset, MB)) is not None:
             log.read_bytes(found)
-            # Where the next read begins is in the header of the slice's last batch, which a client
-            # decodes anyway.
+            # The slice's last header says where the next read begins; a client decodes it anyway.
             offset += found.size_bytes // batch_bytes * RECORDS_A_BATCH
 
     batch_bytes = log.size_bytes * RECORDS_A_BATCH // log.log_end_offset

@@ -1,2 +1,4 @@
-"""One partition's log on a disk, in Kafka's format. Knows nothing of Ray, Spark, asyncio or
-threads."""
+"""One partition's log on a disk, in Kafka's format.
+
+Nothing here knows Ray, Spark, asyncio or threads.
+"""

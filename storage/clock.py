@@ -1,5 +1,4 @@
-"""The time, as an argument: whoever needs it is given a clock, so that tests can turn it by
-hand."""
+"""The time as an argument: who needs it is given a clock, which tests turn by hand."""
 
 import time
 from typing import Protocol

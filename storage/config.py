@@ -359,8 +359,10 @@ class LogConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether size and time delete segments; those below the log start offset go in any
-        case."""
+        """Whether size and time delete segments.
+
+        Segments below the log start offset are deleted in any case.
+        """
         return DELETE in self.cleanup_policy.split(",")
 
     @property
@@ -397,8 +399,10 @@ class LogConfig:
 
     @classmethod
     def parse(cls, overrides: Mapping[str, Any], base: "LogConfig | None" = None) -> "LogConfig":
-        """``base`` (default: Kafka's) with ``overrides`` in Kafka's spelling; InvalidConfig by
-        name."""
+        """``base`` (default: Kafka's) with ``overrides`` in Kafka's spelling.
+
+        Raises InvalidConfig with the key's name.
+        """
         values = {
             key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value)
             for key, value in overrides.items()

@@ -23,8 +23,9 @@ _NAMES = {number: name for name, number in CODECS.items()}
 
 
 def converted(content: Buffer, config: LogConfig) -> bytes:
-    """The messages that ``content`` is as one batch, with the codec that the topic asks for, or
-    their own.
+    """The messages in ``content`` as one batch.
+
+    Its codec is the one that the topic asks for, or the messages' own.
 
     Raises CorruptRecord, InvalidRecord, or RecordTooLarge for a message over ``max.message.bytes``.
     """

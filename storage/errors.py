@@ -49,8 +49,10 @@ class CorruptRecord(RaylogError):
 
 
 class InvalidRecord(RaylogError):
-    """A well-formed batch breaks a rule of the log: its count, its sequence, or control records
-    from a client."""
+    """A well-formed batch breaks a rule of the log.
+
+    Its count or its sequence is wrong, or it holds control records from a client.
+    """
 
     code, error_name = 87, "INVALID_RECORD"
 
@@ -104,8 +106,10 @@ class RecordBatchTooLarge(RaylogError):
 
 
 class CorruptIndex(RaylogError):
-    """The bytes of an index file are not an index for its base offset. The log deletes the file and
-    rebuilds it."""
+    """The bytes of an index file are not an index for its base offset.
+
+    The log deletes the file and rebuilds it.
+    """
 
     code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("base_offset", "entry", "why")
@@ -230,8 +234,10 @@ class StorageError(RaylogError):
 
 
 class UndoFailed(StorageError):
-    """A write failed, and its partial result could not be removed. The log must be recovered before
-    its next use."""
+    """A write failed, and its partial result could not be removed.
+
+    The log must be recovered before its next use.
+    """
 
     fields = ("path", "why")
     template = (
@@ -241,8 +247,9 @@ class UndoFailed(StorageError):
 
 
 class DiskFull(StorageError):
-    """No space is left on the disk. Nothing of the append is in the log. The log accepts appends
-    again when there is space.
+    """No space is left on the disk, and nothing of the append is in the log.
+
+    The log accepts appends again when there is space.
 
     Only a write raises this. An fsync that finds no space counts as a failed disk (``files.py``).
     """
@@ -275,8 +282,10 @@ class SegmentDeleted(StorageError):
 
 
 class SwapUnfinished(StorageError):
-    """The disk became full in the middle of a compaction's swap. The log must be opened again,
-    which completes the swap."""
+    """The disk became full in the middle of a compaction's swap.
+
+    The log must be opened again, which completes the swap.
+    """
 
     is_disk_failure = False
     fields = ("path",)
@@ -287,8 +296,10 @@ class SwapUnfinished(StorageError):
 
 
 class UnfinishedCompaction(StorageError):
-    """A crash interrupted a compaction's swap, and the new segment is damaged. The disk itself is
-    fine."""
+    """A crash interrupted a compaction's swap, and the new segment is damaged.
+
+    The disk itself is fine.
+    """
 
     is_disk_failure = False
     template = (
@@ -309,8 +320,10 @@ class NoRoom(RaylogError):
 
 
 class LogDirOffline(StorageError):
-    """A log dir failed. Its partitions are offline until the broker's next start; partitions in
-    other log dirs continue to serve."""
+    """A log dir failed: its partitions are offline until the broker's next start.
+
+    Partitions in other log dirs continue to serve.
+    """
 
     is_disk_failure = False
     template = (
@@ -328,8 +341,10 @@ class CleaningAborted(RaylogError):
 
 
 class LogMissing(RaylogError):
-    """A partition's folder or data is not where it must be. raylog never replaces it with an empty
-    log."""
+    """A partition's folder or data is not where it must be.
+
+    raylog never replaces it with an empty log.
+    """
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")

@@ -54,8 +54,7 @@ class File(Protocol):
     inode: int
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """Write a few buffers behind each other at the end, or raise with the file's size
-        unchanged."""
+        """Append a few buffers in order, or raise with the file's size unchanged."""
 
     def read(self, size_bytes: int, position: int) -> bytes:
         """Up to ``size_bytes`` from ``position``; fewer at the end of the file."""
@@ -67,8 +66,10 @@ class File(Protocol):
         """Cut the file to a size; to its own to give back what was allocated behind."""
 
     def allocate(self, size_bytes: int) -> None:
-        """Reserve the disk's room up to a size, which the file itself keeps: DiskFull now rather
-        than later."""
+        """Reserve room on the disk up to a size; the file's own size stays the same.
+
+        DiskFull is raised now rather than later.
+        """
 
     def flush(self) -> None:
         """Return when what was written will survive a loss of power."""
@@ -122,8 +123,9 @@ class FileSystem(Protocol):
     def copy_file(
         self, source: str, target: str, copied: Callable[[int], None], *, flush: bool
     ) -> None:
-        """Make ``target`` what ``source`` is now, without its bytes coming through Python; its
-        mtime, too.
+        """Make ``target`` what ``source`` is now, with its mtime.
+
+        The bytes do not come through Python.
 
         ``copied`` is told after every few MB how many more were copied, and may wait.
         """
@@ -265,8 +267,9 @@ def _copy(reader: int, writer: int, copied: Callable[[int], None]) -> None:
 
 
 class RealLock:
-    """A lock on a folder (``flock``: no file of ours appears in it), or on a file that is made for
-    it.
+    """A lock on a folder, or on a file that is made for it.
+
+    A folder is locked with ``flock``, which puts no file of ours into it.
 
     A file is locked in both of Linux's ways: ``flock`` tells two owners in one process apart, and
     the POSIX lock is the one that a Java broker takes on its ``.lock``.
@@ -423,8 +426,10 @@ class RealFileSystem:
 
 
 class ReadOnlyFileSystem(RealFileSystem):
-    """The same, for those who only look: files may be another user's, or on a disk that takes no
-    writes."""
+    """The same, for those who only read.
+
+    The files may be another user's, or on a disk that takes no writes.
+    """
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         assert not create, "who only looks creates nothing"

@@ -93,8 +93,7 @@ def open_log(
                 folder,
                 f"the log ends at offset {end}, but it began at {start} when it was last open",
             )
-        # What was not flushed is lost, and nothing else. A crash in here leaves a gap that recovery
-        # meets again.
+        # Only what was not flushed is lost. A crash in here leaves a gap that recovery meets again.
         fresh = Segment(fs, folder, start, config, now_ms, create=True)
         for segment in segments:
             segment.delete()
@@ -186,8 +185,10 @@ def count_kept(
     checked: Sequence[Recovered],
     deleted: Container[int | None],
 ) -> int:
-    """How many of the checked segments, the first of those that begin at ``base_offsets``, follow
-    each other without a loss. ``deleted``: where segments began that retention has renamed.
+    """How many of the checked segments follow each other without a loss.
+
+    The segments are the first of those that begin at ``base_offsets``. ``deleted``: where segments
+    began that retention has renamed.
 
     A segment that lost its tail with the page cache may end with a whole batch; then only the gap
     to the next one tells. Compaction may leave such a gap, too (ours does not), but only up to
@@ -203,8 +204,10 @@ def count_kept(
 
 
 def _compacted_to(fs: FileSystem, folder: str) -> int:
-    """How far compaction has come, by the log dir's checkpoint; nobody knows, if that cannot be
-    read."""
+    """How far compaction has come, by the log dir's checkpoint.
+
+    If the checkpoint cannot be read, compaction may have been anywhere.
+    """
     log_dir, name = os.path.split(folder)
     partition = parse_folder(name)
     try:
@@ -217,8 +220,7 @@ def _compacted_to(fs: FileSystem, folder: str) -> int:
 def _mend_indexes(
     fs: FileSystem, segments: list[Segment], is_clean: bool, checked: Collection[Segment]
 ) -> list[Segment]:
-    """Rebuild indexes that are missing, and those of the active segment if they do not agree with
-    it.
+    """Rebuild missing indexes, and those of the active segment that disagree with it.
 
     After an orderly stop those of sealed segments are looked at when they are first used, and
     rebuilt then: opening a log of a thousand segments reads none of them. Returns the segments
@@ -256,8 +258,9 @@ def _mend_index(fs: FileSystem, segment: Segment, is_clean: bool, is_active: boo
 
 
 def _check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
-    """Hold every entry of the last one's transaction index against the batches; CorruptIndex if one
-    lies.
+    """Compare every entry of the last segment's transaction index with the batches.
+
+    Raises CorruptIndex if an entry is wrong.
 
     ``ends``: by producer id, where its aborted transactions have ended so far, which is brought up
     to date.
@@ -288,8 +291,7 @@ def _check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
 
 
 def _agrees(segments: Sequence[Segment], entry: AbortedTransaction, offset: int) -> bool:
-    """Whether a batch begins at one of the three offsets of an entry, and is of the kind that it
-    must be.
+    """Whether a batch of the right kind begins at one of an entry's three offsets.
 
     Compaction may have removed the batches of an aborted transaction, but never its marker before
     them.

@@ -1,5 +1,6 @@
-"""One partition's log: its segments in order, append, roll, flush, retention, truncation,
-compaction's swap.
+"""One partition's log: its segments in order, and all that is done to them.
+
+That is append, roll, flush, retention, truncation and compaction's swap.
 
 ::
 
@@ -146,8 +147,10 @@ class Log(ReadableLog):
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Obey another config from now on; what a segment was made with (``Segment.reconfigure``),
-        from the next."""
+        """Obey another config from now on.
+
+        What a segment was made with (``Segment.reconfigure``) changes with the next segment.
+        """
         for segment in self._segments:
             segment.reconfigure(config)
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
@@ -230,8 +233,10 @@ class Log(ReadableLog):
         )
 
     def roll(self) -> None:
-        """Begin a new segment at the log's end. Fine if the active one is still empty: nothing
-        happens."""
+        """Begin a new segment at the log's end.
+
+        If the active one is still empty, nothing happens.
+        """
         active, end = self._segments[-1], self._end.offset
         if active.base_offset == end:
             return
@@ -245,8 +250,10 @@ class Log(ReadableLog):
     # -- flush, retention, close -------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """Return when everything below ``up_to`` (default: the log's end) will survive a loss of
-        power."""
+        """Return when everything below ``up_to`` will survive a loss of power.
+
+        The default is the log's end.
+        """
         offset = self._end.offset if up_to is None else up_to
         if offset <= self.recovery_point:
             return
@@ -294,8 +301,7 @@ class Log(ReadableLog):
                         self.roll()
                     except DiskFull:
                         count -= 1  # the others make room for it
-            # The new segment carries the log's end alone: its name must not be lost where the old
-            # ones' are.
+            # The new segment alone carries the log's end: its name must outlive the old ones.
             self._fs.sync_dir(self.folder)
         old = segments[:count]
         if old:
@@ -321,15 +327,16 @@ class Log(ReadableLog):
         )
 
     def _doom(self, segments: Sequence[Segment]) -> None:
-        """Rename segments ``.deleted``; their files stay until ``file.delete.delay.ms`` has
-        passed."""
+        """Rename segments ``.deleted``.
+
+        Their files stay until ``file.delete.delay.ms`` has passed.
+        """
         for segment in segments:
             segment.rename(DELETED_SUFFIX)
             self._fs.remove(
                 os.path.join(self.folder, segment_file(segment.base_offset, SNAPSHOT_SUFFIX))
             )
-        # Before anyone writes a new start or end down: what is kept must be there after a loss of
-        # power.
+        # Before a new start or end is recorded: what is kept must survive a loss of power.
         self._fs.sync_dir(self.folder)
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
         with self.list_lock:
@@ -439,8 +446,11 @@ class Log(ReadableLog):
         return [entry for segment in self._segments for entry in segment.txn_index.entries]
 
     def check_unchanged(self, segments: Collection[SegmentId], round_id: RoundId) -> None:
-        """Raise CleaningAborted unless these are sealed segments of the log still, nothing was cut
-        since the round began, and no other round has begun."""
+        """Raise CleaningAborted unless the round may go on with these segments.
+
+        They must still be sealed segments of the log. Since the round began, nothing may have been
+        cut, and no other round may have begun.
+        """
         if round_id.number != self._rounds:
             why = "another compaction has begun, or the log was opened again"
         elif round_id.truncations != self.truncations or not {*segments} <= {
@@ -452,8 +462,9 @@ class Log(ReadableLog):
         raise CleaningAborted(str(self.partition), why)
 
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
-        """Put the segment that was written as ``<base offset of the first>.log.cleaned`` in the
-        place of old ones.
+        """Put a cleaned segment in the place of old ones.
+
+        It was written as ``<base offset of the first>.log.cleaned``.
 
         Raises CleaningAborted if one of these is gone (``check_unchanged``), with nothing changed.
         Once the new name ``.swap`` is on the disk the new segment is valid, and the next opening of
@@ -482,8 +493,7 @@ class Log(ReadableLog):
             self._fs.sync_dir(self.folder)
             self._doom(replaced)
             fresh.rename("")
-            # Before anyone writes down that this section is clean, and before the next one is
-            # swapped.
+            # Before this section is recorded as clean, and before the next one is swapped.
             self._fs.sync_dir(self.folder)
         except DiskFull as error:
             raise SwapUnfinished(fresh.path) from error
@@ -493,8 +503,10 @@ class Log(ReadableLog):
             self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
 
     def _remove_other_cleaned(self, base_offset: int) -> None:
-        """Remove what rounds that were killed have left: to recovery it would say that this swap
-        had not begun."""
+        """Remove the files of rounds that were killed.
+
+        From such a file recovery would conclude that this swap had not begun.
+        """
         own = segment_file(base_offset, "")
         left = [name for name in self._fs.list_dir(self.folder) if name.endswith(CLEANED_SUFFIX)]
         stale = [name for name in left if not name.startswith(own)]
@@ -520,8 +532,10 @@ class Log(ReadableLog):
             segment.delete()
 
     def next_due_ms(self, expiration_ms: int) -> int:
-        """When upkeep has something to do if nothing else happens: purge, flush, or forget a
-        producer."""
+        """When upkeep next has something to do if nothing else happens.
+
+        That is to purge, to flush, or to forget a producer.
+        """
         due = [when for when, _ in self._doomed]
         if self.recovery_point < self._segments[-1].base_offset:
             due.append(0)
@@ -553,8 +567,10 @@ class Log(ReadableLog):
 
 
 def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int) -> bytearray:
-    """The batch with the topic's timestamp type: LogAppendTime with this time, or CreateTime if it
-    is -1."""
+    """The batch with the topic's timestamp type.
+
+    That is LogAppendTime with this time, or CreateTime if the time is -1.
+    """
     changed = bytearray(content)
     attributes = header.attributes & ~LOG_APPEND_TIME
     if append_time >= 0:

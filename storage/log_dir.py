@@ -154,8 +154,10 @@ class LogDir:
             )
 
     def offsets(self) -> dict[TopicPartition, CheckpointedOffsets]:
-        """What the checkpoints say. One that cannot be read is set aside: data tells what it
-        told."""
+        """What the checkpoints say.
+
+        A checkpoint that cannot be read is set aside: the data says the same.
+        """
         columns = [
             self._read(name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
         ]
@@ -174,8 +176,7 @@ class LogDir:
             return {}
 
     def write_offsets(self, offsets: Mapping[TopicPartition, CheckpointedOffsets]) -> None:
-        """Replace the checkpoint files of recovery points, high watermarks and log start
-        offsets."""
+        """Replace the checkpoints of recovery points, high watermarks and log start offsets."""
         self.write_recovery_points(offsets)
         self.write_log_start_offsets(offsets)
 
@@ -202,8 +203,10 @@ class LogDir:
         return self._read(CLEANER_OFFSETS)
 
     def write_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
-        """Set or forget where a partition's compaction goes on. Those that are no longer here are
-        dropped."""
+        """Set or forget where a partition's compaction goes on.
+
+        Partitions that are no longer here are dropped.
+        """
         self._write_cleaner_offsets(
             {**self.cleaner_offsets(), partition: -1 if offset is None else offset}
         )
@@ -220,8 +223,10 @@ class LogDir:
         write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), kept)
 
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
-        """Rename a partition's folder: it waits to be deleted, or as stray is set aside and
-        kept."""
+        """Rename a partition's folder: it waits to be deleted.
+
+        As stray it is set aside and kept.
+        """
         target = self._new_name(partition, STRAY_DIR_SUFFIX if stray else DELETE_DIR_SUFFIX)
         self._rename(self.folder(partition), target)
         return target

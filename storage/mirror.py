@@ -1,5 +1,6 @@
-"""A copy of a partition's folder in another log dir, brought up to date in rounds while the log is
-being written.
+"""A copy of a partition's folder in another log dir, brought up to date in rounds.
+
+The log is being written meanwhile.
 
 ::
 

@@ -63,8 +63,10 @@ def check_topic_name(topic: str) -> None:
 
 
 def collision_key(topic: str) -> str:
-    """Two topics whose keys are equal differ only in ``.`` and ``_``, which metrics cannot tell
-    apart."""
+    """A key that is equal for topics that differ only in ``.`` and ``_``.
+
+    Metrics cannot tell such topics apart.
+    """
     return topic.replace(".", "_")
 
 
@@ -78,15 +80,19 @@ def parse_folder(name: str) -> TopicPartition | None:
 
 
 def doomed_folder(partition: TopicPartition, unique: UUID, suffix: str) -> str:
-    """The name of a folder that is to be deleted, set aside or still copied; the topic is cut to
-    fit 255 bytes."""
+    """The name of a folder that is to be deleted, set aside or still copied.
+
+    The topic is cut so that the name fits 255 bytes.
+    """
     tail = f"-{partition.partition}.{unique.hex}{suffix}"
     return partition.topic[: MAX_FOLDER_LENGTH - len(tail)] + tail
 
 
 def doomed_suffix(name: str) -> str | None:
-    """What a name of :func:`doomed_folder` says of its folder: ``-delete``, ``-stray``,
-    ``-future``; else None."""
+    """The suffix of a name of :func:`doomed_folder`, or None.
+
+    It is ``-delete``, ``-stray`` or ``-future``.
+    """
     stem, _, tail = name.rpartition(".")
     suffix = tail[32:]
     suffixes = (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, FUTURE_DIR_SUFFIX)

@@ -1,5 +1,6 @@
-"""What any number of threads may ask of a log while one writer appends to it: offsets, reads,
-lookups by time.
+"""What any number of threads may ask of a log while one writer appends to it.
+
+They ask for offsets, for records, and for offsets by time.
 
 Nobody locks here. The segment list is an immutable tuple, and the log end is published, in one
 assignment, after its bytes are written: a reader takes the end first and the segments second, so
@@ -49,8 +50,10 @@ class Slice(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """The bound of readers: the next offset, and the bytes of the active segment that they may
-    see."""
+    """The bound of readers.
+
+    That is the next offset, and the bytes of the active segment that they may see.
+    """
 
     offset: int
     segment_base: int
@@ -158,8 +161,7 @@ class ReadableLog:
         return LogEnd(stable, segment.base_offset, self._position_of(segment, stable))
 
     def aborted_in(self, piece: Slice, offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with data in a slice that a read from ``offset`` has just
-        answered.
+        """The aborted transactions with data in a slice that was just read from ``offset``.
 
         A reader skips a producer's transactional batches from each first offset to the abort
         marker. Some of them may lie behind the slice.
@@ -184,8 +186,10 @@ class ReadableLog:
         return aborted
 
     def _aborted_in_doomed(self, piece: Slice, offset: int) -> list[AbortedTransaction]:
-        """As :meth:`aborted_in`, of a segment that has been replaced since: what follows it may be
-        too."""
+        """As :meth:`aborted_in`, for a segment that has been replaced since.
+
+        The segments that follow it may be replaced too.
+        """
         every = [*self._segments, *(segment for _, segment in self._doomed)]
         holder = next((segment for segment in every if segment.log.inode == piece.inode), None)
         if holder is None:
@@ -217,8 +221,9 @@ class ReadableLog:
     def offset_for_timestamp(
         self, timestamp: int, isolation: Isolation = LOG_END
     ) -> TimestampOffset | None:
-        """The first record whose timestamp is ``timestamp`` (ms) or later; None if there is none
-        that ``isolation`` lets a reader see.
+        """The first record whose timestamp is ``timestamp`` (ms) or later.
+
+        None if there is none that ``isolation`` lets a reader see.
 
         LATEST (-1) gives the end of what it lets a reader see; EARLIEST (-2) and EARLIEST_LOCAL
         (-4) the log start offset, all with timestamp -1; MAX_TIMESTAMP (-3) the first record with

@@ -1,5 +1,7 @@
-"""What batches tell of their producers, read back from a log: at opening, and after a
-truncation."""
+"""What batches say of their producers, read back from a log.
+
+This is done at opening, and after a truncation.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -45,8 +47,10 @@ def replay(
 def _of_producers(
     segment: Segment, begin: int, scan: Scan | None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches that have a producer id, with their positions, from the one that reaches
-    ``begin`` on."""
+    """The batches that have a producer id, with their positions.
+
+    The walk starts at the batch that reaches ``begin``.
+    """
     if scan is None:
         batch = segment.find_batch_anyway(begin)
         scan = segment.scan(segment.size if batch is None else batch[0])

@@ -27,8 +27,10 @@ def segments_to_delete(
     log_start_offset: int,
     high_watermark: int,
 ) -> int:
-    """How many segments from the oldest on may go. The last counts too; an empty last one never
-    goes."""
+    """How many segments from the oldest on may go.
+
+    The last segment counts too, but an empty last segment never goes.
+    """
     movable = 0
     for segment in segments:
         if segment.end_offset > high_watermark or (

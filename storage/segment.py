@@ -126,8 +126,10 @@ class Segment:
         self.config, self._max_span_ms = config, span_ms
 
     def _create(self) -> None:
-        """Make all files or none: an empty .log left behind would end the log at its base offset
-        one day."""
+        """Make all files or none.
+
+        An empty .log left behind would one day end the log at its base offset.
+        """
         try:
             self.log.truncate(0)
             if self.config.preallocate:
@@ -154,8 +156,10 @@ class Segment:
 
     @property
     def max_timestamp(self) -> TimestampOffset:
-        """The largest timestamp, with the last offset of the first batch that has it; (-1, ..) if
-        none."""
+        """The largest timestamp, with the last offset of the first batch that has it.
+
+        (-1, ..) if there is none.
+        """
         if self._max is None:
             try:
                 self._max = self._find_max()
@@ -165,8 +169,10 @@ class Segment:
         return self._max
 
     def _find_max(self) -> TimestampOffset:
-        """By the time index's last entry and the batches behind it: entries may be missing at its
-        end."""
+        """The largest timestamp, by the time index's last entry and the batches behind it.
+
+        Entries may be missing at the end of the index.
+        """
         largest = self.time_index.last
         batch = self.find_batch(largest.offset)
         if batch is None:
@@ -180,8 +186,7 @@ class Segment:
         return largest
 
     def _check_moment(self, moment: TimestampOffset, header: BatchHeader) -> None:
-        """Raise CorruptIndex unless this batch is the one of which an entry of the time index
-        speaks."""
+        """Raise CorruptIndex unless an entry of the time index means this batch."""
         actual = TimestampOffset(header.max_timestamp, header.last_offset)
         if moment.timestamp != NO_TIMESTAMP and moment != actual:
             raise CorruptIndex(
@@ -197,8 +202,10 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp for retention: the file's mtime stands in where records have
-        none."""
+        """The largest timestamp for retention.
+
+        Where records have no timestamp it is the file's mtime.
+        """
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self._fs.mtime_ms(self.path)
 
@@ -221,8 +228,10 @@ class Segment:
         return not self._has_room
 
     def _is_over(self, max_timestamp: int, now_ms: int) -> bool:
-        """Whether the segment would span more than its time, by its records' clock where they have
-        one."""
+        """Whether the segment would span more than its time.
+
+        The clock is that of its records, where they have timestamps.
+        """
         if self._has_times is None:
             self._begin_at(read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp)
         if self._has_times:
@@ -272,8 +281,10 @@ class Segment:
         self.time_index.truncate_to(last_offset)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop the batch that holds ``offset``, whole, and all behind it; on disk when this
-        returns."""
+        """Drop the whole batch that holds ``offset``, and all behind it.
+
+        It is on the disk when this returns.
+        """
         batch = self.find_batch(offset)
         if batch is None:
             return
@@ -350,8 +361,10 @@ class Segment:
     def _rising(
         self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_LONG
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """The same batches, as long as their offsets are what a segment can hold: no CRC covers the
-        base offset."""
+        """The same batches, as long as their offsets are what a segment can hold.
+
+        No CRC covers the base offset.
+        """
         next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT, end_offset - 1)
         for position, header in batches:
             last_offset = header.last_offset
@@ -367,8 +380,10 @@ class Segment:
         return CorruptRecord(f"{self.path}, position {position}", why)
 
     def find_batch(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
-        """The first batch that reaches ``offset``, with its position; None if the segment ends
-        before."""
+        """The first batch that reaches ``offset``, with its position.
+
+        None if the segment ends before.
+        """
         start = self._trusted(*self.offset_index.lookup(offset))
         try:
             for position, header in self.batches(start, end):
@@ -381,8 +396,10 @@ class Segment:
         return None
 
     def find_batch_anyway(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """As :meth:`find_batch`; indexes that lie are made again first. Only while nobody else
-        reads or writes."""
+        """As :meth:`find_batch`, but wrong indexes are rebuilt first.
+
+        Call it only while nobody else reads or writes.
+        """
         try:
             return self.find_batch(offset)
         except CorruptIndex:
@@ -390,8 +407,10 @@ class Segment:
             return self.find_batch(offset)
 
     def end_of_batches(self, start: int, max_bytes: int, end: int) -> int:
-        """Where the last whole batch ends that fits into ``max_bytes`` from ``start``; at least one
-        fits."""
+        """Where the last whole batch within ``max_bytes`` from ``start`` ends.
+
+        At least one batch fits.
+        """
         limit = start + max_bytes
         if limit >= end:
             return end
@@ -418,8 +437,7 @@ class Segment:
     def offset_for_timestamp(
         self, timestamp: int, start_offset: int, end: int | None = None
     ) -> TimestampOffset | None:
-        """The first record at or above ``start_offset`` whose timestamp is ``timestamp`` or
-        later."""
+        """The first record at or above ``start_offset`` with ``timestamp`` or a later one."""
         near = self.time_index.lookup(timestamp)
         first = self.find_batch(max(near.offset, start_offset), end)
         if first is None:
@@ -438,8 +456,9 @@ class Segment:
     # -- mending -----------------------------------------------------------------------------------
 
     def recover(self, end_offset: int = MAX_LONG) -> tuple[Recovered, Scan]:
-        """Check every batch, cut behind the last good one, make the indexes again, to be flushed
-        with the rest.
+        """Check every batch, cut behind the last good one, rebuild the indexes.
+
+        The indexes are flushed with the rest.
 
         ``end_offset``: where the next segment begins, which no good batch reaches into.
         The transaction index is left empty: what aborted is known to who follows the producers.
@@ -468,8 +487,10 @@ class Segment:
         return batches
 
     def _rising_part(self, batches: Scan, end_offset: int = MAX_LONG) -> Scan:
-        """The batches before the first whose offsets no segment can hold there: see
-        :meth:`_rising`."""
+        """The batches before the first with offsets that no segment can hold.
+
+        See :meth:`_rising`.
+        """
         bases, lasts = batches.rows[:, BASE_OFFSET], batches.rows[:, LAST_OFFSET]
         bad = bases < np.append(self.base_offset, lasts[:-1] + 1)[: len(bases)]
         bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT, end_offset - 1))
@@ -570,8 +591,10 @@ class Segment:
     # -- names -------------------------------------------------------------------------------------
 
     def rename(self, suffix: str) -> None:
-        """Give all files of the segment a suffix (``.deleted``); who has them open can go on
-        reading."""
+        """Give all files of the segment a suffix (``.deleted``).
+
+        Who has them open can go on reading.
+        """
         self.open_all_files()
         for own in SUFFIXES:
             old, new = (

@@ -43,8 +43,7 @@ from raylog.storage.records.layout import (
     TRANSACTIONAL,
 )
 
-# Who appends: a client, or a coordinator, which alone may write control batches and counts no
-# sequence.
+# Who appends. Only a coordinator may write control batches, and it counts no sequence.
 Origin = Literal["client", "coordinator"]
 CLIENT: Final = "client"
 COORDINATOR: Final = "coordinator"
@@ -80,8 +79,10 @@ def check_append(
 
 
 def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin) -> BatchHeader:
-    """The header of a batch that the kernel would not call plain; raises why it may not be
-    appended."""
+    """The header of a batch that the kernel did not find plain.
+
+    Raises with the reason why the batch may not be appended.
+    """
     header = read_header(content)
     size_bytes = header.batch_length + LOG_OVERHEAD
     if size_bytes != len(content):

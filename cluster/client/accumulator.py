@@ -23,12 +23,11 @@ from typing import NamedTuple
 from raylog.storage.buffers import Buffer
 from raylog.storage.records.layout import MAX_SEQUENCE
 
-# Length, attributes, deltas, key length, value length, header count: what a record takes besides
-# its bytes.
+# A record's length, attributes, deltas, key length, value length and header count.
 RECORD_OVERHEAD = 12
 
-# Timestamp, key, value, headers: a plain tuple, since one is made for each record, and what
-# ``encode_records`` takes.
+# Timestamp, key, value, headers, as ``encode_records`` takes them. Each record makes one: a plain
+# tuple costs least.
 Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 

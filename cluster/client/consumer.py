@@ -34,8 +34,7 @@ from raylog.storage.records.batch import next_offset, read_header
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.layout import LOG_APPEND_TIME
 
-# What may pass by itself: an actor or the Controller restarts, or a segment was deleted before it
-# was read.
+# What may pass by itself: a restart, or a segment that was deleted before it was read.
 PASSING = (NotLeader, RequestTimedOut, StorageError)
 # How long an actor holds a fetch that finds nothing.
 FETCH_MAX_WAIT_MS = 500

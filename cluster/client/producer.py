@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
     from raylog.cluster.broker import Broker
 
-# A batch must fit into max.message.bytes (1 MiB + 12 by default) with its header, before it is
-# compressed.
+# An uncompressed batch and its header must fit max.message.bytes (1 MiB + 12 by default).
 MAX_BATCH_BYTES = 1_000_000
 _BYTES_LIKE = (bytes, bytearray, memoryview)
 

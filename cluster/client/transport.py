@@ -44,8 +44,7 @@ class RayTransport:
     def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
         # one that is away holds up no other
         log_actor = self._broker.log_actor(topic, partition, timeout_s=0)
-        # Bytes travel inside of the call; an array goes to the object store without a copy in
-        # pickle.
+        # Bytes travel in the call; an array goes to the object store uncopied by pickle.
         payload = bytes(batch) if len(batch) <= INLINE_BYTES else np.frombuffer(batch, np.uint8)
         answer: Future[AppendResult] = Future()
         call = log_actor.append(payload)

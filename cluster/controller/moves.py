@@ -73,8 +73,7 @@ class Moves(Topics):
         finally:
             claims = []
             with self._lock:
-                # After an fsync that failed nobody knows which folder counts; the next start reads
-                # it.
+                # After a failed fsync nobody knows which folder counts; the next start reads it.
                 if self._metadata is not None and not self._metadata.has_failed:
                     self._moving.pop(partition, None)
                     claims = self._claim([self._wanted_partition(*partition)])

@@ -158,8 +158,7 @@ class Topics(Opening):
                 for home in homes
             ]
         )
-        # The actor of a node that is away would wait for the node and serve the partition there,
-        # although the partition is elsewhere by then.
+        # An actor whose node is away would wait for it, and then serve a partition that has moved.
         for home in homes:
             if home.node not in self._managers:
                 kill(log_actor_name(home.partition), self._namespace)

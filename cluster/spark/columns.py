@@ -30,8 +30,7 @@ ALL = pa.schema(
         ("headers", HEADERS),
     ]
 )
-# Spark loads one Arrow batch at a time into memory outside of its heap, which an executor of 512 MB
-# must hold.
+# Spark loads one Arrow batch at a time outside of its heap; an executor of 512 MB must hold it.
 BATCH_BYTES_MAX = 16 << 20
 
 

@@ -15,8 +15,10 @@ class SparkUnavailable(RaylogError):
 
 
 class SparkSessionExists(RaylogError):
-    """A Spark session is already running. RayDP allows one session per process, and one per name in
-    a Ray namespace."""
+    """A Spark session is already running.
+
+    RayDP allows one session per process, and one per name in a Ray namespace.
+    """
 
     fields = ("app_name",)
     template = (

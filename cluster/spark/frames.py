@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from raylog.cluster.broker import Broker
 
-# One block is one task of Spark: large enough to be worth its 10 ms, small enough for a small
-# executor's memory.
+# One block is one task of Spark: worth its 10 ms, and small enough for a small executor.
 BLOCK_BYTES = 32 << 20
 # Decoding tasks ask Ray for no CPU (Spark may hold all), so their number is bounded here: each
 # holds a block or two.
@@ -80,8 +79,7 @@ def frame(
     ranges, lost = resolve.batch_ranges(broker, options)
     report(lost, options.fail_on_data_loss)
     schema = columns.schema(columns.names(include_headers))
-    # RayDP looks at the first block to choose its path: an empty one costs nothing and serves an
-    # empty topic.
+    # RayDP chooses its path by the first block: an empty one is free and serves an empty topic.
     blocks = [
         ray.put(ipc_block(schema, [])),
         *_blocks(broker, options, split_ranges(ranges, None), schema),

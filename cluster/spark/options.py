@@ -117,8 +117,10 @@ def parse(given: Mapping[str, str], mode: Mode) -> Options:
 
 
 def known(given: Mapping[str, str]) -> dict[str, str]:
-    """The options under their documented names. An unknown one is refused, with the nearest known
-    name."""
+    """The options under their documented names.
+
+    An unknown option is refused, with the nearest known name.
+    """
     options = {}
     for key, value in given.items():
         name = _BY_LOWER.get(key.lower())

@@ -56,8 +56,7 @@ def connected(address: str, namespace: str) -> "Broker":
             logging_level=logging.ERROR,
             configure_logging=False,
         )
-        # Spark ends its Python workers with SIGTERM; Ray's handler would print a stack trace for
-        # each.
+        # Spark ends its Python workers with SIGTERM; Ray's handler would print a stack trace.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_term)
     return connect(address, namespace=namespace)

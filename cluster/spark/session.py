@@ -106,8 +106,9 @@ def session(
 
 
 def register(spark: "SparkSession", broker: "Broker") -> None:
-    """Make ``format("raylog")`` known to a Spark session, with the broker's address and namespace
-    filled in.
+    """Make ``format("raylog")`` known to a Spark session, with the broker filled in.
+
+    The session gets the broker's address and namespace.
 
     ``session`` has done it; call it for a Spark that you started yourself. Its Python workers must
     be able to import raylog and to reach Ray.
@@ -200,8 +201,10 @@ def java_version(environ: dict[str, str] | None = None) -> int:
 
 
 def parse_java_version(said: str) -> int:
-    """The major version in what ``java -version`` prints; 0 if it says none. Java 8 calls itself
-    1.8."""
+    """The major version in what ``java -version`` prints, 0 if it says none.
+
+    Java 8 calls itself 1.8.
+    """
     for line in said.splitlines():
         if "version" in line and line.count('"') == 2:
             parts = line.split('"')[1].replace("-", ".").split(".")

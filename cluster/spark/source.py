@@ -49,8 +49,10 @@ class RaylogSource(DataSource):
         return parse({k: v for k, v in preset.items() if v} | dict(self.options), mode)
 
     def _refuse_what_no_read_takes(self) -> None:
-        """Spark asks for a schema before it says whether it reads or streams: refuse what fits
-        neither."""
+        """Refuse options that fit neither a batch read nor a stream.
+
+        Spark asks for a schema before it says whether it reads or streams.
+        """
         try:
             self._parse("batch")
         except InvalidSparkOption as wrong:
@@ -61,8 +63,10 @@ class RaylogSource(DataSource):
 
 
 def preset(broker: "Broker") -> type[RaylogSource]:
-    """The source with a broker's address and namespace filled in. Pickled by value, unlike its
-    base."""
+    """The source with a broker's address and namespace filled in.
+
+    It is pickled by value, unlike its base.
+    """
     given = {"preset_address": broker.address, "preset_namespace": broker.namespace}
     return type("RaylogSource", (RaylogSource,), given)
 
@@ -73,8 +77,10 @@ def spark_schema(include_headers: bool) -> StructType:
 
 
 def checked_columns(schema: StructType, include_headers: bool) -> list[str]:
-    """The column names of a schema. Raises InvalidSparkSchema if it is no subset of the
-    source's."""
+    """The column names of a schema.
+
+    Raises InvalidSparkSchema if it is no subset of the source's schema.
+    """
     full = spark_schema(True)
     for field in schema.fields:
         if field.name not in full.names:

@@ -12,9 +12,8 @@ from examples.demo.source import REFERENCES, load_reference
 from examples.demo.stage import Demo, Stopwatch
 
 PARTITIONS = 4
-# Ages are counted from the records' timestamps, and these are of 2013: with Kafka's defaults of
-# seven days a segment would end after a week of flights, and be deleted at the next round of
-# retention.
+# Ages are counted from the records' timestamps, which are of 2013. With Kafka's default of seven
+# days a segment would end after a week of flights, and the next retention would delete it.
 KEEP = {"retention.ms": -1, "segment.ms": 100 * 365 * 24 * 3600 * 1000}
 # Small, so that the last act has several segments of a partition to show.
 SEGMENT_BYTES, QUICK_SEGMENT_BYTES = 8 << 20, 2 << 20

@@ -1,5 +1,4 @@
-"""Which log is to be compacted, from where to where, and whether now: decisions over facts, without
-a disk.
+"""Which log to compact, from where to where, and whether now: decisions without a disk.
 
 ::
 
@@ -36,8 +35,10 @@ class SegmentTimes(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What the choice needs to know of a log; its last segment is the active one, whose times do
-    not matter."""
+    """What the choice needs to know of a log.
+
+    Its last segment is the active one, whose times do not matter.
+    """
 
     segments: Sequence[SegmentTimes]
     log_start_offset: int
@@ -61,8 +62,10 @@ class Cleanable(NamedTuple):
 
 
 def facts_of(log: Log) -> LogFacts:
-    """The facts of a log, read from its files. Any thread may ask; CleaningAborted if a file was
-    taken meanwhile."""
+    """The facts of a log, read from its files.
+
+    Any thread may ask. Raises CleaningAborted if a file was taken meanwhile.
+    """
     truncations, stable, segments = log.truncations, log.last_stable_offset, log.segments
     try:
         sealed = [_times(segment) for segment in segments[:-1]]
@@ -92,8 +95,10 @@ def _times(segment: Segment) -> SegmentTimes:
 
 
 def first_dirty_offset(checkpoint: int | None, log: LogFacts) -> int:
-    """Where the next round begins. It differs from a checkpoint that is out of range: write it down
-    then."""
+    """Where the next round begins.
+
+    It differs from a checkpoint that is out of range. The caller then writes it down.
+    """
     if checkpoint is None or not log.log_start_offset <= checkpoint <= log.log_end_offset:
         return log.log_start_offset
     return checkpoint

@@ -1,5 +1,4 @@
-"""One round of compaction over one log: read the dirty section's keys, then rewrite from the log's
-begin.
+"""One round of compaction over one log: map the dirty section's keys, then rewrite the log.
 
 ::
 
@@ -214,8 +213,9 @@ def build_offset_map(
     tally: Tally,
     pace: Pace,
 ) -> None:
-    """Put the keys of ``segments`` (each with the next one's base) from ``start_offset`` on into
-    the map.
+    """Put the keys of ``segments`` into the map, from ``start_offset`` on.
+
+    Each segment comes with the base offset of the next one.
 
     Stops when the map is full, in the middle of a batch if need be: ``latest_offset`` tells where.
     """

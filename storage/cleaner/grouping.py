@@ -1,5 +1,4 @@
-"""Which neighbouring segments become one: small ones are merged, so that compaction does not leave
-crumbs.
+"""Which neighbouring segments become one, so that compaction leaves no small segments behind.
 
 A group grows while its files stay within ``segment.bytes`` and ``segment.index.bytes``, measured
 before cleaning, and while its last offset can be told from its first segment's base by an int32.

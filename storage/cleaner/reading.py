@@ -22,8 +22,7 @@ from raylog.storage.records.layout import (
 )
 from raylog.storage.segment import Segment
 
-# Called between chunks with the bytes just read and written: it may sleep, or raise to end the
-# compaction.
+# Called between chunks with the bytes just read and written: it may sleep, or raise to stop.
 Pace = Callable[[int], None]
 
 
@@ -71,8 +70,11 @@ def _read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[
 
 
 def _whole_bytes(chunk: memoryview) -> tuple[int, int, bool]:
-    """(bytes of whole batches at the chunk's begin, bytes that the first batch behind them needs,
-    whether one of them is a message of an older version)"""
+    """(bytes of whole batches, bytes needed, whether there is a message of an older version).
+
+    The whole batches are at the chunk's begin. The bytes needed are those of the first batch behind
+    them.
+    """
     position, is_old = 0, False
     while len(chunk) - position >= LOG_OVERHEAD:
         (length,) = LENGTH.unpack_from(chunk, position + AT_LENGTH)

@@ -1,5 +1,6 @@
-"""What a compaction that was cut short has left in a partition's folder, put right before the log
-is opened.
+"""Puts right what an interrupted compaction left in a partition's folder.
+
+This is done before the log is opened.
 
 A cleaned segment takes the place of its sources in these steps; a crash may fall between any two
 renames::
@@ -25,8 +26,9 @@ from raylog.storage.segment import SUFFIXES
 
 
 def finish_swaps(fs: FileSystem, folder: str) -> list[str]:
-    """Finish or undo a compaction, and remove all that was to be deleted; returns the names removed
-    for that.
+    """Finish or undo a compaction, and remove all that was to be deleted.
+
+    Returns the names that were to be deleted, and are now removed.
 
     Raises UnfinishedCompaction, with nothing changed, for a valid segment that is damaged.
     """

@@ -46,8 +46,10 @@ class LogView(NamedTuple):
 
 
 class LogOwner(Protocol):
-    """The calls that go to the log's own process. Each may also raise what kept it from being
-    answered."""
+    """The calls that go to the log's own process.
+
+    Each may also raise what kept it from being answered.
+    """
 
     def flush(self) -> None: ...
     def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None: ...
@@ -55,8 +57,10 @@ class LogOwner(Protocol):
 
 
 def view_of(log: Log, round_id: RoundId) -> LogView:
-    """The view for a round that has just begun. Raises CleaningAborted if segments are taken
-    meanwhile."""
+    """The view for a round that has just begun.
+
+    Raises CleaningAborted if segments are taken meanwhile.
+    """
     while True:
         segments, facts = log.segments, facts_of(log)
         if segments == log.segments:
@@ -88,8 +92,10 @@ class RemoteLog:
         return self._view.round_id
 
     def sealed(self) -> list[tuple[Segment, int]]:
-        """The sealed segments, opened; CleaningAborted if the log does not have these files any
-        more."""
+        """The sealed segments, opened.
+
+        Raises CleaningAborted if the log does not have these files any more.
+        """
         bases = [segment.base_offset for segment in self._view.facts.segments]
         segment_ids = [
             SegmentId(base, inode) for base, inode in zip(bases, self._view.inodes, strict=True)
@@ -114,8 +120,10 @@ class RemoteLog:
         return self._view.aborted
 
     def last_records(self) -> Mapping[int, LastRecord]:
-        """As of the view: of those that have written since, an older batch stays, without its
-        records."""
+        """The last record of each producer, as of the view.
+
+        If a producer has written since, its older batch stays without its records.
+        """
         return self._view.last_records
 
     def flush(self) -> None:

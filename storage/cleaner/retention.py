@@ -71,8 +71,10 @@ class _Judged(NamedTuple):
 def clean_chunk(
     chunk: memoryview, headers: list[BatchHeader], rules: Rules
 ) -> Iterator[tuple[BatchHeader, Buffer | None]]:
-    """(header, what stays) of each batch of a chunk. The kernel tells which ones stay or go as they
-    are."""
+    """(header, what stays) of each batch of a chunk.
+
+    The kernel tells which batches stay or go as they are.
+    """
     offsets, tally, position = rules.offsets, rules.tally, 0
     verdicts, keyless = offsets.table.judge_batches(chunk, headers, offsets.latest_offset)
     tally.records_without_key += keyless
@@ -168,8 +170,9 @@ def _plain(batch: memoryview, header: BatchHeader) -> Buffer:
 
 
 def rebuild(plain: Buffer, kept: Buffer, header: BatchHeader, horizon_ms: int | None) -> Buffer:
-    """The batch with the records whose byte in ``kept`` is 1, and with this delete horizon if there
-    is one.
+    """The batch with the records whose byte in ``kept`` is 1.
+
+    It gets this delete horizon, if there is one.
 
     The horizon takes the base timestamp's place, so the records' times are written as differences
     to it.

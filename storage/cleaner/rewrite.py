@@ -1,5 +1,6 @@
-"""A group of segments to one, ``<base offset>.log.cleaned`` with its indexes, all on the disk at
-the end.
+"""Rewrites a group of segments to one, ``<base offset>.log.cleaned`` with its indexes.
+
+All of it is on the disk at the end.
 
 Nothing else is touched: until the log puts the cleaned segment in the place of its sources, a crash
 or an error costs only the work. The cleaned segment's last batch ends where the last of its sources
@@ -67,8 +68,10 @@ class CleanedSegment:
         return len(content)
 
     def finish(self, aborted: Sequence[AbortedTransaction], mtime_ms: int) -> None:
-        """Write the indexes, with the aborted transactions whose markers are here; return when all
-        is on the disk."""
+        """Write the indexes; return when all is on the disk.
+
+        They include the aborted transactions whose markers are in this segment.
+        """
         self.write()
         self._log.flush()
         self._log.close()
@@ -93,8 +96,9 @@ def rewrite_group(
     chunk_bytes: int,
     pace: Pace,
 ) -> CleanedSegment:
-    """Write what the rules leave of ``sources`` as a cleaned segment with the first one's base
-    offset.
+    """Write what the rules leave of ``sources`` as one cleaned segment.
+
+    It has the base offset of the first source.
 
     ``sources``: each with the next one's base offset.
     """
@@ -138,8 +142,7 @@ def _rewrite(
 
 
 def placeholder(lost: BatchHeader) -> Buffer:
-    """A batch that says nothing but its offsets: no record, no time, no producer, no
-    transaction."""
+    """A batch with offsets alone: no record, time, producer or transaction."""
     return empty_batch(
         lost._replace(
             attributes=lost.attributes & LOG_APPEND_TIME,

@@ -1,5 +1,4 @@
-"""Which log is compacted next, and what became of the last rounds: the decisions of a node's
-compaction.
+"""Which log is compacted next, and how the last rounds ended: a node's decisions.
 
 It is told what its logs look like, begins a round over the filthiest of those that are due, is told
 how the round ended, and knows what there is to tell of it. An error that passes by itself (the log

@@ -1,5 +1,4 @@
-"""Which logs are being compacted, which must be left alone, and which cannot be compacted: without
-threads.
+"""Which logs are being compacted, must be left alone, or cannot be compacted. No threads here.
 
 ::
 

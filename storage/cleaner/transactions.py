@@ -21,8 +21,10 @@ from raylog.storage.records.layout import CONTROL, TRANSACTIONAL
 
 
 class TransactionTracker:
-    """One walk over a log. ``aborted``: the transactions whose markers lie at or behind the walk's
-    begin."""
+    """One walk over a log.
+
+    ``aborted``: the transactions whose markers are at or behind the begin of the walk.
+    """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda transaction: -transaction.first_offset)

@@ -1,5 +1,6 @@
-"""Messages of versions 0 and 1 in a log that is compacted: they become batches of version 2,
-offsets and times kept.
+"""Converts messages of versions 0 and 1 in a compacted log to batches of version 2.
+
+Offsets and times are kept.
 
 Kafka's cleaner filters old messages as they are. Ours knows one format: what it keeps of old
 messages is written as version 2 the first time it comes by, as an append of them would be.
@@ -43,8 +44,10 @@ def _batches(chunk: memoryview) -> Iterator[Buffer]:
 
 
 def _parts(chunk: memoryview) -> Iterator[tuple[_Kind | None, Buffer, Sequence[Message]]]:
-    """Each batch or message: (None, its bytes, nothing) for version 2, else (kind, nothing,
-    messages)."""
+    """Each batch or message as a tuple of three.
+
+    For version 2: (None, its bytes, nothing). Otherwise: (kind, nothing, messages).
+    """
     for position, header in iter_batches(chunk):
         if header.magic == MAGIC:
             yield None, chunk[position : position + header.size_bytes], ()

@@ -48,8 +48,7 @@ class IndexBuilder:
         at = self._entries_at(positions)
         before = np.maximum.accumulate(np.append(self.largest.timestamp, max_timestamps[:-1]))
         is_later = max_timestamps > before
-        # For each batch, the last one up to it that had a later timestamp than all before; -1: none
-        # here.
+        # For each batch, the last one up to it with a later timestamp than all before; or -1.
         latest = np.maximum.accumulate(np.where(is_later, np.arange(len(positions)), -1))
         times = np.where(latest < 0, self.largest.timestamp, max_timestamps[latest])
         offsets = np.where(latest < 0, self.largest.offset, last_offsets[latest])

@@ -54,14 +54,12 @@ class OffsetIndex(SparseIndex):
         )
 
     def lookup_position(self, position: int) -> OffsetPosition:
-        """The last entry at or below a position in the file; ``(base_offset, 0)`` if there is
-        none."""
+        """The last entry at or below a position in the file, ``(base_offset, 0)`` if none."""
         entries = self._loaded()
         return self._before(entries, self._count_up_to(entries, _COLUMN, 4, position))
 
     def offset_after(self, position: int) -> int | None:
-        """The offset of the first entry at or above a position in the file; None if there is
-        none."""
+        """The offset of the first entry at or above a position in the file, or None."""
         entries = self._loaded()
         count = self._count_up_to(entries, _COLUMN, 4, position - 1)
         return (

@@ -1,5 +1,4 @@
-"""What the offset index and the time index share: a file of fixed-size entries, rising in both
-columns.
+"""What the offset and time index share: a file of fixed-size entries that rise in both columns.
 
 A sealed segment's index is mapped, and costs no memory but the page cache's. The active one's
 entries are held as the file's own bytes; new ones are appended to the file some hundreds at a time,
@@ -30,8 +29,7 @@ from raylog.storage.files import File, FileSystem, write_atomically
 
 Entries: TypeAlias = bytearray | memoryview
 
-# Entries held back at most: a write of eight bytes would cost every append as much as a small batch
-# does.
+# Entries held back at most: a write of eight bytes would cost an append as much as a batch.
 UNWRITTEN_BYTES = 4096
 # The end of an index, in which most lookups end.
 WARM_BYTES = 8192
@@ -166,8 +164,9 @@ class SparseIndex:
             self._written = 0
 
     def rewrite(self, content: bytes) -> None:
-        """Put ``content`` in the place of all entries, to be flushed with the rest: what recovery
-        makes.
+        """Put ``content`` in place of all entries.
+
+        Recovery makes it. It is flushed with the rest.
 
         A crash before that may leave any part of it, and recovery, which then comes again, makes it
         again.
@@ -192,8 +191,10 @@ class SparseIndex:
             self._unflushed = False
 
     def close(self) -> None:
-        """Write what is held back, unless the disk is full: an index may end before its segment
-        does."""
+        """Write what is held back, unless the disk is full.
+
+        An index may end before its segment does.
+        """
         with suppress(DiskFull):
             if self._bytes is not None:
                 self.write()

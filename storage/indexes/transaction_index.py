@@ -1,5 +1,6 @@
-"""The aborted transactions whose abort marker lies in one segment: what read-committed readers must
-skip.
+"""The aborted transactions of one segment, which read-committed readers must skip.
+
+An entry is in the segment that holds the abort marker.
 
 On disk (``<base offset>.txnindex``) an array of 34-byte entries, big-endian, in the order of their
 markers::
@@ -34,16 +35,20 @@ class AbortedTransaction(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """What :meth:`TransactionIndex.collect` found; unless complete, the next segment may have
-    more."""
+    """What :meth:`TransactionIndex.collect` found.
+
+    If it is not complete, the next segment may have more.
+    """
 
     aborted: list[AbortedTransaction]
     is_complete: bool
 
 
 def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, ...]:
-    """The entries in a transaction index's bytes; a torn one at the end is none. Raises
-    CorruptIndex."""
+    """The entries in a transaction index's bytes.
+
+    A partial entry at the end is left out. Raises CorruptIndex.
+    """
     whole = len(content) - len(content) % _ENTRY.size
     entries = []
     for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(content[:whole])):
@@ -93,8 +98,10 @@ class TransactionIndex:
         return entries
 
     def _check(self, number: int, entry: AbortedTransaction, before: int) -> None:
-        """Raise CorruptIndex where an entry contradicts itself, or the one before, which ends at
-        ``before``."""
+        """Raise CorruptIndex for an entry that contradicts itself or the one before.
+
+        The entry before ends at ``before``.
+        """
         if entry.last_offset <= before:
             raise CorruptIndex(
                 self.base_offset,

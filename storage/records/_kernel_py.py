@@ -1,5 +1,6 @@
-"""The kernel in plain Python: the functions, checks and answers of ``_kernel.pyx``, some 30 times
-slower.
+"""The kernel in plain Python, some 30 times slower.
+
+It has the functions, checks and results of ``_kernel.pyx``.
 
 It serves where no compiler was found, and it is the oracle that the compiled kernel is tested
 against. The format is drawn in ``_kernel.pyx``.
@@ -477,8 +478,10 @@ class OffsetTable:
         self._slots, self._secret, self._bytes = slots, secret, bytearray(slots * _SLOT.size)
 
     def _find(self, key: bytes) -> tuple[int, bytes, int]:
-        """(position, hash, the last offset + 1) of the key's slot, or of the free one that it would
-        take."""
+        """(position, hash, last offset + 1) of the key's slot.
+
+        If the key has none, of the free slot that it would take.
+        """
         wanted = blake2b(key, digest_size=16, key=self._secret).digest()
         slot = int.from_bytes(wanted[:8], "little") % self._slots
         while True:
@@ -628,8 +631,10 @@ def partition_column(keys: TextColumn, partitions: int) -> bytearray:
 
 
 def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes, int]:
-    """(rows, end): six int64 for each v2 batch from ``position`` to the first place, ``end``, where
-    none is."""
+    """(rows, end): six int64 for each v2 batch from ``position`` on.
+
+    ``end`` is the first position that has no such batch.
+    """
     view, rows = memoryview(buffer), array("q")
     try:
         while True:

@@ -152,8 +152,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop this batch's tombstones; it then stands in the base timestamp's
-        place."""
+        """When the cleaner may drop this batch's tombstones.
+
+        It is stored in the place of the base timestamp.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
@@ -163,8 +165,10 @@ def increment_sequence(sequence: int, by: int) -> int:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at ``position``. Raises CorruptRecord where none can be; its CRC is not
-    checked."""
+    """The header at ``position``; its CRC is not checked.
+
+    Raises CorruptRecord where none can be.
+    """
     try:
         if position < 0:
             raise struct.error
@@ -273,15 +277,18 @@ def next_offset(fetched: Buffer, start_offset: int) -> int:
 def stamp(
     batch: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0
 ) -> None:
-    """Write what only the leader knows into an encoded batch. Both fields are outside of the
-    CRC."""
+    """Write what only the leader knows into an encoded batch.
+
+    Both fields are outside of the CRC.
+    """
     struct.pack_into(">q", batch, position + AT_BASE_OFFSET, base_offset)
     struct.pack_into(">i", batch, position + AT_LEADER_EPOCH, leader_epoch)
 
 
 def seal(batch: bytearray, header: BatchHeader) -> bytearray:
-    """Write ``header`` into the 61 bytes kept free before the records, with their true length and
-    CRC.
+    """Write ``header`` into the 61 bytes that were kept free before the records.
+
+    Length and CRC are computed here.
 
     ``batch`` may be any writable buffer, and is what is returned.
     """

@@ -61,8 +61,10 @@ class _DecodedHeaders(NamedTuple):
 
 
 def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kernel.TableEncoder":
-    """The kernel's encoder over the columns. Raises InvalidRecord for a column that records do not
-    have."""
+    """The kernel's encoder over the columns.
+
+    Raises InvalidRecord for a column that records do not have.
+    """
     names = columns.schema.names
     for name in names:
         if name not in _NAMES:
@@ -90,8 +92,10 @@ def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kern
 
 
 def text_column(name: str, array: pa.Array) -> "kernel.TextColumn":
-    """A binary or string array for the kernel; nothing is copied (of a large variant, its
-    offsets)."""
+    """A binary or string array for the kernel.
+
+    Nothing is copied, except the offsets of a large variant.
+    """
     if array.type in _LARGE:
         try:
             array = array.cast(pa.binary() if array.type == pa.large_binary() else pa.string())

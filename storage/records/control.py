@@ -66,8 +66,10 @@ def read_marker(batch: Buffer) -> Marker | None:
 
 
 def read_marker_record(kind: int, timestamp: int, value: bytes | None) -> Marker:
-    """The marker of a record of the kind ABORT or COMMIT, by its value; InvalidRecord if that is
-    none."""
+    """The marker of a record of the kind ABORT or COMMIT, by its value.
+
+    Raises InvalidRecord if the value is no marker.
+    """
     if value is None or len(value) < _VALUE.size:
         raise InvalidRecord(
             f"a transaction marker needs a value of {_VALUE.size} bytes, not {value!r}"

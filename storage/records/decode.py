@@ -35,10 +35,11 @@ def decode_table(
     check_crc: bool = True,
     headers: bool = True,
 ) -> "pa.RecordBatch":
-    """The records with ``start_offset <= offset < end_offset`` of the whole batches, as columns:
-    offset, timestamp (ms), timestampType (0 CreateTime, 1 LogAppendTime, -1 none), key, value and,
-    unless ``headers`` is False, headers (a list, empty where there are none). One call for a whole
-    fetch is the fast way. Raises InvalidRecord for over 1 GiB.
+    """The records of the whole batches with ``start_offset <= offset < end_offset``, as columns.
+
+    The columns are offset, timestamp (ms), timestampType (0 CreateTime, 1 LogAppendTime, -1 none),
+    key, value and, unless ``headers`` is False, headers (a list, empty where there are none). One
+    call for a whole fetch is the fast way. Raises InvalidRecord for over 1 GiB.
     """
     from raylog.storage.records import columns as arrow  # half a second, which rows can do without
 

@@ -142,8 +142,10 @@ class TableEncoder:
         base_offset: int = 0,
         base_sequence: int = -1,
     ) -> "tuple[pa.Buffer, int]":
-        """(batch, rows in it) of the rows from ``start`` on that fit in ``max_bytes`` before
-        compression, but one at least; no rows, no bytes."""
+        """(batch, rows in it) of the rows from ``start`` on that fit in ``max_bytes``.
+
+        ``max_bytes`` is before compression. The batch has at least one row. No rows, no bytes.
+        """
         if start >= self.num_rows:
             return self._as_buffer(b""), 0
         encoded = _EncodedColumns._make(self._encoder.encode(start, max_bytes))
@@ -176,8 +178,10 @@ def encode_table(
     transactional: bool = False,
     control: bool = False,
 ) -> "tuple[pa.Buffer, int]":
-    """One batch of ``columns``, as ``TableEncoder.encode``. To cut a table into many, keep a
-    TableEncoder."""
+    """One batch of ``columns``, as by ``TableEncoder.encode``.
+
+    To cut a table into many batches, keep a TableEncoder.
+    """
     encoder = TableEncoder(
         columns,
         default_timestamp=default_timestamp,

@@ -63,8 +63,10 @@ class Message(NamedTuple):
 
 
 class LegacyRecords(NamedTuple):
-    """A message or a set of them as the records of a v2 batch: deltas to ``base_offset`` and to
-    time 0."""
+    """A message or a set of messages as the records of a v2 batch.
+
+    The deltas are to ``base_offset`` and to time 0.
+    """
 
     base_offset: int
     timestamp_type: int
@@ -75,8 +77,9 @@ class LegacyRecords(NamedTuple):
 def as_records(
     buffer: Buffer, position: int, header: BatchHeader, start_offset: int, check: bool
 ) -> LegacyRecords | None:
-    """The records of the message or wrapper at ``position``; None if all lie before
-    ``start_offset``.
+    """The records of the message or wrapper at ``position``.
+
+    None if all of them are before ``start_offset``.
 
     ``check``: hold every CRC-32 against its bytes, the inner messages' too. Raises CorruptRecord.
     """

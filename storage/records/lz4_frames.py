@@ -47,8 +47,7 @@ def _with_checksum(frame: Buffer, start: int) -> bytearray:
 
 
 def xxh32(content: Buffer) -> int:
-    """The xxHash of less than 16 or up to 18 bytes, which is all that a frame's header has; seed
-    0."""
+    """The xxHash, with seed 0, of at most 18 bytes: no frame's header has more."""
     prime_1, prime_2, prime_3, prime_4, prime_5 = _PRIMES
     h, position = prime_5, 0
     if len(content) >= 16:

@@ -26,8 +26,10 @@ SCAN_COLUMNS: Final = 6
 
 
 class Scan(NamedTuple):
-    """Whole batches, one behind the other. ``rows``: int64, a row a batch; ``end``: behind the last
-    one."""
+    """Whole batches, one behind the other.
+
+    ``rows``: int64, one row for each batch. ``end``: the position behind the last batch.
+    """
 
     rows: NDArray[np.int64]
     end: int
@@ -68,8 +70,7 @@ def scan_batches(buffer: Buffer, position: int = 0, *, verify: bool = False) -> 
 def _scan_legacy(
     view: memoryview, position: int, verify: bool
 ) -> tuple[list[tuple[int, ...]], int]:
-    """The messages of versions 0 and 1 from ``position`` on, as rows, and the position behind
-    them."""
+    """The messages of versions 0 and 1 from ``position`` on as rows, and where they end."""
     rows: list[tuple[int, ...]] = []
     try:
         while len(view) - position >= MIN_BATCH_SIZE:

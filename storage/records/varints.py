@@ -1,5 +1,6 @@
-"""Zigzag varints, as records of version 2 have them, for what writes a few; the kernels have their
-own loops.
+"""Zigzag varints, as in records of version 2, for code that writes a few.
+
+The kernels have their own loops.
 
 A number of 64 bits, signed, is folded to an unsigned one (0, -1, 1, -2 to 0, 1, 2, 3) and written
 seven bits a byte, the lowest first; all bytes but the last have their top bit set. Source:

@@ -20,8 +20,10 @@ _MAX_VARINT_BITS: Final = 35  # five bytes of seven bits
 
 
 class ByteReader:
-    """Reads from the head of a buffer on. Every method raises InvalidRecord for bytes that end too
-    early."""
+    """Reads from the head of a buffer on.
+
+    Every method raises InvalidRecord for bytes that end too early.
+    """
 
     def __init__(self, content: Buffer, position: int = 0) -> None:
         self._content = memoryview(content)

@@ -41,8 +41,10 @@ ASSIGNMENT: Final = schema(
 
 
 def read_latest(message: Schema, content: Buffer) -> tuple[int, Value]:
-    """A subscription or an assignment, and the version as which it was read. Raises
-    InvalidRecord."""
+    """A subscription or an assignment, and the version as which it was read.
+
+    Raises InvalidRecord.
+    """
     reader = ByteReader(content)
     version = read_version(reader)
     if version < 0:

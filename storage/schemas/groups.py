@@ -1,5 +1,6 @@
-"""The records of ``__consumer_offsets``: groups of the classic protocol, of the new one, and share
-groups.
+"""The records of ``__consumer_offsets``.
+
+They are those of groups of the classic protocol, of groups of the new one, and of share groups.
 
 Key and value begin with a version, an int16, and a key's version is the record's type::
 

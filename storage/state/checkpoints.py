@@ -1,5 +1,6 @@
-"""Kafka's checkpoint text files: offsets of many partitions in a log dir, leader epochs of one
-partition.
+"""Kafka's checkpoint text files.
+
+They hold the offsets of many partitions in a log dir, or the leader epochs of one partition.
 
 ::
 
@@ -32,8 +33,10 @@ Entry = TypeVar("Entry")
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """The offsets by partition; none if there is no file. CorruptCheckpoint if it cannot be
-    read."""
+    """The offsets by partition, none if there is no file.
+
+    Raises CorruptCheckpoint if the file cannot be read.
+    """
 
     def parse(words: list[str]) -> tuple[TopicPartition, int]:
         topic, partition, offset = words
@@ -99,8 +102,10 @@ def _read(fs: FileSystem, path: str, parse: Callable[[list[str]], Entry]) -> lis
 
 
 def _number(text: str, bits: int) -> int:
-    """A count that the file may hold: int() alone takes signs, underscores and other alphabets'
-    digits, too."""
+    """A count that the file may hold.
+
+    int() alone also takes signs, underscores and digits of other alphabets.
+    """
     number = int(text)
     if str(number) != text or not -1 <= number < 2**bits:
         raise ValueError(f"{text!r} is not a number of {bits} bits")

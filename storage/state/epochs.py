@@ -46,8 +46,10 @@ class LeaderEpochs:
 
     @property
     def next(self) -> int:
-        """The epoch that a new writer takes. Raises CorruptCheckpoint where there is none: nobody
-        gets that far."""
+        """The epoch that a new writer takes.
+
+        Raises CorruptCheckpoint after the last epoch, which nobody reaches.
+        """
         if self.latest == MAX_EPOCH:
             raise CorruptCheckpoint(
                 self._path, f"leader epoch {self.latest} is the highest possible"
@@ -55,8 +57,10 @@ class LeaderEpochs:
         return self.latest + 1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins; entries that it contradicts go. On disk when this returns, unless the
-        disk is full."""
+        """An epoch begins; entries that contradict it are dropped.
+
+        It is on the disk when this returns, unless the disk is full.
+        """
         assert epoch >= 0
         assert start_offset >= 0
         with self.lock:
@@ -75,8 +79,10 @@ class LeaderEpochs:
             self._change(tuple(entry for entry in self.entries if entry[1] < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop epochs that ended before ``start_offset``; the one that holds it begins there
-        now."""
+        """Drop epochs that ended before ``start_offset``.
+
+        The epoch that holds ``start_offset`` now begins there.
+        """
         with self.lock:
             older = [entry for entry in self.entries if entry[1] <= start_offset]
             newer = [entry for entry in self.entries if entry[1] > start_offset]
@@ -87,8 +93,9 @@ class LeaderEpochs:
         return max((epoch for epoch, start in self.entries if start <= offset), default=NO_EPOCH)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, offset) where a log that ends in ``epoch`` parts from this one at the latest:
-        KIP-101.
+        """(epoch, offset) up to which a log that ends in ``epoch`` may agree with this one.
+
+        It parts from this one there at the latest: KIP-101.
 
         The epoch is the newest of this log that is not above ``epoch``, and the offset its end:
         where the next one began, or the log's end. Below the first epoch it is ``epoch`` itself

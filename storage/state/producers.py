@@ -98,8 +98,7 @@ class ProducerState:
     """What is known of one producer id."""
 
     epoch: int = -1
-    # When it last wrote, by the broker's clock: what expires. Its records may be as old as they
-    # like.
+    # When it last wrote, by the broker's clock: this expires. Its records may be of any age.
     seen_ms: int = 0
     batches: deque[CachedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES))
     timestamp: int = -1
@@ -195,8 +194,10 @@ class ProducerStates:
         return None
 
     def check_marker(self, header: BatchHeader, marker: Marker) -> None:
-        """Raise unless this marker may be written: nobody has taken over from its producer or
-        coordinator."""
+        """Raise unless this marker may be written.
+
+        It may if nobody has taken over from its producer or its coordinator.
+        """
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return
@@ -225,8 +226,10 @@ class ProducerStates:
     def aborted_by(
         self, header: BatchHeader, marker: Marker, offset: int
     ) -> AbortedTransaction | None:
-        """The transaction that this marker, at ``offset``, aborts; None if it commits, or nothing
-        was open."""
+        """The transaction that this marker, at ``offset``, aborts.
+
+        None if it commits, or if nothing was open.
+        """
         first = self._open.get(header.producer_id)
         if first is None or not marker.is_abort:
             return None
@@ -311,8 +314,10 @@ class ProducerStates:
         self.end_offset = self._snapshot_offset = end_offset
 
     def write_snapshot(self, fs: FileSystem, folder: str, *, flush: bool) -> None:
-        """Write ``<end offset>.snapshot`` if it is not there; in place, since its CRC tells a torn
-        one."""
+        """Write ``<end offset>.snapshot`` if it is not there.
+
+        It is written in place: its CRC shows whether it is whole.
+        """
         if self.end_offset <= self._snapshot_offset:
             return
         path = os.path.join(folder, segment_file(self.end_offset, SNAPSHOT_SUFFIX))
@@ -324,8 +329,10 @@ class ProducerStates:
         self._snapshot_offset = self.end_offset
 
     def load_newest(self, fs: FileSystem, folder: str, up_to: int, now_ms: int) -> None:
-        """Take the newest snapshot at or below an offset that can be read; remove those that
-        cannot."""
+        """Take the newest snapshot at or below an offset that can be read.
+
+        Snapshots that cannot be read are removed.
+        """
         names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
         for name in reversed(names):
             offset, path = offset_of(name), os.path.join(folder, name)

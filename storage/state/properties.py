@@ -1,5 +1,6 @@
-"""The small identity files: ``meta.properties`` of a log dir, ``partition.metadata`` of a
-partition.
+"""The small identity files: ``meta.properties`` and ``partition.metadata``.
+
+The first identifies a log dir, the second a partition.
 
 ::
 

@@ -51,8 +51,10 @@ def of_producer(
 
 
 def encoded_again(batch: bytes) -> bytearray:
-    """A v2 batch without a codec from its records alone: their timestamps and offsets, and its
-    header's producer."""
+    """A v2 batch without a codec, encoded again from its records alone.
+
+    Timestamps and offsets are the records', the producer is the header's.
+    """
     header = read_header(batch)
     if not header.count:
         return empty_batch(header)
@@ -125,8 +127,9 @@ class Disk:
 
 
 def records_of(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[Record]:
-    """All records from ``start`` (default: the log start offset) on, by reads that follow each
-    other.
+    """All records from ``start`` on, by reads that follow each other.
+
+    The default is the log start offset.
 
     Batches may be without records for a reader: emptied by compaction, or markers.
     """

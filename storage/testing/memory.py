@@ -133,8 +133,11 @@ class MemoryFileSystem:
 
     @contextmanager
     def failing(self, fault: Fault, verb: str = "", under: str = "") -> Iterator[None]:
-        """Let every operation fail with ``fault(path)``, or every one of a kind ("append" where a
-        disk is full), or every one on paths ``under`` a folder (whose disk it is)."""
+        """Let every operation fail with ``fault(path)``, or some of them.
+
+        These are the operations of one kind ("append" where a disk is full), or those on paths
+        ``under`` a folder (whose disk it is).
+        """
         self._fault_everywhere, self._faulty_verb, self._faulty_root = fault, verb, under
         try:
             yield

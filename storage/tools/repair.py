@@ -1,5 +1,6 @@
-"""Mends a partition's folder that no broker serves: a copy first, then the recovery that a start
-after a crash does.
+"""Mends a partition's folder that no broker serves.
+
+It makes a copy first, and then does the recovery that a start after a crash does.
 
 Recovery is ``loader.py``'s: it checks every batch, ends the log before the first that is not good,
 and makes indexes, the producers' snapshot and the leader epochs anew from what is left. What this
@@ -123,8 +124,10 @@ def _check(
     reports: Sequence[SegmentReport],
     drop_segments: bool,
 ) -> int:
-    """Raise where recovery would fail, or take more than was allowed. Returns the log start
-    offset."""
+    """Raise where recovery would fail or remove more than was allowed.
+
+    Returns the log start offset.
+    """
     swaps = [name for name in fs.list_dir(folder) if name.endswith(SWAP_SUFFIX)]
     if swaps:
         raise RepairRefused(
@@ -156,8 +159,10 @@ def _check(
 
 
 def _remove_snapshots(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:
-    """Drop what does not tell of the producers what the log tells. Recovery looks at the one that
-    it begins with."""
+    """Drop snapshots that disagree with the log about the producers.
+
+    Recovery looks only at the snapshot that it begins with.
+    """
     for report in reports:
         for problem in report.problems:
             if problem.file.endswith(SNAPSHOT_SUFFIX):

@@ -190,9 +190,11 @@ def _verify_segment(
 
 
 def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
-    """Every whole batch, with its position: the first that is not good raises CorruptRecord, for
-    its shape, its CRC or its offsets. A partial batch at the end is none. What is good is what
-    recovery keeps, which tells no reasons.
+    """Every whole batch, with its position.
+
+    Raises CorruptRecord for the first batch whose shape, CRC or offsets are not good. A partial
+    batch at the end is left out. What is good here is what recovery keeps, but recovery gives no
+    reasons.
     """
     view, next_offset = segment.log.view(), segment.base_offset
     for position, header in iter_batches(view):

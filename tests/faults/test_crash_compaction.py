@@ -323,8 +323,7 @@ def test_whenever_it_stops_and_whatever_survives_every_key_has_its_last_value() 
     whole = lived(None)[0].log
     operations, points = len(whole), 0
     for stop in range(1, operations + 1):
-        # One of the losses in turn, at every operation that changes names, and at every third of
-        # the others.
+        # One of the losses in turn, at every operation that changes names and every third other.
         if stop % 3 and not whole[stop - 1].startswith(("rename", "sync_dir")):
             continue
         fs, life = lived(stop)

@@ -14,8 +14,7 @@ from tests.kafka.written import SCENARIOS, Seen, Written
 
 pytestmark = pytest.mark.timeout(300)  # the first may fetch Kafka, and starts it
 
-# Whatever Kafka says of a log that it loads. Of its own start, and of our requests, it may say
-# more.
+# Whatever Kafka says of a log that it loads. It may say more of its start and our requests.
 OF_LOGS = re.compile(
     r"LogLoader|UnifiedLog|LocalLog|LogSegment|Index|ProducerState|Snapshot|LeaderEpochCache|LogManager|Cleaner"
 )

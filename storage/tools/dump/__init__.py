@@ -1,2 +1,4 @@
-"""What kafka-dump-log prints of a partition's files, line by line, and the decoders of Kafka's own
-topics."""
+"""What kafka-dump-log prints of a partition's files, line by line.
+
+Also the decoders of Kafka's own topics.
+"""

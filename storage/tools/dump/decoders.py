@@ -57,8 +57,7 @@ DECODERS: Final[dict[str, Decoder]] = {
     "integer": _number(Struct(">i")),
     "long": _number(Struct(">q")),
 }
-# The classes that kafka-dump-log takes; its DefaultDecoder prints where Java keeps the bytes, which
-# helps nobody.
+# The classes that kafka-dump-log takes, but for DefaultDecoder: it prints an address in Java.
 _CLASSES: Final = {
     "StringDecoder": "string",
     "DefaultDecoder": "bytes",
@@ -68,8 +67,10 @@ _CLASSES: Final = {
 
 
 def decoder(name: str) -> Decoder | None:
-    """A decoder by its name, or by that of Kafka's class, with or without the package; None if
-    there is none."""
+    """A decoder by its name or by the name of Kafka's class; None if there is none.
+
+    The class may be with or without its package.
+    """
     return DECODERS.get(_CLASSES.get(name.rpartition(".")[2], name))
 
 
@@ -155,8 +156,10 @@ def _transaction(value: bytes | None) -> str:
 
 
 def cluster_metadata(offset: int, _: bytes | None, value: bytes | None) -> Parsed:
-    """The parser of ``__cluster_metadata``: of Kafka's records, and of raylog's own, which are
-    msgpack maps."""
+    """The parser of ``__cluster_metadata``.
+
+    It reads Kafka's records and raylog's own, which are msgpack maps.
+    """
     try:
         return None, json_text(_metadata_record(value or b""))
     except InvalidRecord as error:

@@ -33,8 +33,10 @@ class Findings:
         self._order.setdefault(path, []).append((timestamp, previous))
 
     def offset_missing(self, path: str, index_offset: int, log_offset: int) -> None:
-        """No batch ends with an entry's offset; ``log_offset`` is where the next one ends, -1 if
-        none does."""
+        """No batch ends with an entry's offset.
+
+        ``log_offset`` is where the next batch ends, -1 if none does.
+        """
         self._missing.setdefault(path, []).append((index_offset, log_offset))
 
     def gap(self, path: str, offset: int, following: int) -> None:

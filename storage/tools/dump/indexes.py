@@ -1,5 +1,6 @@
-"""The lines of the files beside a ``.log``: offset, time and transaction index, snapshot of the
-producers.
+"""The lines of the files beside a ``.log``.
+
+These are the offset, time and transaction index, and the snapshot of the producers.
 
 Offset and time index are held against the log as they are read. Both may end in zeros, after a
 crash of a broker that makes them at their full size: the first entry but one that says the base

@@ -25,8 +25,10 @@ codecs.register_error(_ERRORS, _replace)
 
 
 def double_text(value: float) -> str:
-    """As ``Double.toString``: plain from 0.001 up to ten million, else like 1.5E7; not-a-numbers in
-    quotes."""
+    """As ``Double.toString``: plain from 0.001 up to ten million, else like 1.5E7.
+
+    NaN and the infinities are in quotes.
+    """
     if value != value or value in (float("inf"), float("-inf")):
         return {"inf": '"Infinity"', "-inf": '"-Infinity"'}.get(str(value), '"NaN"')
     if value == 0 or 1e-3 <= abs(value) < 1e7:

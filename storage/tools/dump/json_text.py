@@ -1,5 +1,7 @@
-"""JSON as Kafka's tools print it: no spaces, no letter escaped that need not be, numbers as Java
-writes them."""
+"""JSON as Kafka's tools print it.
+
+There are no spaces, only the necessary escapes, and numbers as Java writes them.
+"""
 
 import json
 import re

@@ -1,5 +1,6 @@
-"""The lines of a file of batches: a segment's ``.log``, or a snapshot of the metadata log
-(``.checkpoint``).
+"""The lines of a file of batches.
+
+It is a segment's ``.log``, or a snapshot of the metadata log (``.checkpoint``).
 
 A batch is a line; with a deep look so is each of its records, behind a bar. Records of versions 0
 and 1 have their CRC there, and a closing brace that nothing opened: it is Kafka's. Source:
@@ -68,8 +69,10 @@ class _Line(NamedTuple):
 def dump_log(
     path: str, content: memoryview, options: LogOptions, findings: Findings, shown_path: str
 ) -> Iterator[str]:
-    """The lines of the file at ``path``. ``shown_path``: how findings name it. Raises
-    CorruptRecord."""
+    """The lines of the file at ``path``.
+
+    ``shown_path``: how findings name it. Raises CorruptRecord.
+    """
     yield _head(os.path.basename(path))
     end, last_offset = 0, -1
     for position, header in file_batches(content[: options.max_bytes]):
@@ -102,8 +105,9 @@ def _head(name: str) -> str:
 
 
 def file_batches(content: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch, up to a tail that holds none, as Kafka's reader of
-    files has it.
+    """(position, header) of every whole batch, as Kafka's reader of files has it.
+
+    It stops at a tail that holds no whole batch.
 
     Raises CorruptRecord for what is no batch.
     """

@@ -61,8 +61,9 @@ def dump_files(
     err: Callable[[str], object],
     folder: str = "",
 ) -> bool:
-    """Give every line to ``out`` or ``err``, without its end. Returns whether every file could be
-    told.
+    """Give every line to ``out`` or ``err``, without its end.
+
+    Returns whether every file could be shown.
 
     ``folder``: where relative paths begin; findings name files by absolute path.
     """

@@ -36,8 +36,7 @@ from tests.harness.paths import GOLDEN
 LOG_DIR = GOLDEN / "kafka-3.9-kraft-clean"
 CLUSTER = "uHx_mWK3Sji2MLBMLyjjfg"
 FOLDERS = sorted(path.name for path in LOG_DIR.iterdir() if path.is_dir())
-# Their payloads are dumped decoded, which is not our business here: keys and values are compared by
-# size.
+# Their payloads are dumped decoded. Here only the sizes of keys and values are compared.
 DECODED = [name for name in FOLDERS if name.startswith("__")]
 
 RECORD = re.compile(

@@ -69,8 +69,7 @@ def test_what_changed_a_moment_ago_is_copied_again(copying: Copying) -> None:
     copying.write("07.log", b"!")
     copying.later(SETTLED_MS - 1)
     assert copying.mirror.round() == 14
-    # An append that was taken back, and another of its size in the same tick of the file system's
-    # clock.
+    # An append was taken back, and another of its size came in the same tick of the disk's clock.
     file = copying.fs.open(f"{SOURCE}/07.log")
     file.truncate(6)
     copying.fs.now_ms = copying.fs.mtime_ms(f"{SOURCE}/07.log")
