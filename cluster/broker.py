@@ -417,14 +417,15 @@ class Broker:
         partitions: Iterable[PartitionKey],
         question: Callable[[PartitionKey, LogActorStub], Call[Answer]],
     ) -> dict[PartitionKey, Answer]:
-        """The answers of many partitions to a question that may be repeated.
+        """The answers of many partitions to a question that may be repeated, in their order.
 
         While an actor or the Controller is being started, it is asked again. ``question`` gets
         (topic, partition) and the partition's actor, and returns the call.
         """
         deadline = time.monotonic() + LOOKUP_TIMEOUT_S
         answers: dict[PartitionKey, Answer] = {}
-        left = list(partitions)
+        asked = list(partitions)
+        left = asked
         while left:
             calls: dict[PartitionKey, Call[Answer]] = {}
             for key in left:
@@ -436,7 +437,7 @@ class Broker:
             left = [key for key in left if key not in answers]
             if left:
                 time.sleep(RETRY_INTERVAL_S)
-        return answers
+        return {key: answers[key] for key in asked}
 
     @contextmanager
     def _again_until(self, deadline: float, topic: str, partition: int) -> Iterator[None]:

@@ -199,6 +199,20 @@ def test_partitions_that_answer_slowly_one_after_another_are_asked_once(
     assert asked == [0, 1, 2]
 
 
+def test_answers_come_in_the_order_of_the_question_whoever_answers_first(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = Timeline(monkeypatch)
+
+    def question(key: tuple[str, int], _: Any) -> Call[int]:
+        _, number = key
+        return Call(timeline.ends_at(3 - number, number), "t")
+
+    cluster.actors |= {f"Log:t-{number}": "actor" for number in range(3)}
+    answers = Broker().ask([("t", number) for number in range(3)], question)
+    assert list(answers.values()) == [0, 1, 2]
+
+
 def test_upkeep_of_many_nodes_that_answer_slowly_one_after_another_is_told_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
