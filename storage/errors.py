@@ -126,7 +126,7 @@ class CorruptCheckpoint(RaylogError):
     fields = ("path", "why")
     template = (
         "{path}: {why}; restore the file from a copy. Delete it only if docs/OPERATIONS.md "
-        "(Damaged small files) says that the broker rebuilds it"
+        "(Damaged small files) says that this is harmless"
     )
 
 
