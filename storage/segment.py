@@ -321,6 +321,7 @@ class Segment:
         self.time_index.write()
         if self._is_preallocated or self.config.preallocate:
             self.log.truncate(self.log.size)
+        self.log.seal()
 
     def flush(self) -> None:
         self.log.flush()
@@ -601,21 +602,22 @@ class Segment:
                 self._path(own),
                 os.path.join(self.folder, segment_file(self.base_offset, own) + suffix),
             )
-            if self._fs.exists(old):
+            if own == LOG_SUFFIX:
+                self.log.rename(new)
+            elif self._fs.exists(old):
                 self._fs.rename(old, new)
         self._suffix = suffix
-        self.log.path = self._path(LOG_SUFFIX)
         self.offset_index.path = self._path(INDEX_SUFFIX)
         self.time_index.path = self._path(TIME_INDEX_SUFFIX)
         self.txn_index.path = self._path(TXN_INDEX_SUFFIX)
 
     def delete(self) -> None:
         """Close and remove the files."""
-        self.log.close()
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()
-        for own in SUFFIXES:
+        self.log.remove()
+        for own in SUFFIXES[1:]:
             self._fs.remove(self._path(own))
 
     def _path(self, own: str) -> str:
