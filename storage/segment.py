@@ -542,6 +542,7 @@ class Segment:
 
     def seal(self) -> None:
         """It is not written any more: its indexes leave the memory, and come back mapped."""
+        self.log.seal()
         self.offset_index.drop()
         self.time_index.drop()
 
@@ -606,10 +607,11 @@ class Segment:
                 self._path(own),
                 os.path.join(self.folder, segment_file(self.base_offset, own) + suffix),
             )
-            if self._fs.exists(old):
+            if own == LOG_SUFFIX:
+                self.log.rename(new)
+            elif self._fs.exists(old):
                 self._fs.rename(old, new)
         self._suffix = suffix
-        self.log.path = self._path(LOG_SUFFIX)
         self.offset_index.path = self._path(INDEX_SUFFIX)
         self.time_index.path = self._path(TIME_INDEX_SUFFIX)
         self.txn_index.path = self._path(TXN_INDEX_SUFFIX)
@@ -617,11 +619,11 @@ class Segment:
     def delete(self) -> None:
         """Close and remove the files."""
         self.is_deleted = True
-        self.log.close()
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()
-        for own in SUFFIXES:
+        self.log.remove()
+        for own in SUFFIXES[1:]:
             self._fs.remove(self._path(own))
 
     def _path(self, own: str) -> str:
