@@ -309,7 +309,15 @@ class Log(ReadableLog):
             with self.list_lock:  # last: a reader finds each segment in one of the two
                 self._segments = self._segments[count:]
             self._start_at(max(self.log_start_offset, self._segments[0].base_offset))
+            self._remove_snapshots_below(self._segments[0].base_offset)
         return count
+
+    def _remove_snapshots_below(self, offset: int) -> None:
+        """Those of a close within a segment, too: no segment takes them along."""
+        for name in self._fs.list_dir(self.folder):
+            at = offset_of(name) if name.endswith(SNAPSHOT_SUFFIX) else None
+            if at is not None and at < offset:
+                self._fs.remove(os.path.join(self.folder, name))
 
     def retention_lag_ms(self) -> int:
         """How far the oldest segment is beyond ``retention.ms``; 0 where nothing goes by time."""
