@@ -12,7 +12,7 @@
 The last two are compared in full where the log tells everything: from its first offset on, or from
 a snapshot at its first segment, with no gap that compaction made. Elsewhere they may know more than
 the log, and only what contradicts it is a problem. Behind a batch that cannot be read neither is
-looked at. A snapshot below the first segment is only decoded: the batches that it tells of are gone.
+looked at. A snapshot below the first segment is only decoded: its batches are gone.
 
 In a log that is being written meanwhile the last batch may look torn. Recovery is ``loader.py``'s
 business.
