@@ -83,7 +83,13 @@ from raylog.storage.replay import replay
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.epochs import LeaderEpochs
-from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, LastRecord, ProducerStates
+from raylog.storage.state.producers import (
+    NO_PRODUCER,
+    CachedBatch,
+    LastRecord,
+    ProducerExpiration,
+    ProducerStates,
+)
 from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
 
 HIGH_WATERMARK = -1
@@ -143,6 +149,7 @@ class Log(ReadableLog):
         self.truncations = 0
         self._rounds = 0  # of compaction, since the log was opened
         self._flushed_ms = clock.now_ms()
+        self._producers_checked_ms = self._flushed_ms
         active = self._segments[-1]
         self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
 
@@ -309,7 +316,15 @@ class Log(ReadableLog):
             with self.list_lock:  # last: a reader finds each segment in one of the two
                 self._segments = self._segments[count:]
             self._start_at(max(self.log_start_offset, self._segments[0].base_offset))
+            self._remove_snapshots_below(self._segments[0].base_offset)
         return count
+
+    def _remove_snapshots_below(self, offset: int) -> None:
+        """Those of a close within a segment, too: no segment takes them along."""
+        for name in self._fs.list_dir(self.folder):
+            at = offset_of(name) if name.endswith(SNAPSHOT_SUFFIX) else None
+            if at is not None and at < offset:
+                self._fs.remove(os.path.join(self.folder, name))
 
     def retention_lag_ms(self) -> int:
         """How far the oldest segment is beyond ``retention.ms``; 0 where nothing goes by time."""
@@ -531,7 +546,7 @@ class Log(ReadableLog):
         for segment in due:
             segment.delete()
 
-    def next_due_ms(self, expiration_ms: int) -> int:
+    def next_due_ms(self, expiration: ProducerExpiration) -> int:
         """When upkeep next has something to do if nothing else happens.
 
         That is to purge, to flush, or to forget a producer.
@@ -541,11 +556,22 @@ class Log(ReadableLog):
             due.append(0)
         if self.recovery_point < self._end.offset:
             due.append(self._flushed_ms + self.config.flush_ms)
-        return min([*due, self._producers.oldest_ms + expiration_ms])
+        silent_ms = self._producers.oldest_ms + expiration.after_ms
+        due.append(max(silent_ms, self._producers_checked_ms + expiration.check_interval_ms))
+        return min(due)
 
-    def expire_producers(self, expiration_ms: int) -> None:
-        """Forget producers that have been silent for this long."""
-        self._producers.expire(self._clock.now_ms(), expiration_ms)
+    def expire_producers(self, expiration: ProducerExpiration) -> bool:
+        """Forget producers that have been silent too long, if it is time to look for them.
+
+        Returns whether more are due: a call forgets so many that an append can wait for it.
+        """
+        now_ms = self._clock.now_ms()
+        if now_ms - self._producers_checked_ms < expiration.check_interval_ms:
+            return False
+        is_more_due = self._producers.expire(now_ms, expiration.after_ms)
+        if not is_more_due:
+            self._producers_checked_ms = now_ms
+        return is_more_due
 
     def close(self) -> None:
         """Orderly end: everything flushed, the producers' snapshot written, files closed.

@@ -70,6 +70,7 @@ from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
 from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
 from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.validation import CheckedBatch, check_append
 
 # Half of what an int32 position can address: no reader needs more in one answer.
@@ -78,6 +79,8 @@ MAX_FETCH_BYTES = 1 << 30
 MAX_WAIT_MS = 300_000
 # Clocks may be set: upkeep looks again after this, even if nothing is due for longer.
 MAX_REST_S = 3600.0
+# Between two slices of producers that are forgotten.
+EXPIRY_PAUSE_S = 0.001
 
 Answer = TypeVar("Answer")
 
@@ -304,7 +307,7 @@ class Partition:
                 with self.meters.fsync():
                     self._or_offline(self.log.flush)
 
-    def maintain(self, producer_expiration_ms: int) -> None:
+    def maintain(self, expiration: ProducerExpiration) -> None:
         """What is due now: flush sealed segments, unlink deleted ones, forget silent producers."""
         # In this order: what is asked in between is looked at below.
         self._upkeep_wanted.clear()
@@ -317,18 +320,25 @@ class Partition:
         with self._purge_lock:
             if not self.is_closed:
                 self.log.purge_deleted()
-        with self._append_lock:
-            self.log.expire_producers(producer_expiration_ms)
+        self._expire_producers(expiration)
 
-    def rest(self, producer_expiration_ms: int, at_most_s: float = MAX_REST_S) -> None:
+    def _expire_producers(self, expiration: ProducerExpiration) -> None:
+        while True:
+            with self._append_lock:
+                if not self.log.expire_producers(expiration):
+                    return
+            # Python's locks are not fair: without this a waiting append would not get its turn.
+            time.sleep(EXPIRY_PAUSE_S)
+
+    def rest(self, expiration: ProducerExpiration, at_most_s: float = MAX_REST_S) -> None:
         """Return when upkeep may be due: something was asked of the partition, or time passed."""
-        self._upkeep_wanted.wait(min(self.rest_s(producer_expiration_ms), at_most_s))
+        self._upkeep_wanted.wait(min(self.rest_s(expiration), at_most_s))
 
-    def rest_s(self, producer_expiration_ms: int) -> float:
+    def rest_s(self, expiration: ProducerExpiration) -> float:
         """How long nothing is due if nothing is asked."""
         if self._offline is not None:
             return MAX_REST_S
-        due_ms = self.log.next_due_ms(producer_expiration_ms)
+        due_ms = self.log.next_due_ms(expiration)
         return min(max((due_ms - self._clock.now_ms()) / 1000, 0.0), MAX_REST_S)
 
     def _ask_for_upkeep(self) -> None:

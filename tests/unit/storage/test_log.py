@@ -381,6 +381,20 @@ def test_old_segments_go_in_two_steps_and_readers_of_them_can_finish(disk: Disk)
     ]
 
 
+def test_retention_removes_the_snapshot_of_a_close_within_a_segment(disk: Disk) -> None:
+    log = disk.open(retention_ms=1000)
+    log.append(batch(1))
+    log.close()
+    assert disk.names(".snapshot") == ["00000000000000000001.snapshot"]
+    log = disk.open(retention_ms=1000)
+    log.append(batch(1))
+    log.roll()
+    log.append(batch(1, timestamp=T0 + 1001))
+    disk.clock.advance(1001)
+    assert log.delete_old_segments() == 1
+    assert disk.names(".snapshot") == ["00000000000000000002.snapshot"]
+
+
 def test_kafkas_scenario_of_three_segments(disk: Disk) -> None:
     """Timestamps now+100, now, now+100; retention 900 ms; 901 ms later; log start offset 1
     (13.6)."""

@@ -12,6 +12,7 @@ import pytest
 from raylog.actors.partition.partition import Partition
 from raylog.storage.records.encode import encode_records
 from raylog.storage.segment import Segment
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, offsets_of
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -102,7 +103,10 @@ def slow_work() -> dict[str, tuple[Hang, Callable[[Partition], object]]]:
         "a swap syncs the folder": (Hang("sync_dir"), swap),
         "a swap renames": (Hang("rename"), swap),
         "a flush syncs a segment": (Hang("flush", ".log"), Partition.flush),
-        "upkeep flushes": (Hang("flush", ".log"), lambda partition: partition.maintain(1000)),
+        "upkeep flushes": (
+            Hang("flush", ".log"),
+            lambda partition: partition.maintain(ProducerExpiration(1000)),
+        ),
         "delete_records flushes": (
             Hang("flush", ".log"),
             lambda partition: partition.delete_records(5),
@@ -114,7 +118,7 @@ def slow_work() -> dict[str, tuple[Hang, Callable[[Partition], object]]]:
 def purge(partition: Partition) -> None:
     partition.flush()
     partition.delete_old_segments()
-    partition.maintain(1000)
+    partition.maintain(ProducerExpiration(1000))
 
 
 @pytest.mark.parametrize("work", slow_work())
