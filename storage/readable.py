@@ -40,7 +40,6 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 # How far a read may see: Kafka's FetchIsolation. Followers see the log's end.
 Isolation = Literal["log_end", "high_watermark", "committed"]
 LOG_END: Final = "log_end"
-HIGH_WATERMARK: Final = "high_watermark"
 COMMITTED: Final = "committed"
 
 _base_offset = attrgetter("base_offset")
@@ -84,9 +83,9 @@ class LogRead(NamedTuple):
     last_stable_offset: int
     log_end_offset: int
     leader_epoch: int  # -1 if there is none
-    # Of readers of committed records: what of it was aborted. A reader skips a producer's
+    # For readers of committed records: what of it was aborted. A reader skips a producer's
     # transactional batches from each first offset to the abort marker, which may lie behind.
-    aborted: tuple[AbortedTransaction, ...] | None
+    aborted: tuple[AbortedTransaction, ...]
 
     @property
     def location(self) -> Slice | None:
@@ -109,9 +108,14 @@ class _Found(NamedTuple):
     """Batches in one of the log's segments."""
 
     number: int  # of the segment in the list
-    file: OpenFile
+    file: OpenFile | None
+    path: str
+    segment_base: int
     position: int
     size_bytes: int
+
+
+_NOTHING = _Found(number=-1, file=None, path="", segment_base=-1, position=0, size_bytes=0)
 
 
 class ReadableLog:
@@ -170,9 +174,7 @@ class ReadableLog:
 
     # -- read --------------------------------------------------------------------------------------
 
-    def read(
-        self, offset: int, max_bytes: int, isolation: Isolation = HIGH_WATERMARK
-    ) -> LogRead:
+    def read(self, offset: int, max_bytes: int, isolation: Isolation = "high_watermark") -> LogRead:
         """The batches that hold ``offset`` and what follows, and the log's offsets.
 
         They lie in one segment, end at the end of a batch, and are at least one, even one that is
@@ -188,10 +190,9 @@ class ReadableLog:
             if not start <= offset <= end.offset:
                 raise OffsetOutOfRange(str(self.partition), offset, start, end.offset)
             bound = end if isolation == LOG_END else mark
-            aborted: tuple[AbortedTransaction, ...] | None = None
+            aborted: tuple[AbortedTransaction, ...] = ()
             try:
                 if isolation == COMMITTED:
-                    aborted = ()
                     bound = self._stable_bound(segments, mark, stable)
                 found = self._find(segments, offset, max_bytes, bound)
                 if found is not None and isolation == COMMITTED:
@@ -203,13 +204,11 @@ class ReadableLog:
             if found is None:
                 if offset < bound.offset and segments is not self._segments:
                     continue
-                found, path, base = _Found(0, None, 0, 0), "", -1  # type: ignore[arg-type]
-            else:
-                path, base = segments[found.number].path, segments[found.number].base_offset
+                found = _NOTHING
             return LogRead(
                 file=found.file,
-                path=path,
-                segment_base=base,
+                path=found.path,
+                segment_base=found.segment_base,
                 position=found.position,
                 size_bytes=found.size_bytes,
                 log_start_offset=start,
@@ -226,13 +225,15 @@ class ReadableLog:
         """The batches from ``offset`` on below a bound; None if there are none."""
         if offset >= bound.offset:
             return None
-        for number in range(_floor(segments, offset), len(segments)):
+        for number in range(floor_of(segments, offset), len(segments)):
             segment = segments[number]
             is_last = segment.base_offset == bound.segment_base
             place = segment.slice(offset, max_bytes, bound.position if is_last else segment.size)
             self._look_for_problems(segment)
             if place is not None:
-                return _Found(number, segment.log.opened(), place.position, place.size_bytes)
+                return _Found(
+                    number, segment.log.opened(), segment.path, segment.base_offset, *place
+                )
             if is_last:
                 return None
         return None
@@ -245,7 +246,7 @@ class ReadableLog:
         """As ``mark``, for the last stable offset."""
         if stable >= mark.offset:
             return mark
-        segment = segments[_floor(segments, stable)]
+        segment = segments[floor_of(segments, stable)]
         is_last = segment.base_offset == mark.segment_base
         end = mark.position if is_last else segment.size
         place = segment.find(stable, end)
@@ -275,7 +276,7 @@ class ReadableLog:
     # -- times -------------------------------------------------------------------------------------
 
     def offset_for_timestamp(
-        self, timestamp: int, isolation: Isolation = HIGH_WATERMARK
+        self, timestamp: int, isolation: Isolation = "high_watermark"
     ) -> TimestampOffset | None:
         """The first record whose timestamp is ``timestamp`` (ms) or later.
 
@@ -341,6 +342,6 @@ class ReadableLog:
         return self.epochs.end_offset_for(epoch, self._end.offset)
 
 
-def _floor(segments: Sequence[Segment], offset: int) -> int:
+def floor_of(segments: Sequence[Segment], offset: int) -> int:
     """The number of the segment that holds ``offset``; 0 if all begin behind it."""
     return max(bisect_right(segments, offset, key=_base_offset) - 1, 0)

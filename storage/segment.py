@@ -170,13 +170,9 @@ class Segment:
     def _find_largest(self) -> TimestampOffset:
         try:
             last = self.time_index.last
-            batch = self.find_batch(last.offset)
-            if batch is None and self.size:
-                raise CorruptIndex(self.base_offset, last.offset, "no batch reaches this offset")
-            if batch is None:
-                return last
-            self._check_moment(last, batch[1])
-            return self._largest_from(batch[0], last)
+            self._check_entry(last)
+            place = self.find(last.offset)
+            return last if place is None else self._largest_from(place.position, last)
         except CorruptIndex as problem:
             self.index_problem = problem
             return self._largest_from(0, TimestampOffset(NO_TIMESTAMP, self.base_offset))
@@ -190,6 +186,14 @@ class Segment:
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
+
+    def _check_entry(self, entry: TimestampOffset) -> None:
+        """Raise CorruptIndex unless an entry of the time index means a batch of this segment."""
+        batch = self.find_batch(entry.offset)
+        if batch is not None:
+            self._check_moment(entry, batch[1])
+        elif self.size:
+            raise CorruptIndex(self.base_offset, entry.offset, "no batch reaches this offset")
 
     def _check_moment(self, moment: TimestampOffset, header: BatchHeader) -> None:
         """Raise CorruptIndex unless an entry of the time index means this batch."""
@@ -386,9 +390,8 @@ class Segment:
         """The position of a batch at or above ``start_offset``, no later than ``timestamp``."""
         try:
             near = self.time_index.lookup(timestamp)
+            self._check_entry(near)
             batch = self.find_batch(max(near.offset, start_offset), end)
-            if batch is not None and near.offset >= start_offset:
-                self._check_moment(near, batch[1])
         except CorruptIndex as problem:
             self.index_problem = problem
             batch = self.find_batch(start_offset, end)

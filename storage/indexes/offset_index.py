@@ -49,9 +49,7 @@ class OffsetIndex(SparseIndex):
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below ``offset``; ``(base_offset, 0)`` if there is none."""
         entries = self._loaded()
-        return self._before(
-            entries, self._count_up_to(entries, _OFFSET, offset - self.base_offset)
-        )
+        return self._before(entries, self._count_up_to(entries, _OFFSET, offset - self.base_offset))
 
     def around(self, offset: int) -> tuple[OffsetPosition, OffsetPosition | None]:
         """The last entry at or below ``offset``, as ``lookup``, and the one behind it."""

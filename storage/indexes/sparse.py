@@ -73,7 +73,7 @@ class SparseIndex:
         entries = self._bytes
         if entries is None:
             entries = self._mapped() if self._fs.exists(self.path) else memoryview(b"")
-            self._check_size(len(entries))
+            self._check(entries)
             self._bytes, self._written = entries, len(entries)
         return entries
 
