@@ -227,7 +227,7 @@ def _mend_indexes(
 
     After an orderly stop those of sealed segments are looked at when they are first used, and
     rebuilt then: opening a log of a thousand segments reads none of them. Returns the segments
-    whose transaction index was damaged, and is empty now.
+    whose transaction index is damaged.
     """
     for segment in segments:
         if segment in checked:
@@ -238,10 +238,11 @@ def _mend_indexes(
             pass  # a sealed log that is damaged itself: who reads it is told, when he comes there
     damaged, ends = list[Segment](), dict[int, int]()
     for number, segment in enumerate(segments):
+        if segment in checked:
+            continue  # its transaction index will be made again
         try:
             _check_aborted(segments[: number + 1], ends)
         except CorruptIndex:
-            segment.txn_index.replace(())
             damaged.append(segment)
     return damaged
 

@@ -427,7 +427,7 @@ class Segment:
         The indexes are flushed with the rest.
 
         ``end_offset``: where the next segment begins, which no good batch reaches into.
-        The transaction index is left empty: what aborted is known to who follows the producers.
+        The transaction index stays: what aborted is known to who follows the producers.
         """
         size, good = self.size, self._rising_part(self._verified(), end_offset)
         if good.end < size:
@@ -436,7 +436,6 @@ class Segment:
         entries = self._entries_of(good)
         self.offset_index.rewrite(bytes(entries.offsets))
         self.time_index.rewrite(entries.times())
-        self.txn_index.replace(())
         bases, lasts = good.rows[:, BASE_OFFSET], good.rows[:, LAST_OFFSET]
         ends = np.append(self.base_offset, lasts + 1)
         is_dense = np.array_equal(bases, ends[:-1]) and np.array_equal(
