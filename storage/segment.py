@@ -27,8 +27,8 @@ import numpy as np
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
-from raylog.storage.files import FileSystem
+from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
+from raylog.storage.files import FileSystem, undo_failed
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
@@ -303,7 +303,7 @@ class Segment:
         try:
             undo()
         except StorageError as error:
-            raise UndoFailed(self.path, str(error)) from error
+            raise undo_failed(self.path, error) from error
 
     def _add_entries(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset, position)
