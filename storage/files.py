@@ -1,14 +1,34 @@
 """The disk, as an argument. ``storage`` touches files only through a :class:`FileSystem`.
 
 There are two: :class:`RealFileSystem` here, the only code of ``storage`` that calls ``os``, and
-``storage.testing.memory``, which can lose power. Both turn the system's errors into
-:class:`DiskFull` and :class:`StorageError`, and neither retries: what a failed write left behind is
-for the caller to undo.
+``storage.testing.memory``, which can lose power. Both turn the system's errors into a
+:class:`StorageError`, and neither tries a call again.
 
-**No room, told late.** ext4 and XFS know at the write whether there is room. A thin volume or a
-network's file system may say only at the fsync that there is none. That is no DiskFull, after which
-nothing is lost: what was written, and maybe acknowledged, may be gone from the page cache by then,
-as after any failed fsync. So it is the disk that failed.
+**Whose fault it is.** A failed disk takes all partitions of its log dir offline, so it must be the
+disk that failed. The call decides it together with what the system answers:
+
+=========================  ======================  =============================================
+call                       answer                  error
+=========================  ======================  =============================================
+``fsync``, ``fdatasync``   any                     StorageError: the disk failed
+any other                  ENOSPC, EDQUOT          DiskFull: a write was undone
+any other                  EMFILE, ENFILE,         OutOfResources: nothing was changed
+                           ENOMEM, EAGAIN, EINTR
+rename of our own          ENOENT                  TemporaryFileLost
+temporary file
+any other                  any other               StorageError: the disk failed
+undoing a failed write     as above                UndoFailed where the disk failed,
+                                                   UndoInterrupted otherwise
+=========================  ======================  =============================================
+
+**No second fsync.** After an fsync that failed, the system may have dropped what was written, and
+maybe acknowledged, from the page cache. A second one would find nothing to do and succeed. So it is
+never retried, and even "no space", which a thin volume or a network's file system may say as late
+as this, means that the disk failed.
+
+**How many descriptors.** A file that nobody changes has none of its own: those that were read last
+share a bounded number (:class:`SealedFiles`). So the number that a log needs does not grow with the
+number of its segments (docs/OPERATIONS.md, Open files).
 """
 
 import ctypes
@@ -20,6 +40,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
+from stat import S_ISDIR
 from typing import NamedTuple, Protocol
 
 from raylog.storage.buffers import Buffer
@@ -27,15 +48,51 @@ from raylog.storage.errors import (
     DiskFull,
     LogClosed,
     LogLocked,
+    OutOfResources,
     SegmentDeleted,
     StorageError,
+    TemporaryFileLost,
     UndoFailed,
+    UndoInterrupted,
 )
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KEEP_SIZE = 1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+# What a call may meet on a disk that is fine.
+_SHORTAGES = {
+    errno.EMFILE: (
+        "this process has no file descriptor left; raise its limit (ulimit -n) to what "
+        "docs/OPERATIONS.md, Open files, gives"
+    ),
+    errno.ENFILE: "the machine has no file descriptor left; raise its limit (fs.file-max)",
+    errno.ENOMEM: (
+        "the machine has no memory left for this call, or the process has too many memory maps; "
+        "free memory, or raise the limit (vm.max_map_count)"
+    ),
+    errno.EAGAIN: "the system could not do this now",
+    errno.EINTR: "a signal interrupted the call",
+}
+# What to do about the others; see storage_error for the rest.
+_ADVICE = {
+    errno.EIO: "repair or replace the disk",
+    errno.EROFS: (
+        "the kernel's log says whether an error of the disk made it so; repair the disk, and mount "
+        "it writable"
+    ),
+    errno.EACCES: "give the broker's user the right to read and write it",
+    errno.EPERM: "give the broker's user the right to read and write it",
+    errno.ENOENT: "mount the disk that has it, or restore it from a copy",
+    errno.ENOTDIR: "move away the file that has the place of a folder",
+    errno.EISDIR: "move away the folder that has the place of a file",
+    errno.EEXIST: "move away what has this name",
+    errno.EFBIG: "raise the limit of the process (ulimit -f), or lower segment.bytes",
+    errno.ENAMETOOLONG: "use a log dir with a shorter path",
+}
+_SEE_KERNEL_LOG = "the kernel's log says more about the disk"
+# What a lock answers that another process has; ENOENT: that process has just removed the file.
+_HELD_BY_ANOTHER = (errno.EAGAIN, errno.EACCES, errno.ENOENT)
 # One call of the system: large enough to cost nothing, small enough to be slowed down between two.
 COPY_BYTES = 4 << 20
 _WRITABLE = os.O_RDWR | os.O_APPEND
@@ -207,15 +264,32 @@ def write_atomically(fs: FileSystem, path: str, content: bytes) -> None:
     except StorageError:
         fs.remove(path + ".tmp")
         raise
-    fs.rename(path + ".tmp", path)
+    try:
+        fs.rename(path + ".tmp", path)
+    except StorageError as error:
+        if error.is_disk_failure and not fs.exists(path + ".tmp"):
+            raise TemporaryFileLost(path + ".tmp") from error
+        raise
     fs.sync_dir(os.path.dirname(path))
 
 
 def storage_error(path: str, error: OSError) -> StorageError:
-    """The named error for what the system said of ``path``."""
+    """The named error for what any call but an fsync answered. See the module's head."""
     if error.errno in _NO_ROOM:
         return DiskFull(path)
-    return StorageError(path, error.strerror or str(error))
+    if error.errno in _SHORTAGES:
+        return OutOfResources(path, _SHORTAGES[error.errno])
+    return StorageError(path, f"{_said(error)}; {_ADVICE.get(error.errno or 0, _SEE_KERNEL_LOG)}")
+
+
+def _said(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def undo_failed(path: str, error: StorageError) -> UndoFailed:
+    """The error where a failed write could not be undone, by what the undoing met."""
+    kind = UndoFailed if error.is_disk_failure else UndoInterrupted
+    return kind(path, str(error))
 
 
 @contextmanager
@@ -227,16 +301,15 @@ def _named_errors(path: str) -> Iterator[None]:
 
 
 def _sync(path: str, call: Callable[[int], None], descriptor: int) -> None:
-    """fsync or its kin. Never raises DiskFull: see the module's head."""
-    with _named_errors(path):
-        try:
-            call(descriptor)
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise StorageError(
-                    path, "no space left on the device during an fsync, so data may be lost"
-                ) from error
-            raise
+    """fsync or its kin. Whatever it answers, the disk failed: see the module's head."""
+    try:
+        call(descriptor)
+    except OSError as error:
+        raise StorageError(
+            path,
+            f"{_said(error)} during an fsync, so data that was written may be lost; repair or "
+            "replace the disk",
+        ) from error
 
 
 class Descriptor:
@@ -471,7 +544,7 @@ class RealFile:
         try:
             os.ftruncate(number, self.size)
         except OSError as error:
-            raise UndoFailed(self.path, error.strerror or str(error)) from error
+            raise undo_failed(self.path, storage_error(self.path, error)) from error
 
     def truncate(self, size_bytes: int) -> None:
         descriptor = self._writable()
@@ -583,10 +656,12 @@ class RealLock:
             if self._is_file:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(self._descriptor).st_ino != os.stat(path).st_ino:
-                raise OSError("the previous owner has just removed the lock file; retry")
+                raise BlockingIOError(errno.EAGAIN, "its owner has just removed the lock file")
         except OSError as error:
             os.close(self._descriptor)
-            raise LogLocked(os.path.dirname(path) if self._is_file else path) from error
+            if error.errno in _HELD_BY_ANOTHER:
+                raise LogLocked(os.path.dirname(path) if self._is_file else path) from error
+            raise storage_error(path, error) from error
 
     def release(self) -> None:
         if self._descriptor < 0:
@@ -613,10 +688,19 @@ class RealFileSystem:
         return RealFile(path, self._sealed_files, create=create)
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return self._status(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return os.path.isdir(path)
+        status = self._status(path)
+        return status is not None and S_ISDIR(status.st_mode)
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """None if nothing has this name; what cannot be looked at is an error."""
+        with _named_errors(path):
+            try:
+                return os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def list_dir(self, path: str) -> list[str]:
         with _named_errors(path):
@@ -634,7 +718,7 @@ class RealFileSystem:
                 pass
 
     def remove_dir(self, path: str) -> None:
-        if not os.path.isdir(path):
+        if not self.is_dir(path):
             return
         with _named_errors(path):
             for entry in os.scandir(path):
@@ -657,7 +741,7 @@ class RealFileSystem:
             file.write(content)
             file.flush()
             if flush:
-                os.fsync(file.fileno())
+                _sync(path, os.fsync, file.fileno())
 
     def sync_dir(self, path: str) -> None:
         with _named_errors(path):
@@ -671,11 +755,9 @@ class RealFileSystem:
         return os.path.realpath(path)
 
     def stat(self, path: str) -> FileStat | None:
-        with _named_errors(path):
-            try:
-                status = os.stat(path)
-            except FileNotFoundError:
-                return None
+        status = self._status(path)
+        if status is None:
+            return None
         return FileStat(status.st_ino, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def room(self, path: str) -> Room:
@@ -698,7 +780,7 @@ class RealFileSystem:
                     mtime_ns = os.fstat(reader).st_mtime_ns
                     os.utime(writer, ns=(mtime_ns, mtime_ns))
                     if flush:
-                        os.fsync(writer)
+                        _sync(target, os.fsync, writer)
                 finally:
                     os.close(writer)
         finally:

@@ -52,6 +52,7 @@ from raylog.storage.errors import (
     CleaningAborted,
     DiskFull,
     OffsetOutOfRange,
+    OutOfResources,
     PolicyViolation,
     RaylogError,
     StorageError,
@@ -687,8 +688,8 @@ class Log(ReadableLog):
 
         Raises CleaningAborted if one of these is gone (``check_unchanged``), with nothing changed.
         Once the new name ``.swap`` is on the disk the new segment is valid, and the next opening of
-        the log finishes what a crash leaves here; an error of the disk after that is UndoFailed, a
-        full disk SwapUnfinished. Source: ``UnifiedLog.replaceSegments``.
+        the log finishes what a crash leaves here; an error of the disk after that is UndoFailed,
+        any other SwapUnfinished. Source: ``UnifiedLog.replaceSegments``.
         """
         self.check_unchanged(old, round_id)
         ids = [segment.id for segment in self._segments]
@@ -713,10 +714,10 @@ class Log(ReadableLog):
             fresh.rename("")
             # Before this section is recorded as clean, and before the next one is swapped.
             self._fs.sync_dir(self.folder)
-        except DiskFull as error:
-            raise SwapUnfinished(fresh.path) from error
         except StorageError as error:
-            raise UndoFailed(fresh.path, str(error)) from error
+            if error.is_disk_failure:
+                raise UndoFailed(fresh.path, str(error)) from error
+            raise SwapUnfinished(fresh.path, str(error)) from error
         with self.list_lock:  # last: a reader finds each segment in the log or among the doomed
             self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
 
@@ -790,15 +791,16 @@ class Log(ReadableLog):
     def close(self) -> None:
         """Orderly end: everything flushed, the producers' snapshot written, files closed.
 
-        A full disk does not keep a log from its end: what it has no room for (the last entries of
-        the indexes, the snapshot) the next opening makes again, or does without.
+        A full disk, or a shortage of descriptors, does not keep a log from its end: what it has no
+        room for (the last entries of the indexes, the snapshot) the next opening makes again, or
+        does without.
         """
-        with suppress(DiskFull):
+        with suppress(DiskFull, OutOfResources):
             self._writer.finish()
         self.flush()
         for segment in self._segments:
             segment.flush_indexes()  # of what a flush before the seal left out
-        with suppress(DiskFull):
+        with suppress(DiskFull, OutOfResources):
             self._producers.write_snapshot(self._fs, self.folder, flush=True)
         for segment in self._segments:
             segment.close()

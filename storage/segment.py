@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
-from raylog.storage.files import FileSystem
+from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
+from raylog.storage.files import FileSystem, undo_failed
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
@@ -138,7 +138,7 @@ class Segment:
             try:
                 self.delete()
             except StorageError as second:
-                raise UndoFailed(self.path, str(second)) from error
+                raise undo_failed(self.path, second) from error
             raise
 
     @property

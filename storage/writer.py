@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptRecord, StorageError, UndoFailed
+from raylog.storage.errors import CorruptRecord, StorageError
+from raylog.storage.files import undo_failed
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
@@ -121,7 +122,7 @@ class SegmentWriter:
         try:
             undo()
         except StorageError as error:
-            raise UndoFailed(self.segment.path, str(error)) from error
+            raise undo_failed(self.segment.path, error) from error
 
     def finish(self) -> None:
         """Write what is held back: the last entries of both indexes. To be repeated if it fails."""

@@ -60,6 +60,7 @@ from raylog.storage.errors import (
     CleaningAborted,
     InvalidRecord,
     LogClosed,
+    OutOfResources,
     RaylogError,
     StorageError,
     SwapUnfinished,
@@ -464,10 +465,13 @@ class Partition:
     ) -> Answer:
         """Do ``work``; go offline on an error of the kind ``on``, or of the disk.
 
-        Such an error leaves a log that must not be used again.
+        Such an error leaves a log that must not be used again. A shortage of descriptors or of
+        memory changes nothing: the same work may be tried again.
         """
         try:
             return work()
+        except OutOfResources:
+            raise
         except StorageError as error:
             if error.is_disk_failure or isinstance(error, on):
                 self._go_offline(error)

@@ -567,7 +567,7 @@ def test_an_fsync_that_finds_no_room_is_a_disk_that_failed(
     monkeypatch.setattr(os, "fdatasync", full)
     monkeypatch.setattr(os, "fsync", full)
     for sync in (file.flush, lambda: fs.sync_dir(str(tmp_path))):
-        with pytest.raises(StorageError, match="data may be lost") as raised:
+        with pytest.raises(StorageError, match="written may be lost") as raised:
             sync()
         assert raised.value.is_disk_failure
         assert not isinstance(raised.value, DiskFull)
