@@ -26,6 +26,8 @@ def scan_batches(buffer, int64_t position, bint check_crc):
     cdef const uint8_t* p
     cdef int64_t* row
     cdef int64_t size, used = 0
+    if not 0 <= position <= view.size:
+        return bytearray(), position
     while True:
         p = view.data + position
         size = size_of_whole(p, view.size - position)
