@@ -289,6 +289,9 @@ class Segment:
     def _find_near(self, offset: int, end: int) -> Place | None:
         """As :meth:`find`, by the index. Raises CorruptIndex if it lies."""
         below, above = self.offset_index.around(offset)
+        if below.position >= self.size > 0:
+            why = f"position {below.position} is behind the end of the file"
+            raise CorruptIndex(self.base_offset, offset, why)
         try:
             if above is not None and above.position - below.position > BLOCK_BYTES:
                 # Large batches: the entry behind is mostly of the very batch.
