@@ -199,9 +199,6 @@ cdef const char* step(Walk* w, const uint8_t** at, const uint8_t* end) noexcept 
             w.left -= passed
         else:
             if w.field != READ_LENGTH:
-                if w.left == 0:
-                    why = "it is shorter than its fields"
-                    break
                 w.left -= 1
             byte = p[0]
             p += 1
@@ -214,6 +211,9 @@ cdef const char* step(Walk* w, const uint8_t** at, const uint8_t* end) noexcept 
             else:
                 w.field = READ_LENGTH
                 w.seen += 1
+            break
+        if w.left == 0 and w.field != READ_LENGTH:
+            why = "it is shorter than its fields"
             break
     at[0] = p
     return why

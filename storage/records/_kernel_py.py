@@ -71,9 +71,7 @@ def check_batch(records: Any, rules: RecordRules, now_ms: int) -> BatchHeader | 
 class RecordWalk:
     """See ``_kernel_check.pxi``. Byte by byte, but for what is passed over."""
 
-    def __init__(
-        self, count: int, base_timestamp: int, rules: RecordRules, now_ms: int
-    ) -> None:
+    def __init__(self, count: int, base_timestamp: int, rules: RecordRules, now_ms: int) -> None:
         self._count, self._base_timestamp = count, base_timestamp
         self._rules, self._now_ms = rules, now_ms
         self.largest_timestamp = -1
@@ -102,8 +100,6 @@ class RecordWalk:
                 self._left -= passed
             else:
                 if self._field != _LENGTH:
-                    if self._left == 0:
-                        raise _Malformed("it is shorter than its fields")
                     self._left -= 1
                 self._take_byte(view[position])
                 position += 1
@@ -112,6 +108,8 @@ class RecordWalk:
                     raise _Malformed("bytes are left behind its last field")
                 self._field = _LENGTH
                 self._seen += 1
+            elif not self._left and self._field != _LENGTH:
+                raise _Malformed("it is shorter than its fields")
 
     def _take_byte(self, byte: int) -> None:
         if self._field == _ATTRIBUTES:

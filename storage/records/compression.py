@@ -70,9 +70,7 @@ def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> 
     return plain
 
 
-def plain_chunks(
-    codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES
-) -> Iterator[Buffer]:
+def plain_chunks(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> Iterator[Buffer]:
     """The plain bytes, in chunks of about ``CHUNK_BYTES``.
 
     Raises CorruptRecord for a malformed stream, and PlainBatchTooLarge once there are more than
