@@ -41,6 +41,8 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     ),
     "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
     "max.message.bytes": (("message.max.bytes", 1),),
+    "max.plain.batch.bytes": (("log.max.plain.batch.bytes", 1),),
+    "check.compressed.batches": (("log.check.compressed.batches", 1),),
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
     "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),

@@ -50,6 +50,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "message.timestamp.type": ("LogAppendTime", "LogAppendTime"),
     "compression.type": ("zstd", "zstd"),
     "preallocate": ("TRUE", True),
+    "check.compressed.batches": ("false", False),
     "cleanup.policy": ("compact", "compact"),
     "min.cleanable.dirty.ratio": ("0.25", 0.25),
     **{f"compression.{codec}.level": ("7", 7) for codec in ("gzip", "lz4", "zstd")},
