@@ -6,9 +6,10 @@ It serves where no compiler was found, and it is the oracle that the compiled ke
 against. The format is drawn in ``_kernel.pyx``.
 """
 
+import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -867,3 +868,62 @@ def count_up_to(
     if warm > 0:
         first, end = (warm + 1, count) if column(warm) <= wanted else (0, warm)
     return bisect_right(range(count), wanted, first, end, key=column)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def write_stamped(descriptor: int, stamp: Buffer, batch: Buffer) -> int:
+    """Write ``batch`` with ``stamp`` in the place of its first bytes; returns its size.
+
+    One call of the system, if it takes all. Raises OSError.
+    """
+    head, body = memoryview(stamp), memoryview(batch)
+    if len(head) > len(body):
+        raise ValueError(f"a stamp of {len(head)} bytes is longer than a batch of {len(body)}")
+    written = os.writev(descriptor, (head, body[len(head) :]))
+    rest = memoryview(b"".join((head, body[len(head) :])) if written < len(body) else b"")
+    while written < len(rest):
+        written += os.write(descriptor, rest[written:])
+    return len(body)
+
+
+class Appender:
+    """See ``_kernel_write.pxi``. Refuses everything: the writer is in Python already."""
+
+    largest: Any = None
+    since_entry = timed_timestamp = 0
+
+    def __init__(self, write: Callable[[bytes, Buffer], None], moment: type, base_offset: int):
+        pass
+
+    def arm(
+        self,
+        offsets: bytearray,
+        times: bytearray,
+        entries_left: int,
+        limits: tuple[int, int, int],
+        interval: int,
+        since_entry: int,
+        largest: Any,
+        timed: int,
+    ) -> None:
+        self.largest, self.since_entry, self.timed_timestamp = largest, since_entry, timed
+
+    def disarm(self) -> None:
+        pass
+
+    def append(
+        self, batch: Buffer, header: BatchHeader, base_offset: int, epoch: int, position: int
+    ) -> bool:
+        return False
+
+    def check_and_append(
+        self,
+        records: Any,
+        rules: RecordRules,
+        now_ms: int,
+        end: tuple[int, int, int, int],
+        epoch: int,
+    ) -> Any:  # a BatchHeader, the end's own kind, or None
+        return check_batch(records, rules, now_ms)
