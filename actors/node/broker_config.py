@@ -3,7 +3,7 @@
 What a topic obeys, and how a value is parsed, is ``raylog.storage.config``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -201,9 +201,19 @@ BROKER_KEYS: dict[str, Key] = {
 }
 
 
+# Other names of a broker's own keys. Where both are set, the key itself applies.
+BROKER_ALIASES = {"log.dir": "log.dirs"}
+
+
 def broker_keys() -> set[str]:
     """All that a broker takes: its own keys, and those that set its topics' defaults."""
-    return {*BROKER_KEYS, *(name for names in BROKER_SYNONYMS.values() for name, _ in names)}
+    synonyms = {name for names in BROKER_SYNONYMS.values() for name, _ in names}
+    return {*BROKER_KEYS, *BROKER_ALIASES, *synonyms}
+
+
+def names_log_dirs(settings: Collection[str]) -> bool:
+    """Whether the settings say where the log dirs are."""
+    return "log.dirs" in settings or "log.dir" in settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,19 +248,26 @@ class BrokerConfig:
     @classmethod
     def parse(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":
         """Kafka's defaults with ``overrides`` in Kafka's spelling. Raises InvalidConfig."""
-        synonyms = broker_keys() - set(BROKER_KEYS)
-        own = {key: value for key, value in overrides.items() if key not in synonyms}
-        for key, value in own.items():
+        values: dict[str, Any] = {}
+        for key, value in overrides.items():
             _check_key(key, value)
-        values = {
-            key.replace(".", "_"): parse_value(BROKER_KEYS, key, value)
-            for key, value in own.items()
-        }
+            if key in BROKER_KEYS:
+                values[key.replace(".", "_")] = parse_value(BROKER_KEYS, key, value)
+        for alias, key in BROKER_ALIASES.items():
+            if alias in overrides:
+                values.setdefault(key.replace(".", "_"), _of_alias(alias, key, overrides[alias]))
         return cls(**values, topic_defaults=LogConfig.parse(dict(_topic_defaults(overrides))))
 
 
+def _of_alias(alias: str, key: str, value: Any) -> Any:
+    try:
+        return parse_value(BROKER_KEYS, key, value)
+    except InvalidConfig as error:
+        raise InvalidConfig(alias, value, error.args[2]) from None
+
+
 def _check_key(key: str, value: Any) -> None:
-    if key in BROKER_KEYS:
+    if key in broker_keys():
         return
     if key in BROKER_SYNONYMS:
         of_broker = BROKER_SYNONYMS[key][0][0]

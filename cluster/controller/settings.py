@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from raylog.actors.messages import ConfigEntry
-from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, BrokerConfig
+from raylog.actors.node.broker_config import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    BrokerConfig,
+    broker_keys,
+)
 from raylog.storage.config import (
     FIXED_TOPIC_KEYS,
     TOPIC_KEYS,
@@ -41,7 +46,7 @@ def _check_topic_key(key: str, value: Any = None) -> None:
         if key in (name for name, _ in synonyms):
             why = f"this is a broker key; use the topic key {topic_key}"
             raise InvalidConfig(key, value, why)
-    if key in BROKER_KEYS:
+    if key in broker_keys():
         why = "this is a broker key, and no topic key sets the same; see docs/CONFIG.md"
         raise InvalidConfig(key, value, why)
     raise InvalidConfig(key, value, no_such_key(key, TOPIC_KEYS))
