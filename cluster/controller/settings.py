@@ -14,6 +14,7 @@ from raylog.storage.config import (
     FIXED_TOPIC_KEYS,
     TOPIC_KEYS,
     LogConfig,
+    attribute_of,
     is_fixed,
     no_such_key,
     parse_value,
@@ -82,7 +83,7 @@ def topic_entries(config: Mapping[str, Any], defaults: LogConfig) -> list[Config
         ConfigEntry(name, value, TOPIC if name in config else _source(value, key.default))
         for name, key in sorted(TOPIC_KEYS.items())
         if name in config or name not in _HIDDEN
-        for value in [getattr(values, name.replace(".", "_"))]
+        for value in [getattr(values, attribute_of(name))]
     ]
 
 
@@ -91,12 +92,12 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
     own = [
         ConfigEntry(name, value, _source(value, key.default))
         for name, key in BROKER_KEYS.items()
-        for value in [getattr(config, name.replace(".", "_"))]
+        for value in [getattr(config, attribute_of(name))]
     ]
     shared = [
         ConfigEntry(names[0][0], value, _source(value, TOPIC_KEYS[topic_key].default))
         for topic_key, names in BROKER_SYNONYMS.items()
-        for value in [getattr(config.topic_defaults, topic_key.replace(".", "_"))]
+        for value in [getattr(config.topic_defaults, attribute_of(topic_key))]
     ]
     return sorted([*own, *shared])
 
