@@ -19,6 +19,7 @@ from typing import Any
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.records.compression import CODECS
+from raylog.storage.records.layout import LOG_OVERHEAD
 
 MIB = 1 << 20
 DELETE, COMPACT = "delete", "compact"
@@ -168,7 +169,9 @@ class LogConfig:
     file_delete_delay_ms: int = integer(
         60_000, 0, MAX_LONG, "time for which the files of a deleted segment stay readable"
     )
-    max_message_bytes: int = integer(MIB + 12, 0, MAX_INT, "maximum size of a record batch")
+    max_message_bytes: int = integer(
+        MIB + LOG_OVERHEAD, 0, MAX_INT, "maximum size of a record batch"
+    )
     cleanup_policy: str = setting(
         DELETE,
         _policies,

@@ -37,7 +37,6 @@ import os
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
-from struct import Struct
 from typing import Any, NamedTuple
 
 from crc32c import crc32c
@@ -72,11 +71,13 @@ from raylog.storage.records.layout import (
     AT_ATTRIBUTES,
     AT_CRC,
     AT_MAX_TIMESTAMP,
+    ATTRIBUTES,
     CRC,
     CRC_START,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
+    STAMP,
     TIMESTAMP,
 )
 from raylog.storage.replay import replay
@@ -94,9 +95,6 @@ from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
 
 HIGH_WATERMARK = -1
 
-# What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
-_STAMP = Struct(">qii")
-_ATTRIBUTES = Struct(">h")
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
 
 
@@ -212,11 +210,11 @@ class Log(ReadableLog):
         if active.should_roll(size_bytes, max_timestamp, last_offset, now_ms):
             self.roll()
             active = self._segments[-1]
-        stamp = _STAMP.pack(base_offset, header.batch_length, epoch)
+        stamp = STAMP.pack(base_offset, header.batch_length, epoch)
         aborted = (
             self._producers.aborted_by(header, marker, base_offset) if marker is not None else None
         )
-        body = memoryview(content)[_STAMP.size :]
+        body = memoryview(content)[STAMP.size :]
         active.append((stamp, body), size_bytes, last_offset, max_timestamp, aborted)
         if has_producer:
             stamped = header._replace(max_timestamp=max_timestamp) if append_time >= 0 else header
@@ -602,6 +600,6 @@ def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int)
     if append_time >= 0:
         attributes |= LOG_APPEND_TIME
         TIMESTAMP.pack_into(changed, AT_MAX_TIMESTAMP, append_time)
-    _ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
+    ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
     CRC.pack_into(changed, AT_CRC, crc32c(memoryview(changed)[CRC_START:]))
     return changed
