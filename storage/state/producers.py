@@ -22,7 +22,7 @@ Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98, KI
 import os
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import NamedTuple
 
@@ -185,11 +185,23 @@ class ProducerStates:
         """The first offset of each open transaction, by producer id."""
         return self._open
 
-    def check(self, header: BatchHeader, *, is_client: bool = True) -> CachedBatch | None:
+    def borrow(self, producer_id: int, others: "ProducerStates") -> None:
+        """Take what others know of a producer, unless it is known here. Theirs does not change."""
+        theirs = others.get(producer_id)
+        if theirs is not None and producer_id not in self._producers:
+            self._producers[producer_id] = replace(theirs, batches=theirs.batches.copy())
+
+    def check(
+        self, header: BatchHeader, marker: Marker | None = None, *, is_client: bool = True
+    ) -> CachedBatch | None:
         """The batch that ``header`` repeats, or None if it may be written; raises if it may not.
 
-        The coordinators' own batches (offset commits) have no sequence to check.
+        ``marker``: of a control batch. The coordinators' own batches (offset commits) have no
+        sequence to check.
         """
+        if marker is not None:
+            self._check_marker(header, marker)
+            return None
         producer = self._producers.get(header.producer_id)
         if is_client and header.base_sequence < 0:
             raise InvalidRecord(
@@ -207,7 +219,7 @@ class ProducerStates:
             raise InvalidTxnState(self._partition, header.producer_id, producer.transaction_start)
         return None
 
-    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+    def _check_marker(self, header: BatchHeader, marker: Marker) -> None:
         """Raise unless this marker may be written.
 
         It may if nobody has taken over from its producer or its coordinator.

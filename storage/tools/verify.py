@@ -138,7 +138,7 @@ def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
         raise LogMissing(folder, why)
     replayed = _Replayed(fs, folder, bases[0])
     for base, following in zip_longest(bases, bases[1:]):
-        segment = Segment(fs, folder, base, LogConfig(), 0)
+        segment = Segment(fs, folder, base, LogConfig())
         try:
             yield _verify_segment(fs, segment, following, replayed)
         finally:

@@ -103,11 +103,7 @@ def test_a_crashed_log_on_a_full_disk_can_be_opened_and_read(disk: Disk) -> None
 def epochs_of(log: Log) -> list[int]:
     """The leader epoch of each batch."""
     found = log.read(0, 1 << 20)
-    return (
-        []
-        if found is None
-        else [header.leader_epoch for _, header in iter_batches(log.read_bytes(found))]
-    )
+    return [header.leader_epoch for _, header in iter_batches(found.read())]
 
 
 def test_a_partition_opens_on_a_full_disk_is_read_and_has_its_retention(disk: Disk) -> None:

@@ -16,7 +16,7 @@ from raylog.storage.errors import (
     OffsetOutOfRange,
     OutOfOrderSequence,
     StorageError,
-    UndoFailed,
+    UndoInterrupted,
 )
 from raylog.storage.records.decode import decode_records
 from raylog.storage.state import producers
@@ -317,7 +317,7 @@ def test_a_write_that_could_not_be_undone_takes_the_partition_offline() -> None:
             break
         except StorageError as error:
             outcomes.append((type(error), partition.is_offline))
-    assert set(outcomes) == {(DiskFull, False), (UndoFailed, True)}
+    assert set(outcomes) == {(DiskFull, False), (UndoInterrupted, True)}
 
 
 def test_a_write_that_the_disk_fails_takes_the_partition_offline_and_tells_whose_fault_it_was(

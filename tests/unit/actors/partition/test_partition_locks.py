@@ -85,9 +85,9 @@ def swap(partition: Partition) -> None:
     view = partition.cleaning_view()
     old = log.segments[0]
     fresh = Segment(
-        log._fs, log.folder, old.base_offset, log.config, 0, create=True, suffix=".cleaned"
+        log._fs, log.folder, old.base_offset, log.config, create=True, suffix=".cleaned"
     )
-    fresh.append((old.log.read(100, 0),), 100, old.base_offset, old.max_timestamp.timestamp)
+    fresh.log.append([old.log.read(100, 0)])
     fresh.flush()
     partition.replace_segments([segment.id for segment in log.segments[:2]], view.round_id)
 
