@@ -2,6 +2,7 @@
 unseen."""
 
 import struct
+from random import Random
 
 import pytest
 
@@ -279,6 +280,33 @@ def test_an_epoch_in_a_batch_that_was_changed_is_seen_though_no_crc_covers_it(di
     fill_epochs(disk)
     disk.damage("00000000000000000002.log", flip(15))
     assert why(disk) == f"{EPOCHS}: has epoch 4 at offset 2, where the log has epoch 5"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_leader_epochs_agree_with_the_batches_through_many_lives(seed: int) -> None:
+    """Each life begins an epoch, deletes from the start, and ends by a kill or a loss of power."""
+    chance, disk, recovery_point, start = Random(seed), Disk(), 0, 0
+    for _ in range(6):
+        log = disk.open(
+            is_clean=False,
+            recovery_point=recovery_point,
+            log_start_offset=start,
+            segment_bytes=400,
+            retention_bytes=800,
+        )
+        epoch = log.epochs.next
+        log.epochs.assign(epoch, log.log_end_offset)
+        for _ in range(chance.randrange(12)):
+            log.append(batch(chance.randrange(1, 4)), leader_epoch=epoch)
+            if chance.random() < 0.2:
+                log.flush()
+            if chance.random() < 0.2:
+                log.delete_old_segments()
+            if chance.random() < 0.2:
+                log.delete_records(chance.randrange(log.log_end_offset + 1))
+        recovery_point, start = log.recovery_point, log.log_start_offset
+        assert EPOCHS not in told(disk), why(disk)
+        disk = Disk(disk.fs.crash(chance.choice(["all", "flushed", "torn"]), seed=seed))
 
 
 def test_behind_damage_leader_epochs_are_not_guessed_at(disk: Disk) -> None:
