@@ -40,7 +40,6 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
-from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 from crc32c import crc32c
@@ -78,11 +77,13 @@ from raylog.storage.records.layout import (
     AT_ATTRIBUTES,
     AT_CRC,
     AT_MAX_TIMESTAMP,
+    ATTRIBUTES,
     CRC,
     CRC_START,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
+    STAMP,
     TIMESTAMP,
 )
 from raylog.storage.replay import replay
@@ -101,9 +102,6 @@ from raylog.storage.writer import Piece, SegmentWriter
 
 HIGH_WATERMARK = -1
 
-# What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
-_STAMP = Struct(">qii")
-_ATTRIBUTES = Struct(">h")
 # Two buffers each, and the system takes 1,024 in one call.
 MOST_PIECES = 512
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
@@ -364,8 +362,8 @@ class Log(ReadableLog):
         piece = _new(
             Piece,
             (
-                _STAMP.pack(base_offset, header.batch_length, epoch),
-                memoryview(content)[_STAMP.size :],
+                STAMP.pack(base_offset, header.batch_length, epoch),
+                memoryview(content)[STAMP.size :],
                 header.batch_length + LOG_OVERHEAD,
                 base_offset + header.last_offset_delta,
                 header.max_timestamp,
@@ -868,6 +866,6 @@ def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int)
     if append_time >= 0:
         attributes |= LOG_APPEND_TIME
         TIMESTAMP.pack_into(changed, AT_MAX_TIMESTAMP, append_time)
-    _ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
+    ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
     CRC.pack_into(changed, AT_CRC, crc32c(memoryview(changed)[CRC_START:]))
     return changed
