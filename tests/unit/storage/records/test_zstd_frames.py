@@ -8,8 +8,11 @@ from raylog.storage.records.zstd_frames import are_whole_frames
 SKIPPABLE = bytes.fromhex("5f 2a 4d 18 03 00 00 00 61 62 63")
 
 
-def frame(plain: bytes, **options: bool) -> bytes:
-    return zstandard.ZstdCompressor(level=1, **options).compress(plain)
+def frame(plain: bytes, *, write_checksum: bool = False, write_content_size: bool = True) -> bytes:
+    compressor = zstandard.ZstdCompressor(
+        write_checksum=write_checksum, write_content_size=write_content_size
+    )
+    return compressor.compress(plain)
 
 
 def streamed(plain: bytes) -> bytes:
