@@ -1,8 +1,9 @@
-"""``./dev sanitize [ARGS OF PYTEST]``: the kernel's tests and a short fuzzing run, over a kernel that checks itself.
+"""``./dev sanitize [ARGS OF PYTEST]``: tests and fuzzing over a kernel that checks its memory.
 
-The kernel is compiled a second time, with AddressSanitizer and UndefinedBehaviorSanitizer, in a
-copy of the sources in a temporary folder; the installed one stays as it is. The first access
-outside of an object, or the first undefined operation, then ends the process with a report.
+These are the kernel's tests, and a short run of the fuzzer. The kernel is compiled a second time,
+with AddressSanitizer and UndefinedBehaviorSanitizer, in a copy of the sources in a temporary
+folder; the installed one stays as it is. The first access outside of an object, or the first
+undefined operation, then ends the process with a report.
 
 Python itself is not instrumented, so the sanitizer's library is loaded before it, and Python's and
 Arrow's own allocators, which would hide the bounds of an object, give way to ``malloc``.
