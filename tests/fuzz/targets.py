@@ -104,7 +104,9 @@ def headers(data: bytes) -> None:
 def records(data: Buffer) -> None:
     """Batches as they are; their CRCs are not looked at, or hardly a mutation would get beyond
     them."""
-    data = memoryview(array("B", data))  # ``bytes`` have a zero behind them, within their memory
+    data = memoryview(
+        array("B", list(data))
+    )  # exactly of its size: ``bytes`` have a zero behind them
     rows = agreed(lambda: kernel.ops.decode_rows(data, 0, False, True))
     table = agreed(lambda: columns(data, MIN_INT64, MAX_INT64))
     plain = with_kernel(kernel.ops, lambda: kernel.ops.decode_rows(data, MIN_INT64, False, False))

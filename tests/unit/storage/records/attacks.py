@@ -43,8 +43,8 @@ def refused(errors: Any, call: Callable[..., Any], *arguments: Any, **named: Any
 
 
 def exactly(content: Buffer) -> Any:
-    """The bytes in memory of exactly their size; ``bytes`` have a zero behind them."""
-    return array("B", bytes(content))
+    """The content in memory of exactly its size; ``bytes`` have a zero behind them."""
+    return array("B", list(content))
 
 
 class Changing:
@@ -203,12 +203,12 @@ def a_pyarrow_that_is_none_gives_memory() -> None:
     class Buffer(bytearray):
         address = 8
 
-    for memory in (Buffer(1), bytes(LARGE), object()):
-        fake = ModuleType("pyarrow")
-        fake.allocate_buffer = lambda _, memory=memory: memory  # type: ignore[attr-defined]
-        sys.modules["pyarrow"] = fake
-        if kernel.KERNEL == "compiled":
-            refused((BufferError, TypeError), encode_records, [(T0, None, b"v" * 100, ())])
+    answers = [Buffer(1), bytes(LARGE), object()]
+    fake: Any = ModuleType("pyarrow")
+    fake.allocate_buffer = lambda _: answers.pop()
+    sys.modules["pyarrow"] = fake
+    while kernel.KERNEL == "compiled" and answers:
+        refused((BufferError, TypeError), encode_records, [(T0, None, b"v" * 100, ())])
 
 
 def an_error_keeps_no_view_of_memory_that_it_does_not_own() -> None:
@@ -247,7 +247,7 @@ def _views_of(error: BaseException | None) -> Iterator[memoryview]:
 
 def text_column(rows: int = 4, size: int = 8, **changed: Any) -> Any:
     ends = array("i", [size * i for i in range(rows + 1)])
-    fields = {"ends": ends, "data": bytes(rows * size), "valid": None, "valid_start": 0}
+    fields = {"ends": ends, "data": exactly(bytes(rows * size)), "valid": None, "valid_start": 0}
     return ops.TextColumn(*(fields | changed).values(), rows)
 
 
@@ -262,7 +262,7 @@ def a_column_has_an_impossible_count_of_rows() -> None:
 
 def a_column_has_impossible_validity() -> None:
     for start in (-1, -(2**40), MIN_INT64, 5, 2**40, MAX_INT64 - 3, MAX_INT64):
-        refused(InvalidRecord, text_column, valid=b"\xff", valid_start=start)
+        refused(InvalidRecord, text_column, valid=exactly(b"\xff"), valid_start=start)
     refused(InvalidRecord, text_column, valid=b"")
     last_bits = ops.partition_column(text_column(valid=b"\x5f", valid_start=4), 7)
     assert [number < 0 for number in memoryview(last_bits).cast("B").cast("i")] == [0, 1, 0, 1]
@@ -404,6 +404,21 @@ def records_are_cut_or_damaged() -> None:
 def records_that_end_with_a_number_are_cut_or_damaged() -> None:
     rows = [(T0, b"k" * 70, None, ()), (T0, None, b"v" * 70, ()), (T0 + 2**40, None, None, ())]
     cut_and_damage(bytes(encode_records(rows)[HEADER_SIZE:]))
+
+
+def a_large_record_is_cut_within_its_length() -> None:
+    plain = bytes(encode_records([(T0, None, bytes(10_000), ())])[HEADER_SIZE:])
+    for size in range(9):
+        walk_records(plain[:size], 1)
+
+
+def numbers_are_longer_than_their_types() -> None:
+    int32, int64 = b"\x80" * 5 + b"\0", b"\x80" * 10 + b"\0"
+    for fields in (b"\0" + int64 + bytes(20), b"\0\0" + int32 + bytes(20), b"\0\0\0" + int32):
+        record = bytes([2 * len(fields)]) + fields
+        offsets = ops.OffsetTable(9, 8, SECRET)
+        refused(CorruptRecord, offsets.put_records, record, 1, 0, 0)
+    refused(CorruptRecord, offsets.put_records, int32 + bytes(20), 1, 0, 0)
 
 
 def cut_and_damage(plain: bytes) -> None:
