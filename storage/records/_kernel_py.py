@@ -7,6 +7,7 @@ against. The format is drawn in ``_kernel.pyx``.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from struct import Struct
@@ -684,3 +685,54 @@ def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes,
     except CorruptRecord:
         pass
     return rows.tobytes(), position
+
+
+WALK_FOUND, WALK_MORE, WALK_ODD = range(3)
+
+
+def walk(block: Buffer, offset: int, limit: int, next_offset: int) -> tuple[int, int, int, int]:
+    """(state, position, size, next offset) of the first v2 batch that reaches ``offset`` or ends
+    behind ``limit``.
+
+    The first batch begins at the block's begin; positions count from there. Offsets must rise from
+    ``next_offset`` on. Only headers have to be in the block. The state is WALK_FOUND; WALK_MORE:
+    the header at ``position`` is not whole in the block; or WALK_ODD: it is no header of version 2
+    that can stand there.
+    """
+    view, position = memoryview(block), 0
+    while position <= len(view) - HEADER_SIZE:
+        try:
+            header = read_header(view, position)
+        except CorruptRecord:
+            return WALK_ODD, position, 0, next_offset
+        last_offset = _wrap(header.last_offset)
+        if header.magic != MAGIC or not next_offset <= header.base_offset <= last_offset:
+            return WALK_ODD, position, 0, next_offset
+        if last_offset >= offset or position + header.size_bytes > limit:
+            return WALK_FOUND, position, header.size_bytes, next_offset
+        next_offset = last_offset + 1
+        position += header.size_bytes
+    return WALK_MORE, position, 0, next_offset
+
+
+def count_up_to(
+    entries: Buffer, entry_size: int, at: int, width: int, wanted: int, warm_bytes: int
+) -> int:
+    """How many entries have at most ``wanted`` in the column of ``width`` bytes at byte ``at``.
+
+    The column rises. The last ``warm_bytes`` are looked at first: see ``sparse.py``.
+    """
+    if entry_size <= 0 or at < 0 or width not in (4, 8) or at + width > entry_size:
+        raise ValueError(f"no column of {width} bytes at {at} in entries of {entry_size}")
+    view = memoryview(entries)
+
+    def column(number: int) -> int:
+        begin = number * entry_size + at
+        return int.from_bytes(view[begin : begin + width], "big", signed=True)
+
+    count = len(view) // entry_size
+    first, end = 0, count
+    warm = count - 1 - warm_bytes // entry_size
+    if warm > 0:
+        first, end = (warm + 1, count) if column(warm) <= wanted else (0, warm)
+    return bisect_right(range(count), wanted, first, end, key=column)
