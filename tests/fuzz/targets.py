@@ -7,6 +7,7 @@ where they do not agree: other records, or an error from one alone.
 
 import os
 import struct
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import RaylogError
 from raylog.storage.indexes.offset_index import OffsetIndex
@@ -102,9 +104,12 @@ def headers(data: bytes) -> None:
         with_kernel(kernel.ops, ask)
 
 
-def records(data: bytes) -> None:
+def records(data: Buffer) -> None:
     """Batches as they are; their CRCs are not looked at, or hardly a mutation would get beyond
     them."""
+    data = memoryview(
+        array("B", list(data))
+    )  # exactly of its size: ``bytes`` have a zero behind them
     rows = agreed(lambda: kernel.ops.decode_rows(data, 0, False, True, MAX_PLAIN_BYTES))
     table = agreed(lambda: columns(data, MIN_INT64, MAX_INT64))
     plain = with_kernel(
@@ -118,7 +123,7 @@ def records(data: bytes) -> None:
         agreed(lambda: kernel.ops.decode_rows(data, 0, True, False, MAX_PLAIN_BYTES))
 
 
-def columns(data: bytes, start: int, end: int) -> Any:
+def columns(data: Buffer, start: int, end: int) -> Any:
     table = decoded_batch(kernel.ops.decode_columns(data, start, end, False, True, MAX_PLAIN_BYTES))
     table.validate(full=True)
     found = table.to_pydict()
