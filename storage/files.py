@@ -42,6 +42,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from stat import S_ISDIR
 from typing import NamedTuple, Protocol
+from weakref import finalize
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import (
@@ -58,6 +59,10 @@ from raylog.storage.errors import (
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FAILED = ctypes.c_void_p(-1).value
 _KEEP_SIZE = 1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # What a call may meet on a disk that is fine.
@@ -521,7 +526,7 @@ class RealFile:
             return memoryview(b"")
         descriptor = self.opened()
         with _named_errors(self.path):
-            return memoryview(mmap.mmap(descriptor.fileno(), self.size, prot=mmap.PROT_READ))
+            return _map(descriptor.fileno(), self.size)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -585,7 +590,7 @@ class RealFile:
         # Opened before the other is closed, so that no error of writing is missed between.
         descriptor = self._open_if_same(self.path, os.O_RDONLY)
         if descriptor is None:
-            raise SegmentDeleted(self.path)
+            return  # its name has gone, so it could not be opened again
         if self._is_dirty:
             self._sealed_files.await_flush(self._number)
             self._own = descriptor
@@ -618,6 +623,20 @@ class RealFile:
         self._closed = self._closed or why
         self._own = None
         self._sealed_files.forget(self._number)
+
+
+def _map(number: int, size_bytes: int) -> memoryview:
+    """Map a file for reading, until the last reference to the view goes. Raises OSError.
+
+    Python's own ``mmap`` keeps a descriptor for each map.
+    """
+    address = _LIBC.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, number, 0)
+    if address == _MAP_FAILED:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    content = (ctypes.c_ubyte * size_bytes).from_address(address)
+    finalize(content, _LIBC.munmap, address, size_bytes).atexit = False
+    return memoryview(content).cast("B").toreadonly()
 
 
 def _write_rest(number: int, content: bytes, written: int) -> None:

@@ -317,8 +317,9 @@ class Segment:
         """Become inactive: the time index gets its last entry, and both are written out."""
         if self.max_timestamp.timestamp != NO_TIMESTAMP:
             self.time_index.maybe_append(*self.max_timestamp)
-        self.offset_index.write()
-        self.time_index.write()
+        self.offset_index.seal()
+        self.time_index.seal()
+        self.txn_index.seal()
         if self._is_preallocated or self.config.preallocate:
             self.log.truncate(self.log.size)
         self.log.seal()

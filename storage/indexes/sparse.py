@@ -142,6 +142,12 @@ class SparseIndex:
             self._opened().append([bytes(entries[self._written :])])
             self._written, self._unflushed = len(entries), True
 
+    def seal(self) -> None:
+        """Write all entries: the index is complete. Its file is open read-only from now on."""
+        self.write()
+        if self._file is not None:
+            self._file.seal()
+
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
         if count >= len(self):
@@ -178,6 +184,7 @@ class SparseIndex:
             if file.read(file.size, 0) != content:
                 file.truncate(0)
                 file.append([content])
+            file.seal()
             self._unflushed = True
         except DiskFull:
             self.release()

@@ -158,6 +158,11 @@ class TransactionIndex:
         if self._file is not None:
             self._file.flush()
 
+    def seal(self) -> None:
+        """The index is complete: its file is open read-only from now on."""
+        if self._file is not None:
+            self._file.seal()
+
     def release(self) -> None:
         """Close the file as it is."""
         if self._file is not None:
