@@ -70,8 +70,7 @@ class MetadataLog:
 
     def _replay(self) -> None:
         offset = 0
-        while place := self._log.read(offset, REPLAY_BYTES):
-            batches = self._log.read_bytes(place)
+        while batches := self._log.read(offset, REPLAY_BYTES).read():
             for record in decode_records(batches, start_offset=offset):
                 self.state.apply(decode(record.value or b""))
             offset = next_offset(batches, offset)

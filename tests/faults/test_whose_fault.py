@@ -28,6 +28,7 @@ from raylog.storage.errors import (
 from raylog.storage.files import RealFileSystem, write_atomically
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.logs import batch_of_size, offsets_of
 
@@ -152,11 +153,8 @@ def test_a_write_that_fails_is_undone_and_so_are_shortages(tmp_path: Path, answe
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_an_undo_that_fails_blames_the_disk_only_for_its_own(tmp_path: Path, answer: int) -> None:
     place = Place(tmp_path)
-    with (
-        answering("writev", errno.ENOSPC),
-        answering("ftruncate", answer),
-        pytest.raises(UndoFailed) as raised,
-    ):
+    full, failing = answering("writev", errno.ENOSPC), answering("ftruncate", answer)
+    with full, failing, pytest.raises(UndoFailed) as raised:
         place.file.append([b"x"])
     is_disk = answer in OF_THE_DISK
     assert type(raised.value) is (UndoFailed if is_disk else UndoInterrupted)
@@ -209,7 +207,7 @@ WORKS: dict[str, Callable[[Partition], object]] = {
     "append": lambda partition: partition.append(batch_of_size(100)),
     "roll": lambda partition: partition.append(batch_of_size(400)),
     "flush": lambda partition: partition.flush(),
-    "maintain": lambda partition: partition.maintain(10**9),
+    "maintain": lambda partition: partition.maintain(ProducerExpiration(10**9)),
     "retain": lambda partition: partition.delete_old_segments(),
     "read": lambda partition: partition.fetch(0),
 }
