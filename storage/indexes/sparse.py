@@ -23,7 +23,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from raylog.storage.errors import CorruptIndex, DiskFull
+from raylog.storage.errors import CorruptIndex, DiskFull, StorageError
 from raylog.storage.files import File, FileSystem, write_atomically
 from raylog.storage.records import kernel
 
@@ -72,10 +72,20 @@ class SparseIndex:
     def _loaded(self) -> Entries:
         entries = self._bytes
         if entries is None:
-            entries = self._mapped() if self._fs.exists(self.path) else memoryview(b"")
+            entries = self._mapped_if_there()
             self._check(entries)
+            if self._bytes is not None:  # its owner has read it, too, and may have renamed it since
+                return self._bytes
             self._bytes, self._written = entries, len(entries)
         return entries
+
+    def _mapped_if_there(self) -> memoryview:
+        try:
+            return self._mapped() if self._fs.exists(self.path) else memoryview(b"")
+        except StorageError:
+            if self._bytes is None and self._fs.exists(self.path):
+                raise
+            return memoryview(b"")
 
     def check(self) -> None:
         """Raise CorruptIndex unless the file is whole entries, rising in every column.
