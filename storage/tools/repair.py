@@ -187,11 +187,7 @@ def _copy(fs: FileSystem, folder: str, target: str) -> str:
             source = os.path.join(folder, name)
             if fs.is_dir(source):
                 continue
-            file = fs.open(source)
-            try:
-                fs.write_file(os.path.join(target, name), file.view())
-            finally:
-                file.close()
+            fs.copy_file(source, os.path.join(target, name), lambda _: None, flush=True)
         fs.sync_dir(target)
         fs.sync_dir(os.path.dirname(target))
     except StorageError:
