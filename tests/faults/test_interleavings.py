@@ -16,7 +16,7 @@ and an offset by a seed, which a failure prints. ``RAYLOG_SCHEDULES=all`` takes 
 import os
 import threading
 from collections.abc import Callable, Iterator
-from itertools import combinations
+from itertools import chain, combinations
 from math import isqrt
 from random import Random
 from types import SimpleNamespace
@@ -28,12 +28,13 @@ from raylog.actors.partition import partition as partition_module
 from raylog.actors.partition.partition import Partition
 from raylog.storage.cleaner.cleanable import Cleanable
 from raylog.storage.cleaner.cleaner import Buffers, clean
-from raylog.storage.errors import CleaningAborted, LogClosed, OffsetOutOfRange, StorageError
+from raylog.storage.errors import CleaningAborted, LogClosed, OffsetOutOfRange
+from raylog.storage.loader import create_log
 from raylog.storage.log import Log
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import Disk, records_of
+from raylog.storage.testing.logs import FOLDER, TOPIC_ID, Disk, records_of
 from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
 from tests.harness.interleaving import Meeting, Outcome, Schedule, schedules
 
@@ -50,7 +51,7 @@ FILES = (
     "/offset_index.py",
     "/time_index.py",
 )
-WANTED = os.environ.get("RAYLOG_SCHEDULES", "40")
+WANTED = os.environ.get("RAYLOG_SCHEDULES", "20")
 SEED = int(os.environ.get("RAYLOG_SEED", "0")) or Random().randrange(1, 1 << 31)
 DAY_MS = 86_400_000
 CONFIG: dict[str, Any] = {
@@ -109,7 +110,7 @@ class Scene:
         self.swap: Callable[[], None] = lambda: None
         self.disk = Disk(Files())
         self.disk.fs.make_dir("/logs")
-        _create(self.disk)
+        create_log(self.disk.fs, FOLDER, TOPIC_ID)
         self.sent: set[bytes] = set()
         self.values: dict[int, bytes] = {}  # by offset, what was acknowledged
         log = self.disk.open(**CONFIG)
@@ -151,8 +152,10 @@ class Scene:
             return
         if answer.records is None:
             assert offset >= begin or self.is_truncated, f"nothing at {offset} of {begin}"
+            assert offset >= answer.high_watermark, "nothing, though its own end is higher"
             return
         records = decode_records(bytes(answer.records), start_offset=offset)
+        assert all(record.offset < answer.high_watermark for record in records)
         self.hold_against(offset, [(record.offset, record.value) for record in records])
 
     def hold_against(self, start: int, records: list[tuple[int, bytes | None]]) -> None:
@@ -299,13 +302,6 @@ class SwapLater:
         self.old.append((old, round_id))
 
 
-def _create(disk: Disk) -> None:
-    from raylog.storage.loader import create_log
-    from raylog.storage.testing.logs import FOLDER, TOPIC_ID
-
-    create_log(disk.fs, FOLDER, TOPIC_ID)
-
-
 READS = ("read_first", "read_middle", "read_end", "look_up")
 WRITES = (
     "append",
@@ -327,7 +323,21 @@ PAIRS = [
 ]
 
 # What is known to be wrong, with its point in issue 10.
-WRONG: dict[tuple[str, str], str] = {}
+_START_IS_LATE = "point 2: segments leave the log before its start is raised"
+_CLOSED = "point 3: a file is closed under its reader"
+_NO_SNAPSHOT = "point 6: the high watermark of an answer is younger than its records"
+_PROPERTY = "point 4: Segment.max_timestamp is computed by a reader while a truncation forgets it"
+WRONG: dict[tuple[str, str], str] = {
+    ("read_first", "retain"): _START_IS_LATE,
+    ("read_first", "retain_all"): _START_IS_LATE,
+    ("read_middle", "retain_all"): _START_IS_LATE,
+    ("look_up", "retain_all"): _START_IS_LATE,
+    ("read_first", "retain_and_purge"): _CLOSED,
+    ("look_up", "retain_and_purge"): _CLOSED,
+    ("read_end", "append"): _NO_SNAPSHOT,
+    ("read_end", "append_and_roll"): _NO_SNAPSHOT,
+    ("look_up", "truncate"): _PROPERTY,
+}
 
 
 def meet(pair: tuple[str, str], schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> Outcome:
@@ -348,18 +358,25 @@ def meet(pair: tuple[str, str], schedule: Schedule, monkeypatch: pytest.MonkeyPa
 
 
 def schedules_of(lines: list[int], random: Random) -> Iterator[Schedule]:
+    """Those with one pre-emption and those with two, each with a stride of its own."""
     if WANTED == "all":
         return schedules(lines)
-    every = 2 * lines[0] * lines[1]
-    stride = max(isqrt(every // int(WANTED)), 1)
-    return schedules(lines, stride=stride, offset=random.randrange(stride))
+    wanted = int(WANTED)
+    once = max(2 * sum(lines) // wanted, 1)
+    twice = max(isqrt(2 * lines[0] * lines[1] // wanted), 1)
+    return chain(
+        schedules(lines, pre_emptions=1, stride=once, offset=random.randrange(once)),
+        schedules(lines, stride=twice, offset=random.randrange(twice)),
+    )
 
 
 def cases() -> list[Any]:
     return [
-        pytest.param(pair, id="-".join(pair), marks=[pytest.mark.xfail(reason=WRONG[pair], strict=False)])
-        if pair in WRONG
-        else pytest.param(pair, id="-".join(pair))
+        pytest.param(
+            pair,
+            id="-".join(pair),
+            marks=[pytest.mark.xfail(reason=WRONG[pair], strict=False)] if pair in WRONG else [],
+        )
         for pair in PAIRS
     ]
 
