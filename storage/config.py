@@ -12,9 +12,11 @@ from typing import Any
 
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.limits import MAX_INT, MAX_LONG
-from raylog.storage.records.compression import CODECS
+from raylog.storage.records.compression import CODECS, MAX_PLAIN_BYTES
+from raylog.storage.records.rules import RecordRules
 
 MIB = 1 << 20
+MAX_PLAIN_BATCH_BYTES = 100 * MIB  # enough for 1 MiB of text; a bomb is a thousand times as much
 DELETE, COMPACT = "delete", "compact"
 
 
@@ -186,6 +188,23 @@ TOPIC_KEYS: dict[str, Key] = {
             MAX_INT,
             "maximum size of a record batch",
         ),
+        number_key(
+            "max.plain.batch.bytes",
+            MAX_PLAIN_BATCH_BYTES,
+            1,
+            MAX_PLAIN_BYTES,
+            "raylog's own: maximum size of a compressed record batch after it is decompressed",
+        ),
+        Key(
+            name="check.compressed.batches",
+            default=True,
+            parse=as_bool,
+            valid="true or false",
+            doc=(
+                "raylog's own: whether a compressed batch is decompressed to check its records; "
+                "false only where every producer is trusted"
+            ),
+        ),
         Key(
             name="cleanup.policy",
             default=DELETE,
@@ -328,6 +347,8 @@ class LogConfig:
     retention_ms: int = 604_800_000
     file_delete_delay_ms: int = 60_000
     max_message_bytes: int = MIB + 12
+    max_plain_batch_bytes: int = MAX_PLAIN_BATCH_BYTES
+    check_compressed_batches: bool = True
     cleanup_policy: str = DELETE
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
@@ -342,16 +363,19 @@ class LogConfig:
     message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_after_max_ms: int = 3_600_000
     internal_segment_bytes: int = 0
-    # Whether a batch is appended without a look at its records: kept, since every append asks.
-    is_opaque: bool = field(init=False, compare=False)
+    # What is demanded of each record that is appended: kept, since every append asks.
+    record_rules: RecordRules = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        looks_inside = (
-            self.is_compacted
-            or self.checks_record_timestamps
-            or self.compression_type != "producer"
+        is_create_time = self.message_timestamp_type == "CreateTime"
+        rules = RecordRules(
+            max_bytes=min(self.max_message_bytes, self.segment_bytes),
+            before_max_ms=self.message_timestamp_before_max_ms if is_create_time else MAX_LONG,
+            after_max_ms=self.message_timestamp_after_max_ms if is_create_time else MAX_LONG,
+            is_create_time=is_create_time,
+            needs_keys=self.is_compacted,
         )
-        object.__setattr__(self, "is_opaque", not looks_inside)
+        object.__setattr__(self, "record_rules", rules)
 
     @property
     def is_compacted(self) -> bool:
@@ -372,14 +396,6 @@ class LogConfig:
             min(self.segment_ms, self.max_compaction_lag_ms)
             if self.is_compacted
             else self.segment_ms
-        )
-
-    @property
-    def checks_record_timestamps(self) -> bool:
-        """Whether every record's timestamp has bounds that the batch's header cannot tell."""
-        return (
-            self.message_timestamp_type == "CreateTime"
-            and self.message_timestamp_before_max_ms < MAX_LONG
         )
 
     @property

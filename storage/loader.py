@@ -79,7 +79,7 @@ def open_log(
     if not bases:
         raise LogMissing(folder, "the partition's folder has no .log file")
     now_ms = clock.now_ms()
-    segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
+    segments = [Segment(fs, folder, base, config) for base in bases]
     is_clean = is_clean and segments[-1].is_whole()
     had_records = any(segment.size for segment in segments)
     checked = {} if is_clean else _recover(fs, folder, segments, recovery_point, deleted)
@@ -94,7 +94,7 @@ def open_log(
                 f"the log ends at offset {end}, but it began at {start} when it was last open",
             )
         # Only what was not flushed is lost. A crash in here leaves a gap that recovery meets again.
-        fresh = Segment(fs, folder, start, config, now_ms, create=True)
+        fresh = Segment(fs, folder, start, config, create=True)
         for segment in segments:
             segment.delete()
         fs.sync_dir(folder)
@@ -115,7 +115,10 @@ def open_log(
     if last and last.leader_epoch > epochs.latest:
         epochs.assign(last.leader_epoch, max(last.base_offset, start))
     flushed = end if is_clean else min(recovery_point, end)
-    return Log(fs, clock, folder, partition, config, segments, producers, epochs, start, flushed)
+    log = Log(fs, clock, folder, partition, config, segments, producers, epochs, start, flushed)
+    if end - log.recovery_point >= config.flush_messages:
+        log.flush()  # before any reader sees what is not fsynced
+    return log
 
 
 def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
@@ -224,7 +227,7 @@ def _mend_indexes(
 
     After an orderly stop those of sealed segments are looked at when they are first used, and
     rebuilt then: opening a log of a thousand segments reads none of them. Returns the segments
-    whose transaction index was damaged, and is empty now.
+    whose transaction index is damaged.
     """
     for segment in segments:
         if segment in checked:
@@ -235,10 +238,11 @@ def _mend_indexes(
             pass  # a sealed log that is damaged itself: who reads it is told, when he comes there
     damaged, ends = list[Segment](), dict[int, int]()
     for number, segment in enumerate(segments):
+        if segment in checked:
+            continue  # its transaction index will be made again
         try:
             _check_aborted(segments[: number + 1], ends)
         except CorruptIndex:
-            segment.txn_index.replace(())
             damaged.append(segment)
     return damaged
 

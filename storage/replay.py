@@ -6,6 +6,7 @@ This is done at opening, and after a truncation.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.records.batch import BatchHeader, read_header
 from raylog.storage.records.control import Marker, read_marker
 from raylog.storage.records.layout import HEADER_SIZE
@@ -25,10 +26,11 @@ def replay(
 ) -> None:
     """Bring ``producers``, as of their own end offset, up to ``end_offset``.
 
-    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell.
+    The transaction indexes of the segments in ``mend`` are replaced by what the markers tell.
     ``scans``: the batches of segments that were scanned already.
     """
     begin = max(producers.end_offset, start_offset)
+    remade: dict[Segment, list[AbortedTransaction]] = {segment: [] for segment in mend}
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is not None and following.base_offset <= begin:
             continue
@@ -36,12 +38,14 @@ def replay(
             if not begin <= header.base_offset < end_offset:
                 continue
             marker = _marker(segment, position, header)
-            if marker is not None and segment in mend:
+            if marker is not None and segment in remade:
                 aborted = producers.aborted_by(header, marker, header.base_offset)
                 if aborted is not None:
-                    segment.txn_index.append(aborted)
+                    remade[segment].append(aborted)
             producers.add(header, header.base_offset, now_ms, marker)
     producers.end_offset = end_offset
+    for segment, entries in remade.items():
+        segment.txn_index.replace(entries)
 
 
 def _of_producers(

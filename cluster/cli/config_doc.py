@@ -8,8 +8,9 @@ from raylog.storage.limits import MAX_LONG
 
 _HEAD = """# Configuration
 
-Keys, meanings and defaults are those of Kafka 4.x. raylog refuses a key that is not listed here,
-because it would have no effect. This page is generated:
+Keys, meanings and defaults are those of Kafka 4.x, but for keys that are marked as raylog's own.
+raylog refuses a key that is not listed here, because it would have no effect. This page is
+generated:
 `python -m raylog.cluster.cli.config_doc > docs/CONFIG.md`.
 
 Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=value`, or in a YAML

@@ -8,8 +8,10 @@ import pytest
 from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, LogConfig
 from raylog.storage.errors import InvalidConfig
 
-# Kafka 4.x's own.
+# Kafka 4.x's own, and two of raylog.
 DEFAULTS = {
+    "check.compressed.batches": True,
+    "max.plain.batch.bytes": 104857600,
     "segment.bytes": 1073741824,
     "segment.ms": 604800000,
     "segment.jitter.ms": 0,
