@@ -90,7 +90,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Before("sync *.log.cleaned", "rename *.cleaned -> *.swap"),
         Before("sync *.index.cleaned", "rename *.cleaned -> *.swap"),
         Before("sync *.timeindex.cleaned", "rename *.cleaned -> *.swap"),
-        Before("sync *.txnindex.cleaned", "rename *.cleaned -> *.swap"),
+        Before("sync *.txnindex.cleaned*", "rename *.cleaned -> *.swap"),
         Between("rename *.cleaned -> *.swap", "sync_dir orders-0", "rename * -> *.deleted"),
         Before("rename * -> *.deleted", "rename *.swap -> *"),
     ),

@@ -6,7 +6,8 @@
     {"tests/unit/...::test_x": {"seconds": 0.02, "lines": {"storage/log.py": [101, 102]}}}
 
 Lines that only a process started by a test runs, or a thread with a tracer of its own, are not
-seen. ``run.py`` runs such tests for every mutant that others let live.
+seen. ``run.py`` runs such tests for every mutant that others let live. A test that fails is left
+out: it would kill every mutant.
 """
 
 import json
@@ -25,6 +26,7 @@ class Recorder:
     def __init__(self, files: list[str], target: Path) -> None:
         self._files, self._target = files, target
         self._seconds: dict[str, float] = {}
+        self._failed: set[str] = set()
         self._coverage = coverage.Coverage(
             data_file=None, include=[f"*/{file}" for file in files], config_file=False
         )
@@ -38,6 +40,8 @@ class Recorder:
         return answer
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failed.add(report.nodeid)
         known = self._seconds.get(report.nodeid, 0.0)
         if report.outcome != "skipped":
             self._seconds[report.nodeid] = known + report.duration
@@ -46,7 +50,9 @@ class Recorder:
         self._coverage.stop()
         data = self._coverage.get_data()
         tests: dict[str, Any] = {
-            test: {"seconds": seconds, "lines": {}} for test, seconds in self._seconds.items()
+            test: {"seconds": seconds, "lines": {}}
+            for test, seconds in self._seconds.items()
+            if test not in self._failed
         }
         for measured in data.measured_files():
             file = next(file for file in self._files if measured.endswith("/" + file))
