@@ -21,6 +21,7 @@ from raylog.storage.files import RealFileSystem, write_atomically
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
+from raylog.storage.mirror import Mirror
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.encode import encode_records
@@ -192,6 +193,18 @@ def truncating_segments_away(work: Work) -> None:
         assert log.truncate_to(2)
 
 
+def truncating_below_a_checkpoint(work: Work) -> None:
+    log_dir = LogDir(FS, work.log_dir, "cluster", 1)
+    log = work.three_segments()
+    log_dir.write_offsets({PARTITION: CheckpointedOffsets(12, 0, 12)})
+
+    def lower(offset: int) -> None:
+        log_dir.write_offsets({PARTITION: CheckpointedOffsets(offset, 0, offset)})
+
+    with work.operation():
+        assert log.truncate_to(9, lower)
+
+
 def truncating_fully(work: Work) -> None:
     log = work.three_segments()
     with work.operation():
@@ -308,6 +321,19 @@ def stopping_in_order(work: Work) -> None:
         assert online.unlock({PARTITION})
 
 
+def moving_to_another_dir(work: Work) -> None:
+    """The last round of a copy, and the name that makes it the partition."""
+    log = work.three_segments()
+    log.close()
+    target = LogDir(FS, os.path.join(work.log_dir, "target"), "cluster", 1)
+    future = target.future_folder(PARTITION)
+    mirror = Mirror(FS, work.clock, work.folder, future)
+    mirror.round()
+    with work.operation():
+        mirror.round(is_last=True)
+        target.adopt(PARTITION, future)
+
+
 def deleting_a_partition(work: Work) -> None:
     online = OnlineDir(FS, work.clock, LogDir(FS, work.log_dir, "cluster", 1), 0)
     online.create(PARTITION, TOPIC_ID)
@@ -329,6 +355,7 @@ OPERATIONS: dict[str, Callable[[Work], None]] = {
         compacting,
         truncating,
         truncating_segments_away,
+        truncating_below_a_checkpoint,
         truncating_fully,
         closing,
         flushing_an_aborted_transaction,
@@ -343,6 +370,7 @@ OPERATIONS: dict[str, Callable[[Work], None]] = {
         locking_a_new_dir,
         locking_a_dir_that_was_closed,
         stopping_in_order,
+        moving_to_another_dir,
         deleting_a_partition,
     )
 }
