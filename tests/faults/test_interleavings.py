@@ -63,7 +63,7 @@ CONFIG: dict[str, Any] = {
 }
 BATCH = 2
 ACTIVE = 18  # the base offset of the active segment
-END = 22
+END = 24  # the active segment is full, so the next append begins another
 CUT = 14  # where a truncation ends the log
 BUFFERS = Buffers(dedupe_bytes=1 << 12, load_factor=0.9, chunk_bytes=4096)
 
@@ -112,7 +112,7 @@ class Scene:
             assert self.is_truncated or offset not in self.values, f"offset {offset} given twice"
             self.values[offset] = value
 
-    def append_and_roll(self) -> None:
+    def append_twice(self) -> None:
         self.append()
         self.append()
 
@@ -280,7 +280,7 @@ class SwapLater:
 READS = ("read_first", "read_middle", "read_end", "look_up")
 WRITES = (
     "append",
-    "append_and_roll",
+    "append_twice",
     "retain",
     "retain_all",
     "retain_and_purge",
@@ -311,7 +311,7 @@ ONCE_WRONG: dict[tuple[str, str], str] = {
     ("read_first", "retain_and_purge"): _CLOSED,
     ("look_up", "retain_and_purge"): _CLOSED,
     ("read_end", "append"): _NO_SNAPSHOT,
-    ("read_end", "append_and_roll"): _NO_SNAPSHOT,
+    ("read_end", "append_twice"): _NO_SNAPSHOT,
     ("look_up", "truncate"): _ABOVE,
 }
 # The reasons that are still true.

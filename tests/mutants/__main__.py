@@ -41,7 +41,13 @@ def main() -> int:
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1, 1 << 31)
     files = arguments.files or default_files()
-    every = all_mutants(files)
+    with tempfile.TemporaryDirectory(prefix="raylog-mutants-") as folder:
+        return plant(arguments, seed, files, copy_tree(Path(folder)))
+
+
+def plant(arguments: argparse.Namespace, seed: int, files: list[str], tree: Path) -> int:
+    """Draw, plant and report; 1 if one lives. ``tree``: a copy of the project."""
+    every = all_mutants(tree, files)
     count = min(arguments.count, len(every)) or len(every)
     drawn = random.Random(seed).sample(every, count)
     print(f"seed {seed}: {count} of {len(every)} mutants of {len(files)} files", flush=True)
@@ -55,13 +61,11 @@ def main() -> int:
     done = {each.key: each for each in _read(target) if each.key in drawn_keys}
     todo = [planted for planted in drawn if planted.key not in done]
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="raylog-mutants-") as folder:
-        mapped = sorted({*default_files(), *files})
-        known = map_tests(mapped, copy_tree(Path(folder)), OUTPUT)
+    known = map_tests(sorted({*default_files(), *files}), tree, OUTPUT)
     print(f"map of {len(known)} tests: {minutes(time.monotonic() - began)}", flush=True)
     began = time.monotonic()
     with target.open("a") as file:
-        for number, result in enumerate(run_all(todo, known, arguments.jobs), len(done) + 1):
+        for number, result in enumerate(run_all(todo, known, tree, arguments.jobs), len(done) + 1):
             done[result.key] = result
             print(json.dumps(result._asdict()), file=file, flush=True)
             print(f"{number}/{count} {result.outcome:9} {result.seconds:5.1f} s {result.place}")

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,11 +16,9 @@ from pathlib import Path
 from queue import Queue
 from typing import Any, NamedTuple
 
-from tests.harness.paths import ROOT
 from tests.mutants.operators import Mutant, mutants_of, with_keys
 from tests.mutants.recording import FILES, MAP
 from tests.mutants.report import Result
-from tests.mutants.tree import copy_tree
 
 # Which tests look at the storage.
 SUITES = ("tests/unit/storage", "tests/unit/actors/partition", "tests/faults")
@@ -50,10 +49,10 @@ class Planted(NamedTuple):
     source: str  # of the file, with the error
 
 
-def all_mutants(files: Iterable[str]) -> list[Planted]:
+def all_mutants(tree: Path, files: Iterable[str]) -> list[Planted]:
     planted = []
     for path in files:
-        source = (ROOT / path).read_text()
+        source = (tree / path).read_text()
         for key, mutant in with_keys(mutants_of(source, path), source):
             planted.append(Planted(key, mutant, mutant.apply(source)))
     return planted
@@ -192,10 +191,12 @@ def run_one(worker: Worker, planted: Planted, known: Mapping[str, Known]) -> Res
     )
 
 
-def check_workers(free: Queue[Worker], planted: Planted, known: Mapping[str, Known]) -> None:
+def check_workers(
+    free: Queue[Worker], tree: Path, planted: Planted, known: Mapping[str, Known]
+) -> None:
     """Without an error all tests must pass, or a killed mutant would prove nothing."""
     worker = free.get()
-    harmless = planted._replace(source=(ROOT / planted.mutant.path).read_text())
+    harmless = planted._replace(source=(tree / planted.mutant.path).read_text())
     fastest = sorted(known, key=lambda test: known[test].seconds)
     for tests in (fastest[: len(fastest) // 2], LAST):
         answer = worker.run(harmless, tests, LAST_SECONDS)
@@ -205,12 +206,14 @@ def check_workers(free: Queue[Worker], planted: Planted, known: Mapping[str, Kno
 
 
 @contextmanager
-def workers(count: int) -> Iterator[Queue[Worker]]:
-    """So many workers, free for whoever takes one."""
+def workers(tree: Path, count: int) -> Iterator[Queue[Worker]]:
+    """So many workers, free for whoever takes one, each in a copy of ``tree``."""
     free: Queue[Worker] = Queue()
     with tempfile.TemporaryDirectory(prefix="raylog-mutants-") as folder:
-        made = [copy_tree(Path(folder) / str(number)) for number in range(count)]
-        started = [Worker(tree) for tree in made]
+        copies = [Path(folder) / str(number) for number in range(count)]
+        for copy in copies:
+            shutil.copytree(tree, copy, symlinks=True)
+        started = [Worker(copy) for copy in copies]
         try:
             for worker in started:
                 free.put(worker)
@@ -220,9 +223,11 @@ def workers(count: int) -> Iterator[Queue[Worker]]:
                 worker.close()
 
 
-def run_all(todo: Sequence[Planted], known: Mapping[str, Known], jobs: int) -> Iterator[Result]:
+def run_all(
+    todo: Sequence[Planted], known: Mapping[str, Known], tree: Path, jobs: int
+) -> Iterator[Result]:
     """The results, as they come."""
-    with workers(jobs) as free, ThreadPoolExecutor(jobs) as pool:
+    with workers(tree, jobs) as free, ThreadPoolExecutor(jobs) as pool:
 
         def take(planted: Planted) -> Result:
             worker = free.get()
@@ -232,7 +237,7 @@ def run_all(todo: Sequence[Planted], known: Mapping[str, Known], jobs: int) -> I
                 free.put(worker)
 
         if todo:
-            check_workers(free, todo[0], known)
+            check_workers(free, tree, todo[0], known)
         yield from pool.map(take, todo)
 
 
