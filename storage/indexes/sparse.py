@@ -183,8 +183,9 @@ class SparseIndex:
         """
         assert self._bytes is None or len(self._bytes) == self._written, "write comes first"
         self._bytes = None
-        if self._file is not None:
-            self._file.seal()
+        file = self._file  # a flush may let it go meanwhile
+        if file is not None:
+            file.seal()
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
