@@ -24,6 +24,7 @@ from raylog.actors.runtime.calls import Call, answered
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.fetch import FETCH_BYTES, FetchBuffer, PartitionReader
+from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.cluster.client.topic_watch import METADATA_MAX_AGE_MS, TopicWatch, check_max_age
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError, StorageError
@@ -222,7 +223,12 @@ class Consumer:
         batches: list[pa.RecordBatch] = []
         positions: list[tuple[_Assigned, int]] = []
         for assigned, records in self._fetched(timeout_ms):
-            decoded = decode_table(records, start_offset=assigned.offset, end_offset=assigned.end)
+            decoded = decode_table(
+                records,
+                start_offset=assigned.offset,
+                end_offset=assigned.end,
+                max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
+            )
             batches.append(to_table(decoded, assigned.reader.topic, assigned.reader.partition))
             positions.append((assigned, next_offset(records, assigned.offset)))
         _advance(positions)
@@ -338,7 +344,10 @@ def _advance(positions: list[tuple[_Assigned, int]]) -> None:
 def _rows(assigned: _Assigned, records: Buffer) -> Iterator[ConsumerRecord]:
     topic, partition, end = assigned.reader.topic, assigned.reader.partition, assigned.end
     kind = 1 if read_header(records).attributes & LOG_APPEND_TIME else 0
-    for record in decode_records(records, start_offset=assigned.offset):
+    decoded = decode_records(
+        records, start_offset=assigned.offset, max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES
+    )
+    for record in decoded:
         if end is not None and record.offset >= end:
             return
         # By position: by name costs half as much again, 0.6 instead of 0.4 us a record.
