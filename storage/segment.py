@@ -25,8 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from raylog.storage.config import LogConfig
+from raylog.storage.disk_errors import undo_failed
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
-from raylog.storage.files import FileSystem, undo_failed
+from raylog.storage.files import FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset

@@ -31,7 +31,7 @@ from raylog.actors.runtime.nodes import own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.storage.clock import SystemClock
-from raylog.storage.errors import StorageError
+from raylog.storage.errors import OutOfResources, StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import random_id
@@ -175,6 +175,8 @@ class DirKeeper:
         for folder in due:
             try:
                 self._fs.remove_dir(folder)
+            except OutOfResources:
+                self._dirs.remove_later(folder)
             except StorageError as error:  # the next start removes it
                 warn(logger, "folder-not-removed", folder=folder, why=error)
 

@@ -16,7 +16,8 @@ and again must not hold the lock while it waits for a disk, which may hang:
 ==============================================================  ================================
 method                                                          who takes the lock
 ==============================================================  ================================
-``check``, ``dir_of``, ``write_recovery_points``,               the method, to read the state and
+``check``, ``dir_of``, ``remove_later``,                        the method, to read the state and
+``write_recovery_points``,
 ``write_log_start_offsets``, ``cleaner_offsets``,               to change it, but never while it
 ``record_cleaner_offset``                                       waits for a disk
 every other                                                     its caller
@@ -26,6 +27,7 @@ Source: the state of Kafka's ``LogManager``.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -368,6 +370,13 @@ class NodeDirs:
     def due_deletions(self) -> list[str]:
         """The folders that are to be removed now; each is returned once."""
         return [folder for dir in self._online.values() for folder in dir.due_deletions()]
+
+    def remove_later(self, folder: str) -> None:
+        """A folder that was due could not be removed now: it is due again."""
+        with self._lock:
+            for dir in self._online.values():
+                if os.path.dirname(folder) == dir.log_dir.path:
+                    dir.drop_copy(folder)
 
     # -- checkpoints -------------------------------------------------------------------------------
 

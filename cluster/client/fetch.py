@@ -19,8 +19,8 @@ from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.storage.buffers import Buffer
+from raylog.storage.descriptors import Descriptor
 from raylog.storage.errors import StorageError
-from raylog.storage.files import Descriptor
 from raylog.storage.readable import Slice
 from raylog.storage.records.batch import next_offset
 from raylog.storage.records.decode import decode_table

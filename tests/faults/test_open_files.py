@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.files import MAX_SEALED_OPEN, MAX_UNFLUSHED, RealFileSystem
+from raylog.storage.descriptors import MAX_SEALED_OPEN, MAX_UNFLUSHED
+from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition

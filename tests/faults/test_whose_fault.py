@@ -65,7 +65,7 @@ CALLS: dict[str, tuple[str, Callable[[Place], object]]] = {
     "open a folder to sync it": ("open", lambda place: place.fs.sync_dir(place.folder)),
     "read": ("pread", lambda place: place.file.read(1, 0)),
     "read into": ("preadv", lambda place: place.file.read_into(bytearray(1), 0)),
-    "map": ("_map", lambda place: place.file.view()),
+    "map": ("map_file", lambda place: place.file.view()),
     "append": ("writev", lambda place: place.file.append([b"x"])),
     "truncate": ("ftruncate", lambda place: place.file.truncate(1)),
     "seal": ("open", lambda place: place.file.seal()),
@@ -95,7 +95,7 @@ SYNCS: dict[str, tuple[str, Callable[[Place], object]]] = {
 
 
 def blamed(call: str, answer: int) -> type[StorageError]:
-    """The table of the module's head of ``files.py``."""
+    """The table of the module's head of ``disk_errors.py``."""
     if call in SYNCS:
         return StorageError
     if answer in NO_ROOM:
@@ -111,7 +111,7 @@ def answering(name: str, answer: int, after: int = 0) -> Iterator[list[str]]:
 
     Gives the list of the calls that failed.
     """
-    module: Any = files if name == "_map" else os
+    module: Any = files if name == "map_file" else os
     real = getattr(module, name)
     good_calls = iter(range(after))
     failed: list[str] = []

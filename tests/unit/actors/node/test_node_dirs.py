@@ -1,6 +1,8 @@
 """What a LogManager knows of its dirs: which can be used, what lies in them, what is written down,
 what is due."""
 
+from contextlib import suppress
+
 import pytest
 
 from raylog.actors.errors import NoLogDirs
@@ -14,6 +16,7 @@ from raylog.storage.errors import (
     LogDirOffline,
     LogLocked,
     LogMissing,
+    OutOfResources,
     RaylogError,
     StorageError,
 )
@@ -42,6 +45,57 @@ def node() -> Node:
 
 def io_error(path: str) -> RaylogError:
     return StorageError(path, "Input/output error")
+
+
+def shortage(path: str) -> RaylogError:
+    return OutOfResources(path, "no file descriptor is left")
+
+
+# -- a shortage, which is no disk's fault ----------------------------------------------------------
+
+
+def test_a_node_without_descriptors_does_not_start_with_a_dir_less() -> None:
+    node = Node()
+    node.fs.make_dir(A)
+    with node.fs.failing(shortage, under=A), pytest.raises(OutOfResources):
+        node.start()
+    assert node.dirs.offline == []
+    assert node.start().dirs.offline == []
+
+
+@pytest.mark.parametrize("operation", range(30))
+def test_a_shortage_takes_no_dir_offline_and_leaves_no_half_of_a_partition(
+    node: Node, operation: int
+) -> None:
+    node.fs.fail_at(node.fs.operations + operation, shortage)
+    with suppress(OutOfResources):
+        node.make()
+    assert node.dirs.offline == []
+    if ORDERS not in node.dirs.opened:
+        node.make()
+    assert [found.partition for found in node.dirs.partitions_on_disk()] == [ORDERS]
+
+
+def test_a_dir_whose_state_cannot_be_looked_at_now_is_online(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [dir, _] = node.dirs.dirs()
+
+    def fail(path: str) -> list[str]:
+        raise shortage(path)
+
+    monkeypatch.setattr(node.fs, "list_dir", fail)
+    status = dir.status("node")
+    assert (status.is_online, status.problem) == (True, str(shortage(A)))
+
+
+def test_a_folder_that_could_not_be_removed_is_due_again(node: Node) -> None:
+    node.make()
+    node.dirs.delete(ORDERS, TOPIC)
+    node.clock.advance(DELAY_MS)
+    [folder] = node.dirs.due_deletions()
+    node.dirs.remove_later(folder)
+    assert node.dirs.due_deletions() == [folder]
 
 
 # -- start -----------------------------------------------------------------------------------------
