@@ -438,11 +438,13 @@ def records_fill_a_buffer_to_its_end() -> None:
         assert len(decode_records(encode_records(rows))) == 2
         headers = [("h", bytes(size)), ("h", bytes(size + more))]
         assert len(decode_records(encode_records([(T0, None, None, headers)]))) == 1
-        keys = [(T0, bytes((1 << 16) - 5 + more), None, ()), (T0, bytes(5), None, ())]
-        named = [(T0, None, None, [("h" * ((1 << 16) - 9 + more), bytes(5)), ("hh", b"")])]
-        for rows in (keys, named, named * 2):
-            fetch = encode_records(rows)
-            assert ops.decode_columns(fetch, 0, MAX_INT64, True, True)[0] == len(rows)
+        keys: list[Any] = [(T0, bytes((1 << 16) - 5 + more), None, ()), (T0, bytes(5), None, ())]
+        named: list[Any] = [
+            (T0, None, None, [("h" * ((1 << 16) - 9 + more), bytes(5)), ("hh", b"")])
+        ]
+        for batch in (keys, named, named * 2):
+            fetch = encode_records(batch)
+            assert ops.decode_columns(fetch, 0, MAX_INT64, True, True)[0] == len(batch)
 
 
 def a_count_is_more_than_the_bytes_can_hold() -> None:
