@@ -217,11 +217,12 @@ cdef class Fetch:
     cdef int64_t extrapolate(self, int64_t so_far, int64_t size) noexcept:
         """How much there will be of what there is ``so_far`` of, if the rest is like that.
 
-        ``size``: the least bytes of each, which bounds how many a fetch can hold.
+        ``size``: the least bytes of each. They bound how many a fetch can hold: ``check_count`` has
+        made sure that this batch is within the bound.
         """
         cdef double whole = <double>self.source.size / (self.batch.position + self.batch.size)
         cdef int64_t guess = <int64_t>(so_far * min(whole, MAX_GROWTH))
-        return max(so_far, min(guess, _MAX_PLAIN_BYTES // size))
+        return min(guess, _MAX_PLAIN_BYTES // size)
 
 
 cdef object view_of(const uint8_t* data, const uint8_t* end):

@@ -42,6 +42,16 @@ def refused(errors: Any, call: Callable[..., Any], *arguments: Any, **named: Any
     raise AssertionError(f"{call} took {arguments}, {named}: {answer!r}")
 
 
+def refused_for(why: str, call: Callable[[], Any]) -> None:
+    try:
+        answer = call()
+    except CorruptRecord as error:
+        if why not in str(error):
+            raise
+        return
+    raise AssertionError(f"it was taken: {answer!r}")
+
+
 def exactly(content: Buffer) -> Any:
     """The content in memory of exactly its size; ``bytes`` have a zero behind them."""
     return array("B", list(content))
@@ -419,6 +429,34 @@ def numbers_are_longer_than_their_types() -> None:
         offsets = ops.OffsetTable(9, 8, SECRET)
         refused(CorruptRecord, offsets.put_records, record, 1, 0, 0)
     refused(CorruptRecord, offsets.put_records, int32 + bytes(20), 1, 0, 0)
+
+
+def records_fill_a_buffer_to_its_end() -> None:
+    size = 10_000
+    for more in range(20):
+        rows = [(T0, None, bytes(size), ()), (T0, None, bytes(size + more), ())]
+        assert len(decode_records(encode_records(rows))) == 2
+        headers = [("h", bytes(size)), ("h", bytes(size + more))]
+        assert len(decode_records(encode_records([(T0, None, None, headers)]))) == 1
+        keys: list[Any] = [(T0, bytes((1 << 16) - 5 + more), None, ()), (T0, bytes(5), None, ())]
+        named: list[Any] = [
+            (T0, None, None, [("h" * ((1 << 16) - 9 + more), bytes(5)), ("hh", b"")])
+        ]
+        for batch in (keys, named, named * 2):
+            fetch = encode_records(batch)
+            assert ops.decode_columns(fetch, 0, MAX_INT64, True, True)[0] == len(batch)
+
+
+def a_count_is_more_than_the_bytes_can_hold() -> None:
+    for codec in ("none", "gzip"):
+        batch = encode_records([(T0, None, b"v" * 40, ())] * 3, compression_type=codec)
+        for count in (-1, -(2**31), 22, 1000, 2**31 - 1):
+            fetch = exactly(seal(batch, read_header(batch)._replace(count=count)))
+            for decode in (
+                partial(ops.decode_rows, fetch, 0, True, True),
+                partial(ops.decode_columns, fetch, 0, MAX_INT64, True, True),
+            ):
+                refused_for("cannot hold its count", decode)
 
 
 def cut_and_damage(plain: bytes) -> None:
