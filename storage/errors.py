@@ -101,7 +101,7 @@ class PlainBatchTooLarge(CorruptRecord):
     code, error_name = 10, "MESSAGE_TOO_LARGE"
     template = (
         "record batch too large at {where}: {why}; send smaller batches, or raise "
-        "max.plain.batch.bytes of the topic"
+        "max.plain.batch.bytes of the topic; a reader can set RAYLOG_MAX_PLAIN_BATCH_BYTES"
     )
 
 

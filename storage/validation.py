@@ -66,6 +66,13 @@ def check_append(
     Recompressed where the topic's ``compression.type`` asks for another codec.
     """
     header = kernel.ops.check_batch(records, config.record_rules, now_ms)
+    return look_closer(records, header, config, now_ms, origin)
+
+
+def look_closer(
+    records: Buffer, header: BatchHeader | None, config: LogConfig, now_ms: int, origin: Origin
+) -> CheckedBatch:
+    """As :meth:`check_append`, behind the kernel's look at the batch, which found ``header``."""
     content = records if type(records) is bytes else _bytes_of(records)
     if header is None:
         if len(content) > AT_MAGIC and content[AT_MAGIC] < MAGIC:

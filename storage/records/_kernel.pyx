@@ -108,6 +108,7 @@ include "_kernel_check.pxi"
 include "_kernel_append.pxi"
 include "_kernel_clean.pxi"
 include "_kernel_scan.pxi"
+include "_kernel_write.pxi"
 
 
 # -- partitioning ----------------------------------------------------------------------------------

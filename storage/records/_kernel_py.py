@@ -6,9 +6,10 @@ It serves where no compiler was found, and it is the oracle that the compiled ke
 against. The format is drawn in ``_kernel.pyx``.
 """
 
+import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,7 +21,6 @@ from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
 from raylog.storage.records.layout import (
-    CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -437,12 +437,16 @@ class _Batch(NamedTuple):
 
 
 def _records(
-    buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, control: bool = False
+    buffer: Buffer,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int,
 ) -> Iterator[_Raw]:
     plain_bytes = 0
-    for batch in _batches(
-        memoryview(buffer).cast("B"), start_offset, end_offset, check_crc, control
-    ):
+    view = memoryview(buffer).cast("B")
+    for batch in _batches(view, start_offset, end_offset, check_crc, control, max_batch_bytes):
         plain_bytes += len(batch.plain)
         if plain_bytes > MAX_PLAIN_BYTES:
             raise InvalidRecord(
@@ -461,7 +465,12 @@ def _records(
 
 
 def _batches(
-    view: memoryview, start_offset: int, end_offset: int, check_crc: bool, control: bool
+    view: memoryview,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int,
 ) -> Iterator[_Batch]:
     """The batches with records for the reader, checked and decompressed."""
     for position, header in iter_batches(view):
@@ -489,7 +498,7 @@ def _batches(
             continue
         plain: Buffer = view[position + HEADER_SIZE : position + header.size_bytes]
         if header.codec and header.count:
-            plain = memoryview(decompress(header.attributes & CODEC_MASK, plain))
+            plain = memoryview(decompress(header.codec, plain, max_batch_bytes))
         if not 0 <= header.count <= len(plain) // MIN_RECORD_SIZE:
             raise CorruptRecord(
                 f"position {position}", "its bytes cannot hold its count of records"
@@ -546,7 +555,14 @@ def _get_field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int
     return bytes(data[position : position + size]), position + size
 
 
-def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool, control: bool) -> list[Record]:
+def decode_rows(
+    buffer: Buffer,
+    start_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int = MAX_PLAIN_BYTES,
+) -> list[Record]:
+    rows = _records(buffer, start_offset, MAX_LONG, check_crc, control, max_batch_bytes)
     return [
         Record(
             raw.offset,
@@ -555,14 +571,19 @@ def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool, control: boo
             raw.value,
             tuple(Header(name.decode(errors="replace"), value) for name, value in raw.headers),
         )
-        for raw in _records(buffer, start_offset, MAX_LONG, check_crc, control)
+        for raw in rows
     ]
 
 
 def decode_columns(
-    buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, headers: bool
+    buffer: Buffer,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    headers: bool,
+    max_batch_bytes: int = MAX_PLAIN_BYTES,
 ) -> Columns:
-    rows = list(_records(buffer, start_offset, end_offset, check_crc))
+    rows = list(_records(buffer, start_offset, end_offset, check_crc, False, max_batch_bytes))
     ends, entries = array("i", [0]), []
     for row in rows:
         entries += row.headers
@@ -855,6 +876,8 @@ def count_up_to(
     """
     if entry_size <= 0 or at < 0 or width not in (4, 8) or at + width > entry_size:
         raise ValueError(f"no column of {width} bytes at {at} in entries of {entry_size}")
+    if warm_bytes < 0:
+        raise ValueError(f"a warm end of {warm_bytes} bytes")
     view = memoryview(entries)
 
     def column(number: int) -> int:
@@ -867,3 +890,62 @@ def count_up_to(
     if warm > 0:
         first, end = (warm + 1, count) if column(warm) <= wanted else (0, warm)
     return bisect_right(range(count), wanted, first, end, key=column)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def write_stamped(descriptor: int, stamp: Buffer, batch: Buffer) -> int:
+    """Write ``batch`` with ``stamp`` in the place of its first bytes; returns its size.
+
+    One call of the system, if it takes all. Raises OSError.
+    """
+    head, body = memoryview(stamp), memoryview(batch)
+    if len(head) > len(body):
+        raise ValueError(f"a stamp of {len(head)} bytes is longer than a batch of {len(body)}")
+    written = os.writev(descriptor, (head, body[len(head) :]))
+    rest = memoryview(b"".join((head, body[len(head) :])) if written < len(body) else b"")
+    while written < len(rest):
+        written += os.write(descriptor, rest[written:])
+    return len(body)
+
+
+class Appender:
+    """See ``_kernel_write.pxi``. Refuses everything: the writer is in Python already."""
+
+    largest: Any = None
+    since_entry = timed_timestamp = 0
+
+    def __init__(self, write: Callable[[bytes, Buffer], None], moment: type, base_offset: int):
+        pass
+
+    def arm(
+        self,
+        offsets: bytearray,
+        times: bytearray,
+        entries_left: int,
+        limits: tuple[int, int, int],
+        interval: int,
+        since_entry: int,
+        largest: Any,
+        timed: int,
+    ) -> None:
+        self.largest, self.since_entry, self.timed_timestamp = largest, since_entry, timed
+
+    def disarm(self) -> None:
+        pass
+
+    def append(
+        self, batch: Buffer, header: BatchHeader, base_offset: int, epoch: int, position: int
+    ) -> bool:
+        return False
+
+    def check_and_append(
+        self,
+        records: Any,
+        rules: RecordRules,
+        now_ms: int,
+        end: tuple[int, int, int, int],
+        epoch: int,
+    ) -> Any:  # a BatchHeader, the end's own kind, or None
+        return check_batch(records, rules, now_ms)
