@@ -29,6 +29,7 @@ import pytest
 
 MEMORY_BYTES = 8 << 30  # an error may be a loop that allocates
 POLL_S = 0.01
+FEW_SCHEDULES = "5"  # of each pair in test_interleavings.py: it runs for every mutant that lives
 NOT_EXCHANGED = 90  # an exit status that pytest does not have
 QUIET = ("-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no")
 
@@ -144,6 +145,7 @@ def _wait(child: int, seconds: float) -> int | None:
 
 
 def main() -> None:
+    os.environ.setdefault("RAYLOG_SCHEDULES", FEW_SCHEDULES)
     answers = os.fdopen(os.dup(1), "w")
     orders = os.fdopen(os.dup(0))
     _silence()
