@@ -80,6 +80,7 @@ from raylog.storage.records.layout import (
     TIMESTAMP,
 )
 from raylog.storage.replay import replay
+from raylog.storage.report import Mended
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.epochs import LeaderEpochs
@@ -133,6 +134,7 @@ class Log(ReadableLog):
         self.epochs = epochs
         self.log_start_offset = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
+        self.mended: tuple[Mended, ...] = ()  # what opening did to the files
         self._fs, self._clock = fs, clock
         self._producers = producers
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
