@@ -137,7 +137,7 @@ def open_log(
         report=report,
         progress=progress or (lambda _: None),
     )
-    gaps = Gaps(fs, folder, deleted, is_compacted="compact" in config.cleanup_policy)
+    gaps = Gaps(fs, folder, deleted, is_compacted=config.is_compacted)
     producers = ProducerStates(str(partition))
     try:
         opening.run(producers, gaps, is_clean=is_clean)
@@ -258,6 +258,7 @@ class _Opening:
 
     def run(self, producers: ProducerStates, gaps: Gaps, *, is_clean: bool) -> None:
         """Check what must be checked; bring ``producers`` to the log's end."""
+        self.was_clean = is_clean
         tail = self._clean_tail() if is_clean else None
         self.was_clean = tail is not None
         if tail is not None:
@@ -299,6 +300,12 @@ class _Opening:
             why = str(error)
         except CorruptRecord:
             return None
+        batches = Batches(active)
+        for _ in batches:
+            pass
+        if not batches.is_whole:
+            return None
+        self._check_length(batches.next_offset)
         try:
             self._rebuild(active, why)
             return read_tail(active)
@@ -541,7 +548,7 @@ class _Opening:
         if not changes:
             if last_epoch(self._segments) > epochs.latest:
                 changes = epoch_changes(self._segments)
-        elif changes[0].epoch not in dict(epochs.entries):
+        elif dict(epochs.entries).get(changes[0].epoch, MAX_LONG) > changes[0].base_offset:
             older = [
                 segment
                 for segment in self._segments
