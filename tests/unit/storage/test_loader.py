@@ -1,20 +1,24 @@
 """Opening a folder: after an orderly stop, after a crash, with files missing or damaged."""
 
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, CorruptRecord, LogMissing, StorageError
+from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
+from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import stamp
 from raylog.storage.records.decode import decode_records
 from raylog.storage.report import Progress
 from raylog.storage.state.checkpoints import write_epochs
-from raylog.storage.testing.clock import T0
+from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.logs import (
     FOLDER,
     PARTITION,
@@ -427,6 +431,33 @@ def test_recovery_tells_how_far_it_has_come(disk: Disk, monkeypatch: pytest.Monk
         Progress(1400, 1500, 1, 2),
         Progress(1500, 1500, 2, 2),
     ]
+
+
+def test_the_memory_of_recovery_does_not_grow_with_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", 1 << 16)
+    fs, clock = RealFileSystem(), ManualClock()
+    records = bytearray(batch_of_size(100, 2))
+    peaks = []
+    for segments in (2, 8):
+        folder = f"{tmp_path}/orders-{segments}"
+        partition = TopicPartition("orders", segments)
+        create_log(fs, folder, TOPIC_ID)
+        for base in range(0, segments * 10_000, 10_000):
+            content = bytearray()
+            for offset in range(base, base + 10_000, 2):
+                stamp(records, offset, 0)
+                content += records
+            fs.write_file(f"{folder}/{base:020d}.log", content)
+        open_log(fs, clock, folder, partition, LogConfig()).close()  # the epochs are written
+        tracemalloc.start()
+        log = open_log(fs, clock, folder, partition, LogConfig())
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert log.log_end_offset == segments * 10_000
+        log.close()
+    assert peaks[1] < 1.5 * peaks[0] < 2_000_000
 
 
 def test_recovery_holds_the_entries_of_no_sealed_segment(disk: Disk) -> None:
