@@ -20,7 +20,7 @@ Source: ``LogLoader`` of Kafka.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from raylog.storage.asides import is_zero, look_into, set_aside_segment, set_aside_tail
@@ -54,32 +54,25 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.records.batch import check_crc
 from raylog.storage.recovery import (
     Batches,
     EpochScan,
     Tail,
     add_entries,
     epoch_changes,
-    find_batch_anyway,
     index_builder,
     index_fault,
     last_epoch,
     read_tail,
     rebuild_indexes,
 )
-from raylog.storage.replay import replay_piece, replay_segment
-from raylog.storage.report import Kind, Mended, Progress
+from raylog.storage.replay import check_aborted, replay_piece, replay_segment
+from raylog.storage.report import Meter, OnProgress, Report
 from raylog.storage.segment import Segment
 from raylog.storage.state.checkpoints import LEADER_EPOCHS
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
-
-# How often a long recovery tells how far it has come.
-PROGRESS_BYTES = 64 << 20
-
-OnProgress = Callable[[Progress], None]
 
 
 def create_log(fs: FileSystem, folder: str, topic_id: str) -> None:
@@ -115,7 +108,7 @@ def open_log(
     NoRoomToSetAside, with every record where it was.
     """
     _check_identity(fs, folder, topic_id)
-    report = _Report(fs, folder)
+    report = Report(fs, folder)
     deleted = _remove_leftovers(fs, folder, report)
     log_bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
     bases = [base for base in log_bases if base is not None]
@@ -156,49 +149,6 @@ def open_log(
     return log
 
 
-class _Report:
-    """What opening has done so far."""
-
-    def __init__(self, fs: FileSystem, folder: str) -> None:
-        self.mended: list[Mended] = []
-        self._fs, self._folder = fs, folder
-
-    def add(
-        self,
-        kind: Kind,
-        file: str,
-        why: str,
-        *,
-        size_bytes: int | None = None,
-        offsets: tuple[int, int] = (-1, -1),
-        kept_as: str = "",
-    ) -> None:
-        """One more thing was done. ``size_bytes``: default is the file's size now."""
-        if size_bytes is None:
-            stat = self._fs.stat(os.path.join(self._folder, file))
-            size_bytes = stat.size_bytes if stat else 0
-        self.mended.append(
-            Mended(
-                kind=kind,
-                file=file,
-                size_bytes=size_bytes,
-                first_offset=offsets[0],
-                end_offset=offsets[1],
-                why=why,
-                kept_as=kept_as,
-            )
-        )
-
-    def remove(self, name: str, why: str) -> None:
-        """Remove a file that holds no record of its own, and tell it."""
-        path = os.path.join(self._folder, name)
-        stat = self._fs.stat(path)
-        if stat is None:
-            return
-        self._fs.remove(path)
-        self.add("removed", name, why, size_bytes=stat.size_bytes)
-
-
 def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
     if not fs.is_dir(folder):
         raise LogMissing(folder, "the partition's folder does not exist")
@@ -207,7 +157,7 @@ def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
         raise LogMissing(folder, f"the folder belongs to topic id {own_topic_id}, not {topic_id}")
 
 
-def _remove_leftovers(fs: FileSystem, folder: str, report: _Report) -> set[int | None]:
+def _remove_leftovers(fs: FileSystem, folder: str, report: Report) -> set[int | None]:
     """Drop what retention left, finish or drop a compaction, drop indexes whose log is gone.
 
     Returns the base offsets of the segments that retention had renamed.
@@ -240,7 +190,7 @@ class _Opening:
         segments: list[Segment],
         start: int,
         recovery_point: int,
-        report: _Report,
+        report: Report,
         progress: OnProgress,
     ) -> None:
         self.end = 0
@@ -350,7 +300,7 @@ class _Opening:
                 self._damaged.append(segment)
                 continue
             try:
-                _check_aborted(self._segments[: number + 1], ends)
+                check_aborted(self._segments[: number + 1], ends)
             except CorruptIndex:
                 self._damaged.append(segment)
 
@@ -391,7 +341,7 @@ class _Opening:
 
     def _check_all(self, producers: ProducerStates, first: int, begin: int, gaps: Gaps) -> None:
         """Check the segments one by one; the first loss ends the log."""
-        meter = _Meter(self._segments[first:], self._progress)
+        meter = Meter([segment.size for segment in self._segments[first:]], self._progress)
         number = first
         while number < len(self._segments):
             self._check(producers, number, begin, gaps, meter)
@@ -399,7 +349,7 @@ class _Opening:
             number += 1
 
     def _check(
-        self, producers: ProducerStates, number: int, begin: int, gaps: Gaps, meter: "_Meter"
+        self, producers: ProducerStates, number: int, begin: int, gaps: Gaps, meter: "Meter"
     ) -> None:
         """Check every batch of a segment; where a loss is found the log ends there."""
         segment = self._segments[number]
@@ -562,94 +512,8 @@ class _Opening:
         return epochs
 
 
-class _Meter:
-    """Tells how far a recovery has come."""
-
-    def __init__(self, segments: Sequence[Segment], progress: OnProgress) -> None:
-        self._sizes = [segment.size for segment in segments]
-        self._progress = progress
-        self._segments_done = 0
-        self._told_bytes = 0
-
-    def read_up_to(self, position: int) -> None:
-        """The segment was read up to a position."""
-        bytes_done = sum(self._sizes[: self._segments_done]) + position
-        if bytes_done - self._told_bytes >= PROGRESS_BYTES:
-            self._tell(bytes_done)
-
-    def segment_done(self) -> None:
-        self._segments_done += 1
-        self._tell(sum(self._sizes[: self._segments_done]))
-
-    def _tell(self, bytes_done: int) -> None:
-        self._told_bytes = bytes_done
-        self._progress(
-            Progress(
-                bytes_done=bytes_done,
-                bytes_total=sum(self._sizes),
-                segments_done=self._segments_done,
-                segments_total=len(self._sizes),
-            )
-        )
-
-
 def _end_of(segment: Segment) -> int:
     """Where a segment that was not checked ends, -1 if that is not known."""
     with suppress(CorruptIndex, CorruptRecord):
         return read_tail(segment).next_offset
     return -1
-
-
-def _check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
-    """Compare every entry of the last segment's transaction index with the batches.
-
-    Raises CorruptIndex if an entry is wrong.
-
-    ``ends``: by producer id, where its aborted transactions have ended so far, which is brought up
-    to date.
-
-    No checksum covers it, and it decides what readers of committed records see. Where the batches
-    themselves are damaged nothing is held against the index: readers are told when they come there.
-    """
-    index = segments[-1].txn_index
-    for number, entry in enumerate(index.entries):
-        if entry.first_offset <= ends.get(entry.producer_id, -1):
-            raise CorruptIndex(
-                index.base_offset,
-                number,
-                "it begins before the producer's previous transaction ended",
-            )
-        ends[entry.producer_id] = entry.last_offset
-        for offset in (entry.last_offset, entry.first_offset, entry.last_stable_offset):
-            try:
-                agrees = _agrees(segments, entry, offset)
-            except CorruptRecord:
-                return
-            if not agrees:
-                raise CorruptIndex(
-                    index.base_offset,
-                    number,
-                    f"it does not agree with the batch at offset {offset}",
-                )
-
-
-def _agrees(segments: Sequence[Segment], entry: AbortedTransaction, offset: int) -> bool:
-    """Whether a batch of the right kind begins at one of an entry's three offsets.
-
-    Compaction may have removed the batches of an aborted transaction, but never its marker before
-    them.
-    """
-    is_marker = offset == entry.last_offset
-    segment = next(
-        (segment for segment in reversed(segments) if segment.base_offset <= offset), None
-    )
-    batch = segment and find_batch_anyway(segment, offset)
-    if segment is None or not batch or batch[1].base_offset > offset or offset > entry.last_offset:
-        return not is_marker
-    position, header = batch
-    is_own = header.producer_id == entry.producer_id
-    kind = header.is_transactional and (is_own or offset == entry.last_stable_offset)
-    if header.base_offset == offset and kind and header.is_control == is_marker:
-        return True
-    check_crc(segment.log.read(header.size_bytes, position), 0, header)
-    return False

@@ -1,4 +1,4 @@
-"""What batches say of their producers, read back from a log.
+"""What batches say of their producers and transactions, read back from a log.
 
 This is done at opening, and after a truncation.
 """
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from raylog.storage.errors import CorruptIndex, CorruptRecord
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.records.batch import check_crc
 from raylog.storage.records.control import read_marker
 from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID
 from raylog.storage.recovery import Batches, Piece, find_batch_anyway
@@ -70,3 +72,58 @@ def replay_piece(
                 aborted.append(transaction)
         producers.add(header, header.base_offset, now_ms, marker)
     return aborted
+
+
+def check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
+    """Compare every entry of the last segment's transaction index with the batches.
+
+    Raises CorruptIndex if an entry is wrong.
+
+    ``ends``: by producer id, where its aborted transactions have ended so far, which is brought up
+    to date.
+
+    No checksum covers it, and it decides what readers of committed records see. Where the batches
+    themselves are damaged nothing is held against the index: readers are told when they come there.
+    """
+    index = segments[-1].txn_index
+    for number, entry in enumerate(index.entries):
+        if entry.first_offset <= ends.get(entry.producer_id, -1):
+            raise CorruptIndex(
+                index.base_offset,
+                number,
+                "it begins before the producer's previous transaction ended",
+            )
+        ends[entry.producer_id] = entry.last_offset
+        for offset in (entry.last_offset, entry.first_offset, entry.last_stable_offset):
+            try:
+                agrees = _agrees(segments, entry, offset)
+            except CorruptRecord:
+                return
+            if not agrees:
+                raise CorruptIndex(
+                    index.base_offset,
+                    number,
+                    f"it does not agree with the batch at offset {offset}",
+                )
+
+
+def _agrees(segments: Sequence[Segment], entry: AbortedTransaction, offset: int) -> bool:
+    """Whether a batch of the right kind begins at one of an entry's three offsets.
+
+    Compaction may have removed the batches of an aborted transaction, but never its marker before
+    them.
+    """
+    is_marker = offset == entry.last_offset
+    segment = next(
+        (segment for segment in reversed(segments) if segment.base_offset <= offset), None
+    )
+    batch = segment and find_batch_anyway(segment, offset)
+    if segment is None or not batch or batch[1].base_offset > offset or offset > entry.last_offset:
+        return not is_marker
+    position, header = batch
+    is_own = header.producer_id == entry.producer_id
+    kind = header.is_transactional and (is_own or offset == entry.last_stable_offset)
+    if header.base_offset == offset and kind and header.is_control == is_marker:
+        return True
+    check_crc(segment.log.read(header.size_bytes, position), 0, header)
+    return False

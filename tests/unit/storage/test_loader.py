@@ -427,7 +427,7 @@ def test_a_clean_start_reads_the_active_segment_from_its_last_index_entry_on(
 
 def test_recovery_tells_how_far_it_has_come(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(disk, 25)
-    monkeypatch.setattr("raylog.storage.loader.PROGRESS_BYTES", 400)
+    monkeypatch.setattr("raylog.storage.report.PROGRESS_BYTES", 400)
     monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", 200)
     told: list[Progress] = []
     args = (disk.fs, disk.clock, FOLDER, PARTITION, LogConfig(**SMALL))
