@@ -876,6 +876,8 @@ def count_up_to(
     """
     if entry_size <= 0 or at < 0 or width not in (4, 8) or at + width > entry_size:
         raise ValueError(f"no column of {width} bytes at {at} in entries of {entry_size}")
+    if warm_bytes < 0:
+        raise ValueError(f"a warm end of {warm_bytes} bytes")
     view = memoryview(entries)
 
     def column(number: int) -> int:

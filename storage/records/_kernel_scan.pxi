@@ -87,6 +87,8 @@ def count_up_to(entries, Py_ssize_t entry_size, Py_ssize_t at, int width, int64_
     cdef View view = View(entries)
     if entry_size <= 0 or at < 0 or width not in (4, 8) or at + width > entry_size:
         raise ValueError(f"no column of {width} bytes at {at} in entries of {entry_size}")
+    if warm_bytes < 0:
+        raise ValueError(f"a warm end of {warm_bytes} bytes")
     cdef int64_t count = view.size // entry_size
     cdef int64_t first = 0
     cdef int64_t end = count

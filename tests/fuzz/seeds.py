@@ -1,7 +1,9 @@
 """Where each target's fuzzing begins: what Kafka wrote, and small things that are right."""
 
+import struct
 from collections.abc import Iterator
 
+from raylog.storage.limits import MAX_LONG
 from tests.harness.paths import GOLDEN
 
 MAX_SEED_BYTES = 4096  # a longer one is cut: mutations of small inputs reach further
@@ -42,6 +44,13 @@ def _messages() -> Iterator[bytes]:
 def _indexes() -> Iterator[bytes]:
     for suffix in ("index", "timeindex", "txnindex"):
         yield from _files(f"kafka-3.9-*/*/*.{suffix}")
+
+
+def _walks() -> Iterator[bytes]:
+    """Four numbers, and what is looked through for them."""
+    for numbers in ((3, 1000, 0, 50), (0, 100, 5, 1 << 40), (MAX_LONG, 0, 0, MAX_LONG)):
+        for content in (*_batches(), *_indexes()):
+            yield struct.pack(">qqqq", *numbers) + content
 
 
 def _schemas() -> Iterator[bytes]:
@@ -105,6 +114,7 @@ _SEEDS = {
     "markers": lambda: _files("kafka-clients-3.9.1-batches/m2-control-*.bin"),
     "schemas": _schemas,
     "indexes": _indexes,
+    "walks": _walks,
     "snapshots": _snapshots,
     "checkpoints": _checkpoints,
     "configs": _configs,

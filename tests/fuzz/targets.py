@@ -235,6 +235,31 @@ def use_index(index: OffsetIndex | TimeIndex) -> None:
         assert found[0] <= max(wanted, 5, -1), (wanted, found)
 
 
+def walks(data: bytes) -> None:
+    """The bytes as a block of batches and as entries of an index, asked for what they begin with.
+
+    Neither may lead out of what there is.
+    """
+    if len(data) < 32:
+        return
+    offset, limit, next_offset, wanted = struct.unpack_from(">qqqq", data)
+    block = data[32:]
+    for wants in ((offset, limit, next_offset), (offset, MAX_INT64, 0), (MAX_INT64, limit, 0)):
+        agreed(partial(walk, block, *wants))
+    for entry_size, at, width in ((8, 0, 4), (8, 4, 4), (12, 0, 8), (12, 8, 4)):
+        for warm_bytes in (0, 8192, limit & MAX_INT64):
+            ask = partial(count_up_to, block, entry_size, at, width, wanted, warm_bytes)
+            assert 0 <= agreed(ask) <= len(block) // entry_size
+
+
+def walk(*arguments: Any) -> Any:
+    return kernel.ops.walk(*arguments)
+
+
+def count_up_to(*arguments: Any) -> Any:
+    return kernel.ops.count_up_to(*arguments)
+
+
 def snapshots(data: bytes) -> None:
     for content in (data, b"\0\1" + crc32c(data).to_bytes(4, "big") + data):
         states = ProducerStates("fuzz-0")
@@ -300,6 +325,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         markers,
         schemas,
         indexes,
+        walks,
         snapshots,
         checkpoints,
         configs,
