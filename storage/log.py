@@ -86,7 +86,9 @@ from raylog.storage.records.layout import (
     STAMP,
     TIMESTAMP,
 )
+from raylog.storage.recovery import rebuild_indexes
 from raylog.storage.replay import replay
+from raylog.storage.report import Mended
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.epochs import LeaderEpochs
@@ -188,6 +190,7 @@ class Log(ReadableLog):
         self.epochs = epochs
         self.log_start_offset = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
+        self.mended: tuple[Mended, ...] = ()  # what opening did to the files
         self._fs, self._clock = fs, clock
         self._producers = producers
         self._obey(config)
@@ -787,7 +790,7 @@ class Log(ReadableLog):
         """
         wrong = [segment for segment in self._segments[:-1] if segment in self.wrong_indexes]
         for segment in wrong:
-            segment.rebuild_indexes()
+            rebuild_indexes(segment)
         self.wrong_indexes.intersection_update(self._segments[-1:])
         return [segment.id for segment in wrong]
 

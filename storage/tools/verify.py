@@ -38,9 +38,9 @@ from raylog.storage.errors import (
     LogMissing,
 )
 from raylog.storage.files import FileSystem
+from raylog.storage.gaps import Gaps, Recovered
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
-from raylog.storage.loader import count_kept
 from raylog.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -53,7 +53,8 @@ from raylog.storage.names import (
 )
 from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import read_marker
-from raylog.storage.segment import Recovered, Segment
+from raylog.storage.recovery import check_indexes
+from raylog.storage.segment import Segment
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 from raylog.storage.state.properties import PARTITION_METADATA, read_topic_id
@@ -125,7 +126,8 @@ def count_recoverable(fs: FileSystem, folder: str, reports: Sequence[SegmentRepo
         for name in fs.list_dir(folder)
         if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)
     }
-    return count_kept(fs, folder, [report.base_offset for report in reports], checked, deleted)
+    gaps = Gaps(fs, folder, deleted, is_compacted=False)
+    return gaps.count_kept([report.base_offset for report in reports], checked)
 
 
 def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
@@ -242,7 +244,7 @@ def _index_problems(fs: FileSystem, segment: Segment) -> Iterator[Problem]:
             yield Problem(name, _told(error))
     if sound:
         try:
-            segment.check_indexes()
+            check_indexes(segment)
         except CorruptIndex as error:
             suffix = TIME_INDEX_SUFFIX if "time index" in error.args[2] else INDEX_SUFFIX
             yield Problem(

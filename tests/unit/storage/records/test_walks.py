@@ -212,9 +212,9 @@ def test_numbers_that_no_file_holds_are_refused(number: int, kernel_in_use: str)
 
 def test_what_is_no_buffer_is_refused() -> None:
     with pytest.raises(TypeError):
-        kernel.ops.walk("text", 0, 0, 0)
+        kernel.ops.walk("text", 0, 0, 0)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        kernel.ops.count_up_to("text", 8, 0, 4, 0, 0)
+        kernel.ops.count_up_to("text", 8, 0, 4, 0, 0)  # type: ignore[arg-type]
 
 
 # -- entries ---------------------------------------------------------------------------------------
