@@ -83,7 +83,7 @@ def describe(
     overrides = " ".join(f"{key}={value}" for key, value in described.config.items())
     typer.echo(f"topic {topic}  id {described.topic_id}  {overrides}".rstrip())
     rows = [
-        (place.partition, (place.node_id or "-")[:8], place.folder or "-", place.problem or "")
+        (place.partition, (place.node_id or "-")[:8], place.folder or "-", _problem(place))
         for place in described.partitions
     ]
     show(("partition", "node", "folder", "problem"), rows)
