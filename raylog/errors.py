@@ -47,6 +47,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.storage.errors import (
+    AsideRefused,
     CleaningAborted,
     CorruptCheckpoint,
     CorruptIndex,
@@ -66,7 +67,9 @@ from raylog.storage.errors import (
     LogDirOffline,
     LogLocked,
     LogMissing,
+    LogShorterThanFlushed,
     NoRoom,
+    NoRoomToSetAside,
     OffsetOutOfRange,
     OutOfOrderSequence,
     PolicyViolation,
@@ -98,6 +101,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AsideRefused",
     "BrokerNotFound",
     "BrokerRunning",
     "CleaningAborted",
@@ -127,9 +131,11 @@ __all__ = [
     "LogDirOffline",
     "LogLocked",
     "LogMissing",
+    "LogShorterThanFlushed",
     "MoveRunning",
     "NoLogDirs",
     "NoRoom",
+    "NoRoomToSetAside",
     "NotLeader",
     "OffsetOutOfRange",
     "OutOfOrderSequence",

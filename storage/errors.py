@@ -385,6 +385,42 @@ class TopicIdUnreadable(RaylogError):
     )
 
 
+class LogShorterThanFlushed(RaylogError):
+    """A log ends before its recovery point: records are missing that were fsynced.
+
+    Opening changed no record. ``end_offset``: where the log would end now.
+    """
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "end_offset", "recovery_point")
+    end_offset: int
+    recovery_point: int
+    template = (
+        "{path}: the log ends at offset {end_offset}, but everything below {recovery_point} was "
+        "on the disk; mount the disk or restore the missing file from a copy. Only if the records "
+        "are lost for good: raylog log accept-loss {path}"
+    )
+
+
+class NoRoomToSetAside(RaylogError):
+    """The disk has no room to keep what recovery must cut off a log. Nothing was cut."""
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "needed_bytes", "usable_bytes")
+    template = (
+        "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
+        "so the log stays closed; free some space, then start the partition again"
+    )
+
+
+class AsideRefused(RaylogError):
+    """A file that was set aside was not restored or dropped. Nothing was changed."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path", "why")
+    template = "{path}: {why}; nothing was changed"
+
+
 class FileNotReadable(RaylogError):
     """A tool cannot read a file that it was given, or a file that belongs to it."""
 

@@ -20,3 +20,12 @@ class Mended(NamedTuple):
     end_offset: int  # behind the last of them; -1 where there are none
     why: str
     kept_as: str = ""  # the name that the bytes have now, where they are kept
+
+
+class Progress(NamedTuple):
+    """How far the recovery of one log has come: of what it must read, how much it has read."""
+
+    bytes_done: int
+    bytes_total: int
+    segments_done: int
+    segments_total: int
