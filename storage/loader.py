@@ -11,7 +11,7 @@ A folder without its data is an error, never an empty log. Source: ``LogLoader``
 """
 
 import os
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 
 from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
@@ -43,6 +43,7 @@ from raylog.storage.names import (
 from raylog.storage.records.batch import check_crc
 from raylog.storage.records.scan import Scan
 from raylog.storage.replay import replay
+from raylog.storage.report import Progress
 from raylog.storage.segment import Recovered, Segment
 from raylog.storage.state.checkpoints import CLEANER_OFFSETS, read_offsets
 from raylog.storage.state.epochs import LeaderEpochs
@@ -71,6 +72,7 @@ def open_log(
     is_clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    on_progress: Callable[[Progress], object] = bool,
 ) -> Log:
     """Open the log in ``folder``.
 
@@ -138,7 +140,7 @@ def _read_topic_id(fs: FileSystem, folder: str, topic_id: str | None) -> str | N
     try:
         own_topic_id = read_topic_id(fs, folder)
     except CorruptCheckpoint as error:
-        raise TopicIdUnreadable(folder, topic_id, f"is damaged ({error.why})") from error
+        raise TopicIdUnreadable(folder, topic_id, f"is damaged ({error.args[1]})") from error
     if own_topic_id is None:
         raise TopicIdUnreadable(folder, topic_id, "is missing")
     return own_topic_id

@@ -80,6 +80,7 @@ from raylog.storage.records.layout import (
     TIMESTAMP,
 )
 from raylog.storage.replay import replay
+from raylog.storage.report import Mended
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.epochs import LeaderEpochs
@@ -114,6 +115,8 @@ class RoundId(NamedTuple):
 
 class Log(ReadableLog):
     """The log of one partition. Made by ``loader.open_log`` or ``loader.create_log``."""
+
+    mended: Sequence[Mended] = ()
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class OnlineDir:
         try:
             self.log_dir.check()
         except CorruptCheckpoint as error:
-            raise StorageError(self.log_dir.path, str(error)) from error
+            raise StorageError(self.log_dir.path, error.problem) from error
 
     def status(self, node_id: str) -> LogDirStatus:
         """What the dir holds, and how much room it has.
@@ -102,7 +102,9 @@ class OnlineDir:
             size_bytes = sum(folder_bytes(self._fs, folder) for folder in folders)
             total_bytes, usable_bytes = self._fs.room(self.log_dir.path)
         except StorageError as error:
-            return LogDirStatus.offline(node_id, self.log_dir.path, self.directory_id, str(error))
+            return LogDirStatus.offline(
+                node_id, self.log_dir.path, self.directory_id, error.problem
+            )
         return LogDirStatus(
             node_id=node_id,
             path=self.log_dir.path,

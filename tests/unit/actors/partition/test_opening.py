@@ -1,0 +1,73 @@
+"""What opening did is told once for each thing, and progress at most each few seconds."""
+
+import logging
+
+import pytest
+
+from raylog.actors.messages import AsideFile, MendedTotal
+from raylog.actors.partition.opening import (
+    LISTED_AT_MOST,
+    PROGRESS_INTERVAL_MS,
+    ProgressTeller,
+    asides_in,
+    log_mended,
+    report_of,
+)
+from raylog.storage.report import Mended, Progress
+from raylog.storage.testing.clock import ManualClock
+from raylog.storage.testing.logs import FOLDER, Disk
+
+NAME = "00000000000000000042.log.aside-0"
+KEPT = Mended("set_aside", "00000000000000000042.log", 100, 42, 50, "a gap before it", NAME)
+REBUILT = Mended("rebuilt", "00000000000000000000.index", 8, -1, -1, "it was missing")
+
+
+def test_a_report_lists_what_may_hold_records_and_counts_everything() -> None:
+    report = report_of([REBUILT] * 3000 + [KEPT] * 30, [AsideFile(NAME, 100)])
+    assert report.records == (KEPT,) * LISTED_AT_MOST
+    assert report.totals == (
+        MendedTotal("set_aside", 30, 3000),
+        MendedTotal("rebuilt", 3000, 24_000),
+    )
+    assert report.asides == (AsideFile(NAME, 100),)
+
+
+def test_each_thing_that_opening_did_is_one_event_and_a_warning_where_records_left_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        log_mended("t-0", [KEPT, REBUILT])
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    first: object = caplog.records[0].msg
+    assert first == {"event": "log-mended", "partition": "t-0", **KEPT._asdict()}
+
+
+def test_asides_are_found_by_their_names_alone() -> None:
+    disk = Disk()
+    disk.write(NAME, b"x" * 100)
+    disk.write("00000000000000000042.log.aside-0.tmp", b"x")
+    disk.write("aside-0", b"x")
+    assert asides_in(disk.fs, FOLDER) == [AsideFile(NAME, 100)]
+
+
+def test_progress_is_told_at_most_once_in_an_interval_and_not_of_a_short_recovery() -> None:
+    clock, told = ManualClock(), list[Progress]()
+    teller = ProgressTeller("t-0", clock, told.append)
+    for done in range(10):
+        teller(Progress(done, 10, 0, 1))
+        clock.advance(PROGRESS_INTERVAL_MS // 10)
+    assert told == []
+    assert not teller.has_told
+    for done in range(30):
+        teller(Progress(done, 30, 0, 1))
+        clock.advance(PROGRESS_INTERVAL_MS // 10)
+    assert [progress.bytes_done for progress in told] == [0, 10, 20]
+    assert teller.has_told
+
+
+def test_a_clock_that_was_set_back_does_not_silence_it() -> None:
+    clock, told = ManualClock(), list[Progress]()
+    teller = ProgressTeller("t-0", clock, told.append)
+    clock.advance(-3_600_000)
+    teller(Progress(1, 10, 0, 1))
+    assert len(told) == 1
