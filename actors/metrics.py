@@ -140,14 +140,15 @@ METRICS = (
         tags=OF_PARTITION,
         unit="s",
     ),
-    _counter(
+    # Gauges: a counter that is there from its first sample on has no rate.
+    _gauge(
         "raylog_mended_files",
-        "What opening the log did to its files, by kind: cut, set_aside, rebuilt, removed, lost.",
+        "What the last opening of the log did to files: cut, set_aside, rebuilt, removed, lost.",
         tags=OF_KIND,
     ),
-    _counter(
+    _gauge(
         "raylog_mended_bytes",
-        "Bytes that opening the log cut, set aside, rebuilt or removed, by kind.",
+        "Bytes that the last opening of the log cut, set aside, rebuilt or removed, by kind.",
         tags=OF_KIND,
         unit="bytes",
     ),

@@ -33,8 +33,8 @@ def export_partition(partition: Partition, exporter: Exporter) -> None:
 def export_opening(report: OpeningReport, exporter: Exporter) -> None:
     """Export what opening the log did, and the files that it left aside."""
     for total in report.totals:
-        exporter.total("raylog_mended_files", total.files, kind=total.kind)
-        exporter.total("raylog_mended_bytes", total.size_bytes, kind=total.kind)
+        exporter.gauge("raylog_mended_files", total.files, kind=total.kind)
+        exporter.gauge("raylog_mended_bytes", total.size_bytes, kind=total.kind)
     exporter.gauge("raylog_asides", len(report.asides))
     exporter.gauge("raylog_aside_bytes", sum(aside.size_bytes for aside in report.asides))
 

@@ -177,7 +177,7 @@ def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(
     assert sink.values["raylog_retention_lag_seconds"] == 0
 
 
-def test_what_opening_did_is_counted_by_kind_and_once(sink: Sink) -> None:
+def test_what_opening_did_is_told_by_kind(sink: Sink) -> None:
     report = OpeningReport(
         totals=(MendedTotal("cut", 1, 300),), asides=(AsideFile("a", 200), AsideFile("b", 100))
     )
