@@ -112,10 +112,14 @@ class MendedTotal(NamedTuple):
 
 
 class AsideFile(NamedTuple):
-    """A file of records that recovery took out of a log, and that lies beside it."""
+    """A file that recovery took out of a log, and that lies beside it."""
 
     name: str
     size_bytes: int
+    first_offset: int = -1  # of the good batches; -1 if there is none, or nobody has looked
+    end_offset: int = -1  # behind the last of them
+    # whether it is the beginning of one batch, of which the rest was never written
+    is_unfinished: bool = False
 
 
 class OpeningReport(NamedTuple):

@@ -72,7 +72,7 @@ def open_log(
     is_clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    on_progress: Callable[[Progress], object] = bool,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Log:
     """Open the log in ``folder``.
 

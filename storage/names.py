@@ -35,7 +35,6 @@ STRAY_DIR_SUFFIX = "-stray"
 FUTURE_DIR_SUFFIX = "-future"
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-_ASIDE = re.compile(rf"\d{{{OFFSET_DIGITS}}}\.log\.aside-\d+", re.ASCII)
 
 
 class TopicPartition(NamedTuple):
@@ -87,11 +86,6 @@ def doomed_folder(partition: TopicPartition, unique: UUID, suffix: str) -> str:
     """
     tail = f"-{partition.partition}.{unique.hex}{suffix}"
     return partition.topic[: MAX_FOLDER_LENGTH - len(tail)] + tail
-
-
-def is_aside(file_name: str) -> bool:
-    """Whether a file holds what recovery set aside: ``<base offset>.log.aside-<n>``."""
-    return _ASIDE.fullmatch(file_name) is not None
 
 
 def doomed_suffix(name: str) -> str | None:

@@ -435,7 +435,7 @@ def _open_log(
         is_clean=spec.is_clean and not is_restart,
         recovery_point=_offset_in_checkpoint(log_dir, RECOVERY_POINTS, spec.partition),
         log_start_offset=_offset_in_checkpoint(log_dir, LOG_START_OFFSETS, spec.partition),
-        on_progress=teller,
+        progress=teller,
     )
     log_mended(spec.partition, log.mended)
     partition = Partition(log, clock, spec.config_version)

@@ -1,7 +1,7 @@
 """What recovery does now, and what it has done, as findings: progress, asides, losses, repairs."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from raylog.actors.messages import AsideFile, MendedTotal, OpeningReport, PartitionStatus
 from raylog.cluster.health.facts import INFO, NAMED_AT_MOST, WARNING, Facts, Finding, named
@@ -10,7 +10,7 @@ from raylog.storage.report import Kind, Mended, Progress
 _UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 # What is no problem: the kind -> what it is, and whether anything was lost.
 _HARMLESS: dict[Kind, str] = {
-    "cut": "of an unfinished write at a log's end were removed; they held no whole batch",
+    "cut": "at a log's end were cut off; they were zero, and no batch",
     "rebuilt": "of indexes or other files were made again from the log; nothing is missing",
     "removed": "of leftovers were removed; they held no record of their own",
 }
@@ -48,8 +48,9 @@ def set_aside(facts: Facts) -> Iterator[Finding]:
     Losses that somebody has accepted are told until the partition is opened again.
     """
     for status in facts.partitions:
-        if status.report.asides:
-            yield _asides(status)
+        asides = [aside for aside in status.report.asides if not aside.is_unfinished]
+        if asides:
+            yield _asides(status, asides)
         losses = [entry for entry in status.report.records if entry.kind == "lost"]
         if losses:
             yield Finding(
@@ -64,8 +65,8 @@ def set_aside(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _asides(status: PartitionStatus) -> Finding:
-    asides, folder = status.report.asides, status.folder
+def _asides(status: PartitionStatus, asides: Sequence[AsideFile]) -> Finding:
+    folder = status.folder
     by_name = {entry.kept_as: entry for entry in status.report.records}
     told = [_aside(aside, by_name.get(aside.name)) for aside in asides[:NAMED_AT_MOST]]
     left = len(asides) - len(told)
@@ -88,15 +89,13 @@ def _asides(status: PartitionStatus) -> Finding:
 
 def _aside(aside: AsideFile, entry: Mended | None) -> str:
     """One file that was set aside; ``entry``: what the last opening said of it, if it made it."""
-    if entry is None:
-        return f"{aside.name} ({aside.size_bytes} bytes)"
-    return f"{aside.name} ({aside.size_bytes} bytes, {_range(entry)}): {entry.why}"
+    offsets = "" if aside.end_offset < 0 else ", " + _range(aside)
+    why = "" if entry is None else f": {entry.why}"
+    return f"{aside.name} ({aside.size_bytes} bytes{offsets}){why}"
 
 
-def _range(entry: Mended) -> str:
-    if entry.first_offset < 0:
-        return f"no offsets known, of {entry.file}"
-    return f"offsets {entry.first_offset} to {entry.end_offset - 1}, of {entry.file}"
+def _range(entry: AsideFile | Mended) -> str:
+    return f"offsets {entry.first_offset} to {entry.end_offset - 1}"
 
 
 def mended(facts: Facts) -> Iterator[Finding]:
@@ -116,6 +115,31 @@ def mended(facts: Facts) -> Iterator[Finding]:
             what=f"{kind} when the log was opened: {files[kind]} files, {sizes[kind]} bytes "
             + _HARMLESS[kind],
             todo="nothing",
+        )
+    yield from _unfinished(facts)
+
+
+def _unfinished(facts: Facts) -> Iterator[Finding]:
+    """Writes that a crash interrupted: kept, but no record that anybody was told is written."""
+    files = {
+        status.partition: [aside for aside in status.report.asides if aside.is_unfinished]
+        for status in facts.partitions
+    }
+    names = [partition for partition, asides in files.items() if asides]
+    if names:
+        asides = [aside for partition in names for aside in files[partition]]
+        yield Finding(
+            severity=INFO,
+            subject=named(names),
+            what=(
+                f"{len(asides)} files with the beginning of a batch, "
+                f"{sum(aside.size_bytes for aside in asides)} bytes, were kept when a write that "
+                "a crash interrupted was cut off; they hold no whole batch"
+            ),
+            todo=(
+                "nothing. If you want to remove them: `raylog log aside drop` while the broker is "
+                "stopped"
+            ),
         )
 
 

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from raylog.actors.messages import AsideFile, MendedTotal
+from raylog.actors.partition import opening
 from raylog.actors.partition.opening import (
     LISTED_AT_MOST,
     PROGRESS_INTERVAL_MS,
@@ -13,9 +14,10 @@ from raylog.actors.partition.opening import (
     log_mended,
     report_of,
 )
+from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.report import Mended, Progress
 from raylog.storage.testing.clock import ManualClock
-from raylog.storage.testing.logs import FOLDER, Disk
+from raylog.storage.testing.logs import FOLDER, Disk, batch, flip
 
 NAME = "00000000000000000042.log.aside-0"
 KEPT = Mended("set_aside", "00000000000000000042.log", 100, 42, 50, "a gap before it", NAME)
@@ -42,12 +44,31 @@ def test_each_thing_that_opening_did_is_one_event_and_a_warning_where_records_le
     assert first == {"event": "log-mended", "partition": "t-0", **KEPT._asdict()}
 
 
-def test_asides_are_found_by_their_names_alone() -> None:
+def aside_of(disk: Disk, content: bytes) -> AsideFile:
+    disk.write(NAME, content)
+    (aside,) = asides_in(disk.fs, FOLDER)
+    return aside
+
+
+def test_an_aside_is_told_with_its_offsets_or_as_a_write_that_was_not_finished() -> None:
     disk = Disk()
-    disk.write(NAME, b"x" * 100)
-    disk.write("00000000000000000042.log.aside-0.tmp", b"x")
-    disk.write("aside-0", b"x")
-    assert asides_in(disk.fs, FOLDER) == [AsideFile(NAME, 100)]
+    log = disk.open()
+    log.append(batch(count=3))
+    log.close()
+    whole = disk.read("00000000000000000000.log")
+    assert aside_of(disk, whole) == AsideFile(NAME, len(whole), 0, 3)
+    for size_bytes in (1, HEADER_SIZE - 1, HEADER_SIZE, len(whole) - 1):
+        assert aside_of(disk, whole[:size_bytes]) == AsideFile(NAME, size_bytes, is_unfinished=True)
+    damaged = flip(len(whole) - 1)(whole)
+    assert aside_of(disk, damaged) == AsideFile(NAME, len(whole)), "it may have been acknowledged"
+    assert aside_of(disk, b"x" * 100) == AsideFile(NAME, 100)
+
+
+def test_asides_that_take_long_to_read_are_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    disk.write(NAME, b"x" * 10)
+    monkeypatch.setattr(opening, "LOOKED_INTO_BYTES", 9)
+    assert asides_in(disk.fs, FOLDER) == [AsideFile(NAME, 10)]
 
 
 def test_progress_is_told_at_most_once_in_an_interval_and_not_of_a_short_recovery() -> None:

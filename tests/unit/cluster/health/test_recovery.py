@@ -27,7 +27,7 @@ SET_ASIDE = Mended(
     why="offsets are missing before it",
     kept_as=NAME,
 )
-TORN = Mended("cut", "00000000000000000042.log", 17, -1, -1, "a torn batch")
+ZEROS = Mended("cut", "00000000000000000042.log", 17, -1, -1, "zero bytes")
 REBUILT = Mended("rebuilt", "00000000000000000042.index", 80, -1, -1, "it was missing")
 LOST = Mended("lost", "00000000000000000042.log", 0, 10, 12, "accepted")
 
@@ -94,7 +94,7 @@ def test_an_old_word_on_progress_hides_no_problem_and_is_not_told_of_one_that_se
 
 
 def test_what_was_set_aside_is_a_warning_that_names_file_offsets_reason_and_commands() -> None:
-    finding = only(findings(serving(SET_ASIDE, asides=(AsideFile(NAME, 1234),))))
+    finding = only(findings(serving(SET_ASIDE, asides=(AsideFile(NAME, 1234, 42, 50),))))
     assert (finding.severity, finding.subject) == (WARNING, "t-0")
     for part in (NAME, "1234 bytes", "offsets 42 to 49", "offsets are missing before it"):
         assert part in finding.what
@@ -109,6 +109,14 @@ def test_an_aside_of_an_earlier_opening_stays_a_warning() -> None:
     assert f"{NAME} (1234 bytes)" in finding.what
 
 
+def test_an_unfinished_write_that_was_kept_is_a_note() -> None:
+    facts = serving(asides=(AsideFile(NAME, 17, is_unfinished=True),))
+    assert findings(facts) == []
+    note = only(notes(facts))
+    assert note.severity == INFO
+    assert note.what.startswith("1 files with the beginning of a batch, 17 bytes")
+
+
 def test_many_asides_are_one_finding_of_a_readable_length() -> None:
     asides = tuple(AsideFile(f"{n:020}.log.aside-0", 5) for n in range(40))
     finding = only(findings(serving(asides=asides)))
@@ -121,8 +129,8 @@ def test_an_accepted_loss_is_a_warning_with_its_offsets() -> None:
     assert "offsets 10 to 11" in finding.what
 
 
-def test_a_torn_end_and_rebuilt_indexes_are_notes_and_no_problem() -> None:
-    facts = serving(TORN, REBUILT, REBUILT)
+def test_zeros_at_the_end_and_rebuilt_indexes_are_notes_and_no_problem() -> None:
+    facts = serving(ZEROS, REBUILT, REBUILT)
     assert findings(facts) == []
     cut, rebuilt = notes(facts)
     assert {cut.severity, rebuilt.severity} == {INFO}
@@ -131,9 +139,9 @@ def test_a_torn_end_and_rebuilt_indexes_are_notes_and_no_problem() -> None:
 
 
 def test_what_was_kept_is_no_note_besides() -> None:
-    kept = TORN._replace(kept_as=NAME, size_bytes=500)
+    kept = ZEROS._replace(kept_as=NAME, size_bytes=500)
     assert notes(serving(kept, SET_ASIDE)) == []
-    (note,) = notes(serving(kept, TORN))
+    (note,) = notes(serving(kept, ZEROS))
     assert "1 files, 17 bytes" in note.what
 
 
