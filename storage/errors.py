@@ -397,8 +397,9 @@ class LogShorterThanFlushed(RaylogError):
     recovery_point: int
     template = (
         "{path}: the log ends at offset {end_offset}, but everything below {recovery_point} was "
-        "on the disk; mount the disk or restore the missing file from a copy. Only if the records "
-        "are lost for good: raylog log accept-loss {path}"
+        "on the disk; stop the broker, and mount the disk or restore the missing file from a copy. "
+        "Only if the records are lost for good: `raylog log accept-loss {path}`. Then start the "
+        "broker"
     )
 
 
@@ -409,7 +410,7 @@ class NoRoomToSetAside(RaylogError):
     fields = ("path", "needed_bytes", "usable_bytes")
     template = (
         "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
-        "so the log stays closed; free some space, then start the partition again"
+        "so the log stays closed; free some space, and the partition opens by itself"
     )
 
 

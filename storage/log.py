@@ -116,8 +116,6 @@ class RoundId(NamedTuple):
 class Log(ReadableLog):
     """The log of one partition. Made by ``loader.open_log`` or ``loader.create_log``."""
 
-    mended: Sequence[Mended] = ()
-
     def __init__(
         self,
         fs: FileSystem,
@@ -136,6 +134,7 @@ class Log(ReadableLog):
         self.epochs = epochs
         self.log_start_offset = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
+        self.mended: tuple[Mended, ...] = ()  # what opening did to the files
         self._fs, self._clock = fs, clock
         self._producers = producers
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"

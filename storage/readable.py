@@ -122,19 +122,13 @@ class ReadableLog:
                 if truncations == self.truncations and not truncations % 2:
                     raise
 
-    def _mended(self, segment: Segment, look: Callable[[], Answer]) -> Answer:
-        """What ``look`` answers; a sealed segment's indexes are made again if they lie.
-
-        The active one's were checked when the log was opened, and are its writer's: only a
-        truncation makes them look wrong.
-        """
+    @staticmethod
+    def _anyway(segment: Segment, look: Callable[[Segment], Answer]) -> Answer:
+        """What ``look`` answers; without the segment's indexes, if they lie."""
         try:
-            return look()
+            return look(segment)
         except CorruptIndex:
-            if segment is self._segments[-1]:
-                raise
-            segment.rebuild_indexes()
-            return look()
+            return look(segment.without_indexes())
 
     def _read(self, offset: int, max_bytes: int, isolation: Isolation) -> Slice | None:
         end = self._end  # before the segments: what it bounds is in them
@@ -147,7 +141,8 @@ class ReadableLog:
             return None
         for segment in segments[self._floor(segments, offset) :]:
             limit = end.position if segment.base_offset == end.segment_base else segment.size
-            piece = self._mended(segment, partial(self._slice, segment, offset, max_bytes, limit))
+            look = partial(self._slice, offset=offset, max_bytes=max_bytes, limit=limit)
+            piece = self._anyway(segment, look)
             if piece is not None or segment.base_offset == end.segment_base:
                 return piece
         return None
@@ -251,8 +246,13 @@ class ReadableLog:
             if segment.max_timestamp.timestamp < timestamp:
                 continue
             limit = end.position if segment.base_offset == end.segment_base else segment.size
-            look = partial(segment.offset_for_timestamp, timestamp, self.log_start_offset, limit)
-            moment = self._mended(segment, look)
+            look = partial(
+                Segment.offset_for_timestamp,
+                timestamp=timestamp,
+                start_offset=self.log_start_offset,
+                end=limit,
+            )
+            moment = self._anyway(segment, look)
             if moment is not None:
                 return moment
         return None

@@ -3,13 +3,14 @@
 This is done at opening, and after a truncation.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
-from raylog.storage.records.batch import BatchHeader, read_header
-from raylog.storage.records.control import Marker, read_marker
-from raylog.storage.records.layout import HEADER_SIZE
-from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID, Scan
+import numpy as np
+
+from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.records.control import read_marker
+from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID
+from raylog.storage.recovery import Batches, Piece, find_batch_anyway
 from raylog.storage.segment import Segment
 from raylog.storage.state.producers import NO_PRODUCER, ProducerStates
 
@@ -20,44 +21,52 @@ def replay(
     start_offset: int,
     end_offset: int,
     now_ms: int,
-    mend: Collection[Segment] = (),
-    scans: Mapping[Segment, Scan] = MappingProxyType({}),
 ) -> None:
-    """Bring ``producers``, as of their own end offset, up to ``end_offset``.
-
-    The transaction indexes of the segments in ``mend`` are empty, and get what the markers tell.
-    ``scans``: the batches of segments that were scanned already.
-    """
+    """Bring ``producers``, as of their own end offset, up to ``end_offset``."""
     begin = max(producers.end_offset, start_offset)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if following is not None and following.base_offset <= begin:
-            continue
-        for position, header in _of_producers(segment, begin, scans.get(segment)):
-            if not begin <= header.base_offset < end_offset:
-                continue
-            marker = _marker(segment, position, header)
-            if marker is not None and segment in mend:
-                aborted = producers.aborted_by(header, marker, header.base_offset)
-                if aborted is not None:
-                    segment.txn_index.append(aborted)
-            producers.add(header, header.base_offset, now_ms, marker)
+        if following is None or following.base_offset > begin:
+            replay_segment(producers, segment, begin, end_offset, now_ms)
     producers.end_offset = end_offset
 
 
-def _of_producers(
-    segment: Segment, begin: int, scan: Scan | None
-) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches that have a producer id, with their positions.
+def replay_segment(
+    producers: ProducerStates, segment: Segment, begin: int, end: int, now_ms: int
+) -> list[AbortedTransaction]:
+    """Take over the batches of one segment with offsets from ``begin`` to before ``end``.
 
-    The walk starts at the batch that reaches ``begin``.
+    Returns the transactions that its markers abort. Raises CorruptRecord for a segment whose
+    batches do not lead to its end.
     """
-    if scan is None:
-        batch = segment.find_batch_anyway(begin)
-        scan = segment.scan(segment.size if batch is None else batch[0])
-    wanted = (scan.rows[:, PRODUCER_ID] != NO_PRODUCER) & (scan.rows[:, LAST_OFFSET] >= begin)
-    for at in scan.rows[wanted, POSITION].tolist():
-        yield at, read_header(segment.log.read(HEADER_SIZE, at))
+    first = find_batch_anyway(segment, begin)
+    if first is None:
+        return []
+    aborted: list[AbortedTransaction] = []
+    batches = Batches(segment, first[0])
+    for piece in batches:
+        aborted += replay_piece(producers, segment, piece, begin, end, now_ms)
+    batches.check_whole()
+    return aborted
 
 
-def _marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
-    return read_marker(segment.log.read(header.size_bytes, position)) if header.is_control else None
+def replay_piece(
+    producers: ProducerStates, segment: Segment, piece: Piece, begin: int, end: int, now_ms: int
+) -> list[AbortedTransaction]:
+    """As :func:`replay_segment`, for some batches of the segment that follow each other."""
+    rows = piece.rows
+    wanted = (rows[:, PRODUCER_ID] != NO_PRODUCER) & (rows[:, LAST_OFFSET] >= begin)
+    aborted: list[AbortedTransaction] = []
+    for number in np.flatnonzero(wanted).tolist():
+        position = int(rows[number, POSITION])
+        header = piece.header(position)
+        if not begin <= header.base_offset < end:
+            continue
+        marker = None
+        if header.is_control:
+            marker = read_marker(segment.log.read(header.size_bytes, position))
+        if marker is not None:
+            transaction = producers.aborted_by(header, marker, header.base_offset)
+            if transaction is not None:
+                aborted.append(transaction)
+        producers.add(header, header.base_offset, now_ms, marker)
+    return aborted

@@ -7,29 +7,26 @@
     00000000000000000042.timeindex  timestamp -> offset
     00000000000000000042.txnindex   aborted transactions, if there are any
 
-A segment appends, finds, and recovers; it knows nothing of its neighbours, of producers or of
+A segment appends and finds; it knows nothing of its neighbours, of producers or of
 retention (``log.py``, ``state/producers.py``, ``retention.py``). Only the last segment of a log is
 appended to. Any number of readers may read while one writer appends: a reader stays below a bound
 that the log publishes after the write.
 
 An index entry is believed only after a look at the batch it points to. One that lies raises
-CorruptIndex, and the caller has :meth:`Segment.rebuild_indexes` make both indexes again. Source:
-``LogSegment`` of Kafka.
+CorruptIndex. Repair is ``recovery.py``'s. Source: ``LogSegment`` of Kafka.
 """
 
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from typing import NamedTuple
-
-import numpy as np
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
 from raylog.storage.files import FileSystem
-from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
@@ -41,22 +38,10 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     segment_file,
 )
-from raylog.storage.records.batch import BatchHeader, read_header, size_of
+from raylog.storage.records.batch import BatchHeader, read_header
 from raylog.storage.records.decode import decode_records
-from raylog.storage.records.layout import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP
-from raylog.storage.records.scan import (
-    BASE_OFFSET,
-    COUNT,
-    LAST_OFFSET,
-    MAX_TIMESTAMP,
-    POSITION,
-    SCAN_COLUMNS,
-    Scan,
-    scan_batches,
-)
+from raylog.storage.records.layout import HEADER_SIZE, NO_TIMESTAMP
 
-# How much recovery reads at once.
-SCAN_BYTES = 1 << 20
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -65,14 +50,6 @@ class SegmentId(NamedTuple):
 
     base_offset: int
     inode: int  # of the .log: compaction puts other files under the same base offset
-
-
-class Recovered(NamedTuple):
-    """What :meth:`Segment.recover` found."""
-
-    cut_bytes: int
-    next_offset: int
-    is_dense: bool  # no offset is missing between its records: no compaction has been here
 
 
 class Segment:
@@ -164,9 +141,20 @@ class Segment:
             try:
                 self._max = self._find_max()
             except CorruptIndex:
-                self.rebuild_indexes()
-        assert self._max is not None
+                self._max = self._max_of_all()
         return self._max
+
+    def take_largest(self, largest: TimestampOffset) -> None:
+        """What recovery found to be the largest timestamp."""
+        self._max = largest
+
+    def _max_of_all(self) -> TimestampOffset:
+        """As :meth:`_find_max`, by the batches alone."""
+        largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        for _, header in self.batches():
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        return largest
 
     def _find_max(self) -> TimestampOffset:
         """The largest timestamp, by the time index's last entry and the batches behind it.
@@ -395,16 +383,12 @@ class Segment:
             raise
         return None
 
-    def find_batch_anyway(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """As :meth:`find_batch`, but wrong indexes are rebuilt first.
-
-        Call it only while nobody else reads or writes.
-        """
-        try:
-            return self.find_batch(offset)
-        except CorruptIndex:
-            self.rebuild_indexes()
-            return self.find_batch(offset)
+    def without_indexes(self) -> "Segment":
+        """The same segment, for one look that believes no index."""
+        other, nowhere = copy(self), self.path + ".none"
+        other.offset_index = OffsetIndex(self._fs, nowhere, self.base_offset, 0)
+        other.time_index = TimeIndex(self._fs, nowhere, self.base_offset, 0)
+        return other
 
     def end_of_batches(self, start: int, max_bytes: int, end: int) -> int:
         """Where the last whole batch within ``max_bytes`` from ``start`` ends.
@@ -441,6 +425,9 @@ class Segment:
         near = self.time_index.lookup(timestamp)
         first = self.find_batch(max(near.offset, start_offset), end)
         if first is None:
+            is_all = end is None or end == self.size
+            if is_all and near.offset > max(start_offset, self.base_offset):
+                raise CorruptIndex(self.base_offset, near.offset, "no batch reaches this offset")
             return None
         if near.offset >= start_offset:
             self._check_moment(near, first[1])
@@ -453,127 +440,6 @@ class Segment:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
 
-    # -- mending -----------------------------------------------------------------------------------
-
-    def recover(self, end_offset: int = MAX_LONG) -> tuple[Recovered, Scan]:
-        """Check every batch, cut behind the last good one, rebuild the indexes.
-
-        The indexes are flushed with the rest.
-
-        ``end_offset``: where the next segment begins, which no good batch reaches into.
-        The transaction index is left empty: what aborted is known to who follows the producers.
-        """
-        size, good = self.size, self._rising_part(self._verified(), end_offset)
-        if good.end < size:
-            self.log.truncate(good.end)
-            self.log.flush()  # once it is sealed nobody looks for torn bytes in it again
-        entries = self._entries_of(good)
-        self.offset_index.rewrite(bytes(entries.offsets))
-        self.time_index.rewrite(entries.times())
-        self.txn_index.replace(())
-        bases, lasts = good.rows[:, BASE_OFFSET], good.rows[:, LAST_OFFSET]
-        ends = np.append(self.base_offset, lasts + 1)
-        is_dense = np.array_equal(bases, ends[:-1]) and np.array_equal(
-            lasts - bases + 1, good.rows[:, COUNT]
-        )
-        return Recovered(size - good.end, int(ends[-1]), is_dense), good
-
-    def scan(self, position: int = 0) -> Scan:
-        """As :meth:`batches`, all at once: what their headers say. Raises CorruptRecord."""
-        batches = self._rising_part(scan_batches(self.log.view(), position))
-        if batches.end < self.size:
-            for _ in self.batches(position):  # it says what is wrong
-                pass
-        return batches
-
-    def _rising_part(self, batches: Scan, end_offset: int = MAX_LONG) -> Scan:
-        """The batches before the first with offsets that no segment can hold.
-
-        See :meth:`_rising`.
-        """
-        bases, lasts = batches.rows[:, BASE_OFFSET], batches.rows[:, LAST_OFFSET]
-        bad = bases < np.append(self.base_offset, lasts[:-1] + 1)[: len(bases)]
-        bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT, end_offset - 1))
-        return batches.first(int(np.argmax(bad))) if bad.any() else batches
-
-    def _verified(self) -> Scan:
-        """The batches up to the first whose CRC is wrong: read in pieces that a cache can hold."""
-        runs, end, size = [np.empty((0, SCAN_COLUMNS), np.int64)], 0, SCAN_BYTES
-        while end < self.size:
-            piece = self.log.read(size, end)
-            batches = scan_batches(piece, verify=True)
-            if batches.end:
-                runs.append(batches.rows + np.array([end, *[0] * (SCAN_COLUMNS - 1)]))
-                end, size = end + batches.end, SCAN_BYTES
-            elif len(piece) < LOG_OVERHEAD or not size < size_of(piece) <= self.size - end:
-                break  # otherwise it is a batch larger than the piece
-            else:
-                size = size_of(piece)
-        return Scan(np.concatenate(runs), end)
-
-    def is_whole(self) -> bool:
-        """Whether batches' headers lead from the file's head exactly to its end."""
-        return self._rising_part(scan_batches(self.log.view())).end == self.size
-
-    def last_batch(self) -> BatchHeader | None:
-        """The header of the last batch; None if there is none."""
-        last = None
-        for _, header in self.batches(self._near_end()):
-            last = header
-        return last
-
-    def _near_end(self) -> int:
-        """The position of a batch near the end."""
-        try:
-            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT))
-        except CorruptIndex:
-            self.rebuild_indexes()
-            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT))
-
-    def rebuild_indexes(self) -> None:
-        """Make both indexes again from the batches' headers; on disk when this returns."""
-        entries = self._entries_of(self.scan())
-        self.offset_index.replace(bytes(entries.offsets))
-        self.time_index.replace(entries.times())
-
-    def _entries_of(self, batches: Scan) -> IndexBuilder:
-        """What both indexes of these batches, which are all, must hold."""
-        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
-        rows = batches.rows
-        entries.add_all(rows[:, POSITION], rows[:, LAST_OFFSET], rows[:, MAX_TIMESTAMP])
-        self._max = entries.largest
-        return entries
-
-    def check_indexes(self) -> None:
-        """Hold every entry of both indexes against the batches; CorruptIndex if one lies.
-
-        An entry made for several batches at once, as Kafka's followers and old messages have it,
-        pairs the last offset of them all with the position of the first: a lookup is right by that
-        too.
-        """
-        offsets = [self.offset_index[number] for number in range(len(self.offset_index))]
-        times = [self.time_index[number] for number in range(len(self.time_index))]
-        positions = {entry.position: entry.offset for entry in offsets}
-        ends = set(positions.values())
-        timestamps = {entry.offset: entry.timestamp for entry in times}
-        largest = NO_TIMESTAMP
-        columns = map(self.scan().column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
-        for position, last_offset, max_timestamp in zip(*columns, strict=True):
-            if last_offset <= positions.get(position, -1):
-                del positions[position]
-            ends.discard(last_offset)
-            largest = max(largest, max_timestamp)
-            if timestamps.get(last_offset) == max_timestamp == largest:
-                del timestamps[last_offset]
-        for offset in (*positions.values(), *ends):
-            raise CorruptIndex(
-                self.base_offset, offset, "no batch agrees with this entry of the offset index"
-            )
-        for offset in timestamps:
-            raise CorruptIndex(
-                self.base_offset, offset, "no batch agrees with this entry of the time index"
-            )
-
     def open_all_files(self) -> None:
         """Open or read all files: from here on it does not matter to readers what they are called.
 
@@ -581,12 +447,10 @@ class Segment:
         """
         with suppress(CorruptIndex, CorruptRecord):
             self.txn_index.entries  # noqa: B018  reads the file
-        with suppress(CorruptRecord):
-            try:
-                self.offset_index.check()
-                self.time_index.check()
-            except CorruptIndex:
-                self.rebuild_indexes()
+        with suppress(CorruptIndex):
+            self.offset_index.check()
+        with suppress(CorruptIndex):
+            self.time_index.check()
 
     # -- names -------------------------------------------------------------------------------------
 

@@ -144,6 +144,8 @@ class OnlineDir:
         self.offsets.pop(partition, None)
         try:
             create_log(self._fs, folder, topic_id)
+            with self.writing:  # so that recovery knows which gaps are not compaction's
+                self.log_dir.write_cleaner_offset(partition, 0)
         except DiskFull:
             self._fs.remove_dir(folder)
             raise

@@ -83,17 +83,28 @@ def _row(folder: str, aside: "Aside") -> tuple[object, ...]:
 
 
 @app.command()
-def restore(folder: Folder, name: Name, compacted: Compacted = False) -> None:
+def restore(
+    folder: Folder,
+    name: Name,
+    allow_gap: Annotated[
+        bool,
+        typer.Option(
+            "--allow-gap",
+            help="Restore although offsets are missing before it; consumers skip them.",
+        ),
+    ] = False,
+) -> None:
     """Put the good batches of a file back behind the end of the log.
 
     The file must begin where the log ends: if several files were set aside, restore the one with
-    the lowest offset first. If new records were appended since, the file cannot be restored. A file
-    that also has bytes that are no good batch stays.
+    the lowest offset first. --allow-gap leaves out what is missing in between, for example a
+    damaged batch. If new records were appended since, the file cannot be restored. A file that also
+    has bytes that are no good batch stays.
     """
     from raylog.storage.files import RealFileSystem
     from raylog.storage.tools.decide import restore as restore_aside
 
-    aside = restore_aside(RealFileSystem(), folder, name, is_compacted=compacted)
+    aside = restore_aside(RealFileSystem(), folder, name, allow_gap=allow_gap)
     typer.echo(f"{name}: offsets {_offsets(aside)} are in the log again")
     rest_bytes = aside.size_bytes - aside.good_bytes
     if rest_bytes:
@@ -146,10 +157,15 @@ def _offsets(aside: "Aside") -> str:
     return f"{aside.first_offset} to {aside.end_offset - 1}"
 
 
+def is_terminal() -> bool:
+    """Whether there is a person to ask."""
+    return sys.stdin.isatty()
+
+
 def _ask(fact: str, question: str) -> None:
     """Ask the person at the terminal; without one, --yes is needed. Exit status 1 if it is no."""
     note(fact)
-    if not sys.stdin.isatty():
+    if not is_terminal():
         note("nothing was changed; give --yes")
         raise typer.Exit(1)
     if not typer.confirm(question + "?", err=True):

@@ -21,13 +21,13 @@ from raylog.storage.tools.folders import locked
 Answer = TypeVar("Answer")
 
 
-def restore(fs: FileSystem, folder: str, name: str, *, is_compacted: bool) -> Aside:
+def restore(fs: FileSystem, folder: str, name: str, *, allow_gap: bool) -> Aside:
     """Put an aside back. Raises LogLocked, LogMissing, and what ``restore_aside`` raises."""
 
     def work() -> Aside:
         look(fs, folder, name)
         _open_as_after_a_crash(fs, folder)  # first: a crash may come before the next line is done
-        return restore_aside(fs, folder, name, is_compacted=is_compacted)
+        return restore_aside(fs, folder, name, allow_gap=allow_gap)
 
     return _offline(fs, folder, work)
 

@@ -32,9 +32,9 @@ from raylog.storage.errors import (
     LogMissing,
 )
 from raylog.storage.files import FileSystem
+from raylog.storage.gaps import Gaps, Recovered
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
-from raylog.storage.loader import count_kept
 from raylog.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -47,7 +47,8 @@ from raylog.storage.names import (
 )
 from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.control import read_marker
-from raylog.storage.segment import Recovered, Segment
+from raylog.storage.recovery import check_indexes
+from raylog.storage.segment import Segment
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 
 
@@ -116,7 +117,8 @@ def count_recoverable(fs: FileSystem, folder: str, reports: Sequence[SegmentRepo
         for name in fs.list_dir(folder)
         if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)
     }
-    return count_kept(fs, folder, [report.base_offset for report in reports], checked, deleted)
+    gaps = Gaps(fs, folder, deleted, is_compacted=False)
+    return gaps.count_kept([report.base_offset for report in reports], checked)
 
 
 def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
@@ -230,7 +232,7 @@ def _index_problems(fs: FileSystem, segment: Segment) -> Iterator[Problem]:
             yield Problem(name, _told(error))
     if sound:
         try:
-            segment.check_indexes()
+            check_indexes(segment)
         except CorruptIndex as error:
             suffix = TIME_INDEX_SUFFIX if "time index" in error.args[2] else INDEX_SUFFIX
             yield Problem(

@@ -72,7 +72,8 @@ def test_what_kafkas_client_made_is_taken(disk: Disk, path: Path) -> None:
         record[1:4] for record in decode_records(path.read_bytes())
     ]
     assert [record.offset for record in records_of(log)] == [0, 1, 2, 3, 4]
-    assert log.segments[0].last_batch().timestamp_type == "CreateTime"  # type: ignore[union-attr]
+    *_, (_, last) = log.segments[0].batches()
+    assert last.timestamp_type == "CreateTime"
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -90,11 +90,6 @@ def test_an_empty_log_is_opened_after_a_crash(disk: Disk) -> None:
     assert disk.open(is_clean=False).log_end_offset == 0
 
 
-def test_a_recovery_point_beyond_the_end_is_brought_back(disk: Disk) -> None:
-    fill(disk)
-    assert disk.open(is_clean=False, recovery_point=1000, **SMALL).recovery_point == 40
-
-
 def test_the_start_offset_of_the_checkpoint_counts(disk: Disk) -> None:
     fill(disk)
     log = disk.open(is_clean=False, log_start_offset=7, **SMALL)
