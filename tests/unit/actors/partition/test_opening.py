@@ -1,11 +1,16 @@
 """What opening did is told once for each thing, and progress at most each few seconds."""
 
 import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from raylog.actors.messages import AsideFile, MendedTotal
-from raylog.actors.partition import opening
+from raylog.actors.partition import log_actor, opening
+from raylog.actors.partition.log_actor import LogSpec
 from raylog.actors.partition.opening import (
     LISTED_AT_MOST,
     PROGRESS_INTERVAL_MS,
@@ -14,10 +19,16 @@ from raylog.actors.partition.opening import (
     log_mended,
     report_of,
 )
+from raylog.actors.runtime.stubs import LogManagerStub
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import LogShorterThanFlushed
+from raylog.storage.names import TopicPartition
 from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.report import Mended, Progress
 from raylog.storage.testing.clock import ManualClock
-from raylog.storage.testing.logs import FOLDER, Disk, batch, flip
+from raylog.storage.testing.logs import FOLDER, TOPIC_ID, Disk, batch, flip
+from tests.harness.futures import future_of, futures_are_references
+from tests.harness.real_dirs import PARTITION, append, make, start
 
 NAME = "00000000000000000042.log.aside-0"
 KEPT = Mended("set_aside", "00000000000000000042.log", 100, 42, 50, "a gap before it", NAME)
@@ -92,3 +103,80 @@ def test_a_clock_that_was_set_back_does_not_silence_it() -> None:
     clock.advance(-3_600_000)
     teller(Progress(1, 10, 0, 1))
     assert len(told) == 1
+
+
+class LogManager:
+    """A handle that hears of recoveries."""
+
+    def __init__(self) -> None:
+        self.heard: list[Progress | None] = []
+        self.recovering = SimpleNamespace(remote=self._hear)
+
+    def _hear(self, partition: TopicPartition, progress: Progress | None) -> "Future[None]":
+        assert partition == PARTITION
+        self.heard.append(progress)
+        return future_of(None)
+
+
+def opening_of(folder: Path, patch: pytest.MonkeyPatch, manager: LogManager) -> LogSpec:
+    """What a LogActor is told that opens this folder, and is in no hurry."""
+    futures_are_references(patch)
+    patch.setattr(opening, "PROGRESS_INTERVAL_MS", 0)
+    patch.setattr(log_actor, "find_log_manager", lambda *_: LogManagerStub(manager, "n1"))
+    return LogSpec(
+        partition=PARTITION,
+        topic_id=TOPIC_ID,
+        folder=str(folder),
+        config=LogConfig(),
+        is_clean=False,
+        producer_expiration_ms=1000,
+        node="n1",
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A partition of one segment with ten batches."""
+    log_dir = start(tmp_path / "logs")
+    log = make(log_dir)
+    append(log, 10)
+    log.close()
+    log_dir.close(clean=False)
+    return tmp_path / "logs" / str(PARTITION)
+
+
+def test_a_log_actor_tells_its_log_manager_of_progress_and_of_the_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = LogManager()
+    spec = opening_of(folder, monkeypatch, manager)
+    partition, report = log_actor._open(spec, is_restart=False)
+    assert partition.log.log_end_offset == 10
+    assert manager.heard == [Progress(1000, 1000, 1, 1), None]
+    assert report.asides == ()
+
+
+def test_an_opening_that_fails_has_an_end_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, progress: Callable[[Progress], None], **__: object) -> None:
+        progress(Progress(1, 10, 0, 1))
+        raise LogShorterThanFlushed(str(folder), 5, 7)
+
+    manager = LogManager()
+    spec = opening_of(folder, monkeypatch, manager)
+    monkeypatch.setattr(log_actor, "open_log", failing)
+    with pytest.raises(LogShorterThanFlushed):
+        log_actor._open(spec, is_restart=False)
+    assert manager.heard == [Progress(1, 10, 0, 1), None]
+
+
+def test_a_log_manager_that_cannot_be_told_does_not_stop_a_recovery(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("the GCS does not answer")
+
+    spec = opening_of(folder, monkeypatch, LogManager())
+    monkeypatch.setattr(log_actor, "find_log_manager", failing)
+    assert log_actor._open(spec, is_restart=False)[0].log.log_end_offset == 10
