@@ -25,6 +25,7 @@ from raylog.storage.files import RealFile, RealFileSystem
 from raylog.storage.loader import create_log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
+from raylog.storage.state.producers import ProducerExpiration
 from tests.harness.clusters import local_ray
 from tests.harness.nodes import private_bytes
 
@@ -97,7 +98,14 @@ def _under_pressure(folder: str, batches: int) -> dict[str, Any]:
     path = f"{folder}/pressed/pressed-0"
     create_log(RealFileSystem(), path, "5eGdu6PVSRS-s9xHKXlyPg")
     config = LogConfig(flush_messages=1)
-    spec = LogSpec(TopicPartition("pressed", 0), "5eGdu6PVSRS-s9xHKXlyPg", path, config, True, 1000)
+    spec = LogSpec(
+        TopicPartition("pressed", 0),
+        "5eGdu6PVSRS-s9xHKXlyPg",
+        path,
+        config,
+        True,
+        ProducerExpiration(1000),
+    )
     log = ray.remote(**OPTIONS)(SlowImpl).remote(spec)
     pid = ray.get(log.status.remote()).pid
     before = most = private_bytes(pid)

@@ -71,8 +71,8 @@ def _fill(log: Log, size_bytes: int) -> None:
 def _all(log: Log, rounds: int) -> dict[str, Any]:
     def by_offset() -> None:
         offset = 0
-        while (found := log.read(offset, MB)) is not None:
-            log.read_bytes(found)
+        while (found := log.read(offset, MB)).size_bytes:
+            found.read()
             # The slice's last header says where the next read begins; a client decodes it anyway.
             offset += found.size_bytes // batch_bytes * RECORDS_A_BATCH
 
@@ -113,9 +113,7 @@ def _here_and_there(log: Log, rounds: int) -> list[dict[str, Any]]:
 
     def by_offset() -> None:
         for offset in numbers:
-            found = log.read(offset, INTERVAL)
-            assert found is not None
-            log.read_bytes(found)
+            log.read(offset, INTERVAL).read()
 
     def by_time() -> None:
         for offset in numbers:

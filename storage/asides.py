@@ -292,7 +292,7 @@ def _end_of_log(fs: FileSystem, folder: str) -> int:
     bases = [base for name in names if (base := offset_of(name)) is not None]
     if not bases:
         raise AsideRefused(folder, "the partition's folder has no .log file")
-    segment = Segment(fs, folder, max(bases), LogConfig(), 0)
+    segment = Segment(fs, folder, max(bases), LogConfig())
     try:
         batches = Batches(segment, verify=True)
         for _ in batches:

@@ -235,28 +235,60 @@ class InvalidConfig(RaylogError):
 
 
 class StorageError(RaylogError):
-    """The disk failed. After a failed write, nothing of the append is in the log.
+    """A call to the file system failed. After a failed write, nothing of the append is in the log.
 
     ``is_disk_failure``: whether the disk itself failed, so that its log dir cannot be trusted any
-    more.
+    more. Kinds of this error that are not the disk's say False. ``files.py`` decides which it is.
     """
 
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
     is_disk_failure: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
-    template = "{path}: {why}; free space on the disk or repair it, then retry"
+    template = "{path}: {why}"
 
 
 class UndoFailed(StorageError):
-    """A write failed, and its partial result could not be removed.
+    """A write failed, and the disk failed when its partial result was to be removed.
 
-    The log must be recovered before its next use.
+    The partition is offline. Its log must be recovered before its next use.
     """
 
     fields = ("path", "why")
+    template = "{path}: a write failed and could not be undone: {why}"
+
+
+class UndoInterrupted(UndoFailed):
+    """A write failed, and its partial result could not be removed. The disk itself is fine.
+
+    The partition is offline until its log is opened again, which removes it.
+    """
+
+    is_disk_failure = False
     template = (
-        "{path}: a write failed and could not be undone: {why}; repair the disk, then start the "
-        "broker again"
+        "{path}: a write failed and could not be undone: {why}; the partition reopens by itself, "
+        "which removes the rest of the write"
+    )
+
+
+class OutOfResources(StorageError):
+    """The process or the machine had no descriptor or memory for a call. The disk is fine.
+
+    Nothing has changed, and the same call can succeed later.
+    """
+
+    is_disk_failure = False
+    fields = ("path", "why")
+    template = "{path}: {why}; the disk is fine and nothing was changed, so retry"
+
+
+class TemporaryFileLost(StorageError):
+    """A file that was being written was removed before it got its name. The disk is fine."""
+
+    is_disk_failure = False
+    fields = ("path",)
+    template = (
+        "{path}: the file was removed while it was being written; keep other programs out of this "
+        "folder, then retry"
     )
 
 
@@ -296,16 +328,16 @@ class SegmentDeleted(StorageError):
 
 
 class SwapUnfinished(StorageError):
-    """The disk became full in the middle of a compaction's swap.
+    """The swap of a compaction was interrupted, and the disk is fine: it is full, for example.
 
     The log must be opened again, which completes the swap.
     """
 
     is_disk_failure = False
-    fields = ("path",)
+    fields = ("path", "why")
     template = (
-        "{path}: no space left on the device during the swap of a compaction; the partition "
-        "reopens by itself and completes the swap"
+        "{path}: the swap of a compaction was interrupted; the partition reopens by itself and "
+        "completes the swap: {why}"
     )
 
 

@@ -1,14 +1,34 @@
 """The disk, as an argument. ``storage`` touches files only through a :class:`FileSystem`.
 
 There are two: :class:`RealFileSystem` here, the only code of ``storage`` that calls ``os``, and
-``storage.testing.memory``, which can lose power. Both turn the system's errors into
-:class:`DiskFull` and :class:`StorageError`, and neither retries: what a failed write left behind is
-for the caller to undo.
+``storage.testing.memory``, which can lose power. Both turn the system's errors into a
+:class:`StorageError`, and neither tries a call again.
 
-**No room, told late.** ext4 and XFS know at the write whether there is room. A thin volume or a
-network's file system may say only at the fsync that there is none. That is no DiskFull, after which
-nothing is lost: what was written, and maybe acknowledged, may be gone from the page cache by then,
-as after any failed fsync. So it is the disk that failed.
+**Whose fault it is.** A failed disk takes all partitions of its log dir offline, so it must be the
+disk that failed. The call decides it together with what the system answers:
+
+=========================  ======================  =============================================
+call                       answer                  error
+=========================  ======================  =============================================
+``fsync``, ``fdatasync``   any                     StorageError: the disk failed
+any other                  ENOSPC, EDQUOT          DiskFull: a write was undone
+any other                  EMFILE, ENFILE,         OutOfResources: nothing was changed
+                           ENOMEM, EAGAIN, EINTR
+rename of our own          ENOENT                  TemporaryFileLost
+temporary file
+any other                  any other               StorageError: the disk failed
+undoing a failed write     as above                UndoFailed where the disk failed,
+                                                   UndoInterrupted otherwise
+=========================  ======================  =============================================
+
+**No second fsync.** After an fsync that failed, the system may have dropped what was written, and
+maybe acknowledged, from the page cache. A second one would find nothing to do and succeed. So it is
+never retried, and even "no space", which a thin volume or a network's file system may say as late
+as this, means that the disk failed.
+
+**How many descriptors.** A file that nobody changes has none of its own: those that were read last
+share a bounded number (:class:`SealedFiles`). So the number that a log needs does not grow with the
+number of its segments (docs/OPERATIONS.md, Open files).
 """
 
 import ctypes
@@ -16,19 +36,72 @@ import errno
 import fcntl
 import mmap
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
+from stat import S_ISDIR
 from typing import NamedTuple, Protocol
 
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import DiskFull, LogClosed, LogLocked, StorageError, UndoFailed
+from raylog.storage.errors import (
+    DiskFull,
+    LogClosed,
+    LogLocked,
+    OutOfResources,
+    SegmentDeleted,
+    StorageError,
+    TemporaryFileLost,
+    UndoFailed,
+    UndoInterrupted,
+)
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KEEP_SIZE = 1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+# What a call may meet on a disk that is fine.
+_SHORTAGES = {
+    errno.EMFILE: (
+        "this process has no file descriptor left; raise its limit (ulimit -n) to what "
+        "docs/OPERATIONS.md, Open files, gives"
+    ),
+    errno.ENFILE: "the machine has no file descriptor left; raise its limit (fs.file-max)",
+    errno.ENOMEM: (
+        "the machine has no memory left for this call, or the process has too many memory maps; "
+        "free memory, or raise the limit (vm.max_map_count)"
+    ),
+    errno.EAGAIN: "the system could not do this now",
+    errno.EINTR: "a signal interrupted the call",
+}
+# What to do about the others; see storage_error for the rest.
+_ADVICE = {
+    errno.EIO: "repair or replace the disk",
+    errno.EROFS: (
+        "the kernel's log says whether an error of the disk made it so; repair the disk, and mount "
+        "it writable"
+    ),
+    errno.EACCES: "give the broker's user the right to read and write it",
+    errno.EPERM: "give the broker's user the right to read and write it",
+    errno.ENOENT: "mount the disk that has it, or restore it from a copy",
+    errno.ENOTDIR: "move away the file that has the place of a folder",
+    errno.EISDIR: "move away the folder that has the place of a file",
+    errno.EEXIST: "move away what has this name",
+    errno.EFBIG: "raise the limit of the process (ulimit -f), or lower segment.bytes",
+    errno.ENAMETOOLONG: "use a log dir with a shorter path",
+}
+_SEE_KERNEL_LOG = "the kernel's log says more about the disk"
+# What a lock answers that another process has; ENOENT: that process has just removed the file.
+_HELD_BY_ANOTHER = (errno.EAGAIN, errno.EACCES, errno.ENOENT)
 # One call of the system: large enough to cost nothing, small enough to be slowed down between two.
 COPY_BYTES = 4 << 20
+_WRITABLE = os.O_RDWR | os.O_APPEND
+# Files of one file system that are held open only to be read again: more than a fetch touches.
+MAX_SEALED_OPEN = 64
+# Sealed files that may wait for their flush, each with a descriptor of its own; then sealing waits.
+MAX_UNFLUSHED = 32
+# Under how many names a file is looked for: it is renamed once in its life, and then removed.
+OPENING_ATTEMPTS = 3
 
 
 class FileStat(NamedTuple):
@@ -46,12 +119,37 @@ class Room(NamedTuple):
     usable_bytes: int
 
 
+class OpenFile(Protocol):
+    """A reference to an open file. As long as it is held the bytes can be read.
+
+    That is so after the file was renamed, closed or removed, too.
+    """
+
+    inode: int
+
+    def fileno(self) -> int:
+        """The descriptor; -1 for a file in memory."""
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        """Up to ``size_bytes`` from ``position``; fewer at the end of the file."""
+
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        """Fill ``buffer`` from ``position``; returns how many bytes there were."""
+
+
 class File(Protocol):
-    """An open file that grows at its end."""
+    """A file that grows at its end.
+
+    It is opened read-only, becomes writable with its first change, and read-only again when it is
+    sealed. After ``close`` every call raises LogClosed; who took a reference before reads on.
+    """
 
     path: str
     size: int
     inode: int
+
+    def opened(self) -> OpenFile:
+        """A reference for a reader. Raises SegmentDeleted if the file's name has gone."""
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Append a few buffers in order, or raise with the file's size unchanged."""
@@ -59,8 +157,15 @@ class File(Protocol):
     def read(self, size_bytes: int, position: int) -> bytes:
         """Up to ``size_bytes`` from ``position``; fewer at the end of the file."""
 
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        """Fill ``buffer`` from ``position``; returns how many bytes there were."""
+
     def view(self) -> memoryview:
-        """The whole file as it is now, read-only, without a copy where the system allows."""
+        """The whole file as it is now, read-only, without a copy where the system allows.
+
+        Only for sealed indexes, which are never cut while they are mapped. Reading a mapped page
+        that was cut away, or that the disk cannot read, ends the process (SIGBUS).
+        """
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to a size; to its own to give back what was allocated behind."""
@@ -74,7 +179,20 @@ class File(Protocol):
     def flush(self) -> None:
         """Return when what was written will survive a loss of power."""
 
-    def close(self) -> None: ...
+    def seal(self) -> None:
+        """The file is complete: it is open read-only from now on, and only while it is used.
+
+        Another change makes it writable again.
+        """
+
+    def rename(self, target: str) -> None:
+        """Give the file another name in one step. Readers may go on meanwhile."""
+
+    def close(self) -> None:
+        """Drop the file's own reference; the last reference closes it."""
+
+    def remove(self) -> None:
+        """As ``close``, and remove the file: calls raise SegmentDeleted from now on."""
 
 
 class Lock(Protocol):
@@ -146,17 +264,32 @@ def write_atomically(fs: FileSystem, path: str, content: bytes) -> None:
     except StorageError:
         fs.remove(path + ".tmp")
         raise
-    fs.rename(path + ".tmp", path)
+    try:
+        fs.rename(path + ".tmp", path)
+    except StorageError as error:
+        if error.is_disk_failure and not fs.exists(path + ".tmp"):
+            raise TemporaryFileLost(path + ".tmp") from error
+        raise
     fs.sync_dir(os.path.dirname(path))
 
 
 def storage_error(path: str, error: OSError) -> StorageError:
-    """The named error for what the system said of ``path``."""
+    """The named error for what any call but an fsync answered. See the module's head."""
     if error.errno in _NO_ROOM:
         return DiskFull(path)
-    if error.errno == errno.EBADF:
-        return LogClosed(path)  # a reader that came a moment too late
-    return StorageError(path, error.strerror or str(error))
+    if error.errno in _SHORTAGES:
+        return OutOfResources(path, _SHORTAGES[error.errno])
+    return StorageError(path, f"{_said(error)}; {_ADVICE.get(error.errno or 0, _SEE_KERNEL_LOG)}")
+
+
+def _said(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def undo_failed(path: str, error: StorageError) -> UndoFailed:
+    """The error where a failed write could not be undone, by what the undoing met."""
+    kind = UndoFailed if error.is_disk_failure else UndoInterrupted
+    return kind(path, str(error))
 
 
 @contextmanager
@@ -168,78 +301,263 @@ def _named_errors(path: str) -> Iterator[None]:
 
 
 def _sync(path: str, call: Callable[[int], None], descriptor: int) -> None:
-    """fsync or its kin. Never raises DiskFull: see the module's head."""
-    with _named_errors(path):
+    """fsync or its kin. Whatever it answers, the disk failed: see the module's head."""
+    try:
+        call(descriptor)
+    except OSError as error:
+        raise StorageError(
+            path,
+            f"{_said(error)} during an fsync, so data that was written may be lost; repair or "
+            "replace the disk",
+        ) from error
+
+
+class Descriptor:
+    """A file that the system has open. It is closed when the last reference to this goes.
+
+    So nobody reads by a number that the system has given to another file meanwhile.
+    """
+
+    __slots__ = ("_number", "inode", "is_writable", "path", "size_bytes")
+
+    def __init__(self, path: str, flags: int) -> None:
+        """Open ``path``; raises OSError."""
+        self._number = -1
+        self._number = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.path = path
+        self.is_writable = flags & os.O_ACCMODE != os.O_RDONLY
+        status = os.fstat(self._number)
+        self.inode = status.st_ino
+        self.size_bytes = status.st_size  # when it was opened
+
+    def fileno(self) -> int:
+        return self._number
+
+    def read(self, size_bytes: int, position: int) -> bytes:
         try:
-            call(descriptor)
+            return os.pread(self._number, size_bytes, position)
         except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise StorageError(
-                    path, "no space left on the device during an fsync, so data may be lost"
-                ) from error
-            raise
+            raise storage_error(self.path, error) from error
+
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        try:
+            return os.preadv(self._number, (buffer,), position)
+        except OSError as error:
+            raise storage_error(self.path, error) from error
+
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
+        if self._number >= 0:
+            # What a file promises, its flush has answered for.
+            with suppress(OSError):
+                _close(self._number)
+
+
+class SealedFiles:
+    """The descriptors of files that are only read: those used last, up to a bound.
+
+    Threads share it without a lock: each step is one call of an ``OrderedDict``, whole under the
+    GIL. Two threads that open the same file at once keep one of the two descriptors.
+    """
+
+    def __init__(self, max_open: int, max_unflushed: int) -> None:
+        self._max_open, self._max_unflushed = max_open, max_unflushed
+        self._open: OrderedDict[int, Descriptor] = OrderedDict()
+        self._unflushed: set[int] = set()
+        self._numbers = count()
+
+    def new_number(self) -> int:
+        """What a file is called here."""
+        return next(self._numbers)
+
+    def get(self, number: int) -> Descriptor | None:
+        """The open descriptor of a file, which is now the one used last."""
+        descriptor = self._open.get(number)
+        if descriptor is not None:
+            with suppress(KeyError):  # it was dropped meanwhile
+                self._open.move_to_end(number)
+        return descriptor
+
+    def keep(self, number: int, descriptor: Descriptor) -> Descriptor:
+        """Keep a descriptor, or answer with the one that is kept already."""
+        kept = self._open.setdefault(number, descriptor)
+        while len(self._open) > self._max_open:
+            self._drop_oldest()
+        return kept
+
+    def forget(self, number: int) -> None:
+        """The file is writable again, or closed."""
+        self._open.pop(number, None)
+        self._unflushed.discard(number)
+
+    def make_room(self) -> bool:
+        """Drop all descriptors that are not in use; returns whether there were any."""
+        had_any = bool(self._open)
+        while self._open:
+            self._drop_oldest()
+        return had_any
+
+    def _drop_oldest(self) -> None:
+        with suppress(KeyError):  # another thread has emptied it
+            self._open.popitem(last=False)
+
+    def await_flush(self, number: int) -> None:
+        """Count a sealed file whose own descriptor stays open until it is flushed."""
+        self._unflushed.add(number)
+
+    def was_flushed(self, number: int) -> None:
+        self._unflushed.discard(number)
+
+    @property
+    def has_too_many_unflushed(self) -> bool:
+        return len(self._unflushed) >= self._max_unflushed
 
 
 class RealFile:
-    """A file on a disk, by its descriptor. Readers and the writer share no cursor."""
+    """A file on a disk. Readers and the writer share no cursor.
 
-    def __init__(self, path: str, *, create: bool = False, read_only: bool = False) -> None:
+    ========================  ======================================================
+    state                     its descriptor
+    ========================  ======================================================
+    never changed, or sealed  read-only, one of a bounded number (``SealedFiles``)
+    sealed, not flushed       read-only, its own: an error of writing that the system
+                              meets later is told only to those who had the file open
+    changed                   writable, its own
+    closed                    none
+    ========================  ======================================================
+    """
+
+    def __init__(
+        self,
+        path: str,
+        sealed_files: SealedFiles,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+    ) -> None:
         self.path = path
+        self._moving_to = ""
+        self._is_dirty = False
+        self._closed: type[LogClosed | SegmentDeleted] | None = None
+        self._is_read_only = read_only
+        self._sealed_files = sealed_files
+        self._number = sealed_files.new_number()
+        self._own: Descriptor | None = None
         with _named_errors(path):
-            flags = (
-                os.O_RDONLY
-                if read_only
-                else os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
-            )
-            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
-            stat = os.fstat(self._descriptor)
-        self.size = stat.st_size
-        self.inode = stat.st_ino
+            descriptor = self._open(path, _WRITABLE | os.O_CREAT if create else os.O_RDONLY)
+        if create:
+            self._own = descriptor
+        else:
+            sealed_files.keep(self._number, descriptor)
+        self.size, self.inode = descriptor.size_bytes, descriptor.inode
 
-    def append(self, buffers: Sequence[Buffer]) -> None:
+    # -- descriptors -------------------------------------------------------------------------------
+
+    def opened(self) -> Descriptor:
+        descriptor = self._own or self._sealed_files.get(self._number)
+        return descriptor or self._open_again(os.O_RDONLY)
+
+    def _writable(self) -> Descriptor:
+        own = self._own
+        if own is not None and own.is_writable:
+            return own
+        if self._is_read_only:
+            raise StorageError(self.path, "the file is open read-only")
+        own = self._own = self._open_again(_WRITABLE)
+        self._sealed_files.forget(self._number)
+        return own
+
+    def _open_again(self, flags: int) -> Descriptor:
+        """Open the file by its name. Its owner may rename or close it meanwhile."""
+        self._raise_if_closed()
+        path = self.path
+        for _ in range(OPENING_ATTEMPTS):
+            descriptor = self._open_if_same(path, flags)
+            # After opening: a file that was closed may be gone, and another have its inode.
+            self._raise_if_closed()
+            if descriptor is not None:
+                return descriptor if descriptor.is_writable else self._keep(descriptor)
+            path = self._moving_to or self.path
+        raise SegmentDeleted(path)
+
+    def _keep(self, descriptor: Descriptor) -> Descriptor:
+        kept = self._sealed_files.keep(self._number, descriptor)
+        if self._closed is not None:
+            self._sealed_files.forget(self._number)
+        return kept
+
+    def _raise_if_closed(self) -> None:
+        if self._closed is not None:
+            raise self._closed(self.path)
+
+    def _open_if_same(self, path: str, flags: int) -> Descriptor | None:
+        """The file at ``path``; None if this file is not there."""
+        with _named_errors(path):
+            try:
+                descriptor = self._open(path, flags)
+            except FileNotFoundError:
+                return None
+        return descriptor if descriptor.inode == self.inode else None
+
+    def _open(self, path: str, flags: int) -> Descriptor:
         try:
-            written = os.writev(self._descriptor, buffers)
-            total = sum(map(len, buffers))
-            if written != total:
-                self._write_rest(b"".join(buffers), written)
+            return Descriptor(path, flags)
         except OSError as error:
-            self._undo()
-            raise storage_error(self.path, error) from error
-        self.size += total
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            if not self._sealed_files.make_room():
+                raise
+        return Descriptor(path, flags)
 
-    def _undo(self) -> None:
-        try:
-            os.ftruncate(self._descriptor, self.size)
-        except OSError as error:
-            raise UndoFailed(self.path, error.strerror or str(error)) from error
-
-    def _write_rest(self, content: bytes, written: int) -> None:
-        rest = memoryview(content)[written:]
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+    # -- reading -----------------------------------------------------------------------------------
 
     def read(self, size_bytes: int, position: int) -> bytes:
-        with _named_errors(self.path):
-            return os.pread(self._descriptor, size_bytes, position)
+        return self.opened().read(size_bytes, position)
+
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        return self.opened().read_into(buffer, position)
 
     def view(self) -> memoryview:
         if self.size == 0:
             return memoryview(b"")
+        descriptor = self.opened()
         with _named_errors(self.path):
-            return memoryview(mmap.mmap(self._descriptor, self.size, prot=mmap.PROT_READ))
+            return memoryview(mmap.mmap(descriptor.fileno(), self.size, prot=mmap.PROT_READ))
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        descriptor = self._writable()
+        number = descriptor.fileno()
+        try:
+            written = os.writev(number, buffers)
+            total = sum(map(len, buffers))
+            if written != total:
+                _write_rest(number, b"".join(buffers), written)
+        except OSError as error:
+            self._undo(number)
+            raise storage_error(self.path, error) from error
+        finally:
+            self._is_dirty = True  # after the write: a flush beside it may have missed it
+        self.size += total
+
+    def _undo(self, number: int) -> None:
+        try:
+            os.ftruncate(number, self.size)
+        except OSError as error:
+            raise undo_failed(self.path, storage_error(self.path, error)) from error
 
     def truncate(self, size_bytes: int) -> None:
+        descriptor = self._writable()
         with _named_errors(self.path):
-            os.ftruncate(self._descriptor, size_bytes)
+            os.ftruncate(descriptor.fileno(), size_bytes)
         self.size = size_bytes
+        self._is_dirty = True
 
     def allocate(self, size_bytes: int) -> None:
-        if (
-            _LIBC.fallocate(
-                self._descriptor, _KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size_bytes)
-            )
-            == 0
-        ):
+        descriptor = self._writable()
+        offset, length = ctypes.c_long(0), ctypes.c_long(size_bytes)
+        if _LIBC.fallocate(descriptor.fileno(), _KEEP_SIZE, offset, length) == 0:
+            self._is_dirty = True
             return
         error = ctypes.get_errno()
         # a file system that cannot: what is written is allocated then
@@ -247,12 +565,65 @@ class RealFile:
             raise storage_error(self.path, OSError(error, os.strerror(error)))
 
     def flush(self) -> None:
-        _sync(self.path, os.fdatasync, self._descriptor)
+        descriptor = self.opened()
+        self._is_dirty = False  # before: an append beside this sets it again
+        try:
+            _sync(self.path, os.fdatasync, descriptor.fileno())
+        except StorageError:
+            self._is_dirty = True
+            raise
+        self._sealed_files.was_flushed(self._number)
+        if descriptor is self._own and not descriptor.is_writable:
+            self._share(descriptor)
+
+    def seal(self) -> None:
+        own = self._own
+        if own is None or not own.is_writable:
+            return
+        if self._is_dirty and self._sealed_files.has_too_many_unflushed:
+            self.flush()
+        # Opened before the other is closed, so that no error of writing is missed between.
+        descriptor = self._open_if_same(self.path, os.O_RDONLY)
+        if descriptor is None:
+            raise SegmentDeleted(self.path)
+        if self._is_dirty:
+            self._sealed_files.await_flush(self._number)
+            self._own = descriptor
+        else:
+            self._share(descriptor)
+
+    def _share(self, descriptor: Descriptor) -> None:
+        """From now on the file's descriptor may be dropped and opened again."""
+        self._sealed_files.keep(self._number, descriptor)
+        self._own = None
+
+    def rename(self, target: str) -> None:
+        self._moving_to = target  # a reader finds the file under one of the two names
+        try:
+            with _named_errors(self.path):
+                os.replace(self.path, target)
+            self.path = target
+        finally:
+            self._moving_to = ""
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._close(LogClosed)
+
+    def remove(self) -> None:
+        self._close(SegmentDeleted)
+        with _named_errors(self.path), suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def _close(self, why: type[LogClosed | SegmentDeleted]) -> None:
+        self._closed = self._closed or why
+        self._own = None
+        self._sealed_files.forget(self._number)
+
+
+def _write_rest(number: int, content: bytes, written: int) -> None:
+    rest = memoryview(content)[written:]
+    while rest:
+        rest = rest[os.write(number, rest) :]
 
 
 def _copy(reader: int, writer: int, copied: Callable[[int], None]) -> None:
@@ -285,10 +656,12 @@ class RealLock:
             if self._is_file:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(self._descriptor).st_ino != os.stat(path).st_ino:
-                raise OSError("the previous owner has just removed the lock file; retry")
+                raise BlockingIOError(errno.EAGAIN, "its owner has just removed the lock file")
         except OSError as error:
             os.close(self._descriptor)
-            raise LogLocked(os.path.dirname(path) if self._is_file else path) from error
+            if error.errno in _HELD_BY_ANOTHER:
+                raise LogLocked(os.path.dirname(path) if self._is_file else path) from error
+            raise storage_error(path, error) from error
 
     def release(self) -> None:
         if self._descriptor < 0:
@@ -303,16 +676,31 @@ class RealLock:
 
 
 class RealFileSystem:
-    """The machine's own file system."""
+    """The machine's own file system.
+
+    ``max_sealed``: how many files that are only read are held open at once.
+    """
+
+    def __init__(self, max_sealed: int = MAX_SEALED_OPEN) -> None:
+        self._sealed_files = SealedFiles(max_sealed, MAX_UNFLUSHED)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        return RealFile(path, create=create)
+        return RealFile(path, self._sealed_files, create=create)
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return self._status(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return os.path.isdir(path)
+        status = self._status(path)
+        return status is not None and S_ISDIR(status.st_mode)
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """None if nothing has this name; what cannot be looked at is an error."""
+        with _named_errors(path):
+            try:
+                return os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def list_dir(self, path: str) -> list[str]:
         with _named_errors(path):
@@ -330,7 +718,7 @@ class RealFileSystem:
                 pass
 
     def remove_dir(self, path: str) -> None:
-        if not os.path.isdir(path):
+        if not self.is_dir(path):
             return
         with _named_errors(path):
             for entry in os.scandir(path):
@@ -353,7 +741,7 @@ class RealFileSystem:
             file.write(content)
             file.flush()
             if flush:
-                os.fsync(file.fileno())
+                _sync(path, os.fsync, file.fileno())
 
     def sync_dir(self, path: str) -> None:
         with _named_errors(path):
@@ -367,11 +755,9 @@ class RealFileSystem:
         return os.path.realpath(path)
 
     def stat(self, path: str) -> FileStat | None:
-        with _named_errors(path):
-            try:
-                status = os.stat(path)
-            except FileNotFoundError:
-                return None
+        status = self._status(path)
+        if status is None:
+            return None
         return FileStat(status.st_ino, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def room(self, path: str) -> Room:
@@ -394,7 +780,7 @@ class RealFileSystem:
                     mtime_ns = os.fstat(reader).st_mtime_ns
                     os.utime(writer, ns=(mtime_ns, mtime_ns))
                     if flush:
-                        os.fsync(writer)
+                        _sync(target, os.fsync, writer)
                 finally:
                     os.close(writer)
         finally:
@@ -433,4 +819,4 @@ class ReadOnlyFileSystem(RealFileSystem):
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         assert not create, "who only looks creates nothing"
-        return RealFile(path, read_only=True)
+        return RealFile(path, self._sealed_files, read_only=True)

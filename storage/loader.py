@@ -124,7 +124,9 @@ def open_log(
     if not bases:
         raise LogMissing(folder, "the partition's folder has no .log file")
     now_ms = clock.now_ms()
-    segments = [Segment(fs, folder, base, config, now_ms) for base in bases]
+    segments = [Segment(fs, folder, base, config) for base in bases]
+    for segment in segments[:-1]:
+        segment.log.seal()
     start = max(log_start_offset, bases[0])
     opening = _Opening(
         fs=fs,
@@ -137,7 +139,7 @@ def open_log(
         report=report,
         progress=progress or (lambda _: None),
     )
-    gaps = Gaps(fs, folder, deleted, is_compacted="compact" in config.cleanup_policy)
+    gaps = Gaps(fs, folder, deleted, is_compacted=config.is_compacted)
     producers = ProducerStates(str(partition))
     try:
         opening.run(producers, gaps, is_clean=is_clean)
@@ -151,6 +153,8 @@ def open_log(
     flushed = end if opening.was_clean else min(recovery_point, end)
     log = Log(fs, clock, folder, partition, config, segments, producers, epochs, start, flushed)
     log.mended = tuple(report.mended)
+    if end - log.recovery_point >= config.flush_messages:
+        log.flush()  # before any reader sees what is not fsynced
     return log
 
 
@@ -268,6 +272,7 @@ class _Opening:
 
     def run(self, producers: ProducerStates, gaps: Gaps, *, is_clean: bool) -> None:
         """Check what must be checked; bring ``producers`` to the log's end."""
+        self.was_clean = is_clean
         tail = self._clean_tail() if is_clean else None
         self.was_clean = tail is not None
         if tail is not None:
@@ -301,12 +306,20 @@ class _Opening:
         try:
             if not self._has_indexes(active):
                 self._damaged.append(active)  # restored from an aside: no index is known
-                raise CorruptIndex(active.base_offset, 0, "an index file is missing")
+            fault = index_fault(self._fs, active)
+            if fault is not None:
+                raise CorruptIndex(active.base_offset, 0, fault)
             return read_tail(active)
         except CorruptIndex as error:
             why = str(error)
         except CorruptRecord:
             return None
+        batches = Batches(active)
+        for _ in batches:
+            pass
+        if not batches.is_whole:
+            return None
+        self._check_length(batches.next_offset)
         try:
             self._rebuild(active, why)
             return read_tail(active)
@@ -421,7 +434,7 @@ class _Opening:
             self._end_in(number, batches)
         self._rewrite_indexes(segment, entries)
         self._take_aborted(segment, aborted, begin)
-        segment.take_largest(entries.largest)
+        segment.largest = entries.largest
 
     def _check_length(self, end: int) -> None:
         """Raise LogShorterThanFlushed if flushed records are missing, and nobody accepted it."""
@@ -499,7 +512,10 @@ class _Opening:
             self._fs.sync_dir(self._folder)
 
     def _rewrite_indexes(self, segment: Segment, entries: IndexBuilder) -> None:
-        """Make both indexes what the batches say; they are flushed with the segment."""
+        """Make both indexes what the batches say.
+
+        The active one's are flushed with it; no other stays in memory.
+        """
         for index, content in (
             (segment.offset_index, bytes(entries.offsets)),
             (segment.time_index, entries.times()),
@@ -510,6 +526,10 @@ class _Opening:
                 is_right = False
                 self._fs.remove(index.path)
             index.rewrite(content)
+            if segment is not self._segments[-1] and self._fs.exists(index.path):
+                index.flush()
+                index.drop()
+                index.release()
             if not is_right:
                 name = os.path.basename(index.path)
                 self._report.add("rebuilt", name, "it did not agree with the batches of the log")
@@ -517,9 +537,7 @@ class _Opening:
     def _begin_again(self, producers: ProducerStates) -> None:
         """The log begins, empty, at its start offset: all that is left lies before."""
         # Only what was not flushed is lost. A crash in here leaves a gap that recovery meets again.
-        fresh = Segment(
-            self._fs, self._folder, self._start, self._config, self._now_ms, create=True
-        )
+        fresh = Segment(self._fs, self._folder, self._start, self._config, create=True)
         self._set_aside(0, f"it ends before the log start offset, {self._start}")
         self._segments.append(fresh)
         self._fs.sync_dir(self._folder)
@@ -544,7 +562,7 @@ class _Opening:
         if not changes:
             if last_epoch(self._segments) > epochs.latest:
                 changes = epoch_changes(self._segments)
-        elif changes[0].epoch not in dict(epochs.entries):
+        elif dict(epochs.entries).get(changes[0].epoch, MAX_LONG) > changes[0].base_offset:
             older = [
                 segment
                 for segment in self._segments

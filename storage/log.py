@@ -10,23 +10,26 @@ That is append, roll, flush, retention, truncation and compaction's swap.
                   flushed <---->| in the page cache
                                                 |<---------->| may still be aborted
 
-*Offset* counts records, *position* counts bytes in a segment's file. The *last stable offset* is
-where the oldest open transaction begins: a read of committed records stops there, and is told which
-transactions below it were aborted, for the reader to skip. The *high watermark* is the log's end
-while a log has one replica.
+*Offset* counts records, *position* counts bytes in a segment's file. The *high watermark* is what
+consumers may read up to: the log's end, but for records that wait for an fsync on a topic of
+``flush.messages``. The *last stable offset* is where the oldest open transaction begins: a read of
+committed records stops there, and is told which transactions below it were aborted, for the reader
+to skip.
 
 **Who may call what.** Two things have one owner each at a time; the caller holds their locks
 (``actors/partition/partition.py``), so that slow work on old segments never holds up an append:
 
-- *the end*: ``append``, ``roll``, ``expire_producers``;
+- *the end*: ``append``, ``append_all``, ``roll``, ``expire_producers``;
 - *the old segments*: ``delete_old_segments``, ``delete_records``, ``replace_segments``,
-  ``begin_round``. What they do to the disk touches no file of the active segment. Where both owners
-  change the list of segments they hold ``list_lock``: for two assignments, and never while they
-  read or write a file.
+  ``begin_round``, ``mend_indexes``. What they do to the disk touches no file of the active segment.
+  Where both owners change the list of segments they hold ``list_lock``: for two assignments, and
+  never while they read or write a file.
 
-``truncate_to``, ``reconfigure`` and ``close`` need both. ``flush`` and ``purge_deleted`` may run
-beside all of these, one of each at a time. What readers may call, any number of threads, is in
-``readable.py``. Who uses a log from one thread needs no lock at all.
+``flush`` has one owner, too; ``delete_records`` and ``mend_indexes`` need it besides. It raises the
+high watermark as the end's owner, whose lock it takes for that (``end_lock``). ``truncate_to``,
+``reconfigure`` and ``close`` need all three. ``purge_deleted`` may run beside all of these, one at
+a time. What readers may call, any number of threads, is in ``readable.py``. Who uses a log from one
+thread needs no lock at all.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides
 what is deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and
@@ -34,11 +37,11 @@ what is deleted (``retention.py``) or compacted (``cleaner``). Source: ``Unified
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -49,7 +52,9 @@ from raylog.storage.errors import (
     CleaningAborted,
     DiskFull,
     OffsetOutOfRange,
+    OutOfResources,
     PolicyViolation,
+    RaylogError,
     StorageError,
     SwapUnfinished,
     UndoFailed,
@@ -65,9 +70,9 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.readable import LogEnd, ReadableLog
+from raylog.storage.readable import Bound, ReadableLog, floor_of
 from raylog.storage.records.batch import BatchHeader
-from raylog.storage.records.control import read_marker
+from raylog.storage.records.control import Marker, read_marker
 from raylog.storage.records.layout import (
     AT_ATTRIBUTES,
     AT_CRC,
@@ -79,19 +84,29 @@ from raylog.storage.records.layout import (
     NO_TIMESTAMP,
     TIMESTAMP,
 )
+from raylog.storage.recovery import rebuild_indexes
 from raylog.storage.replay import replay
 from raylog.storage.report import Mended
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.epochs import LeaderEpochs
-from raylog.storage.state.producers import NO_PRODUCER, CachedBatch, LastRecord, ProducerStates
+from raylog.storage.state.producers import (
+    NO_PRODUCER,
+    CachedBatch,
+    LastRecord,
+    ProducerExpiration,
+    ProducerStates,
+)
 from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
+from raylog.storage.writer import Piece, SegmentWriter
 
 HIGH_WATERMARK = -1
 
 # What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
 _STAMP = Struct(">qii")
 _ATTRIBUTES = Struct(">h")
+# Two buffers each, and the system takes 1,024 in one call.
+MOST_PIECES = 512
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
 
 
@@ -105,12 +120,54 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool = False
 
 
-class RoundId(NamedTuple):
-    """One round of compaction over a log."""
+# One round of compaction over a log. A round that begins ends all before it, as a truncation does:
+# those may still run, in a process that is given up.
+RoundId: TypeAlias = int
 
-    truncations: int  # of the log, at the round's begin
-    # a round that begins ends all before it: those may still run, in a process that is given up
-    number: int
+
+_UNANSWERED = AppendInfo(
+    base_offset=-1, last_offset=-1, log_append_time=NO_TIMESTAMP, log_start_offset=-1
+)
+
+
+class _Prepared(NamedTuple):
+    """A batch on its way into the log."""
+
+    header: BatchHeader  # as it is written, but for the base offset
+    marker: Marker | None
+    base_offset: int
+    append_time: int  # -1 unless message.timestamp.type is LogAppendTime
+    piece: Piece
+
+
+class _Run:
+    """Batches that are to be written together, and the answers so far."""
+
+    def __init__(self, partition: str, next_offset: int) -> None:
+        self._partition = partition
+        self.answers: list[AppendInfo | RaylogError] = []
+        self.next_offset = next_offset
+        self._begin()
+
+    def _begin(self) -> None:
+        self.prepared: list[_Prepared] = []
+        self.numbers: list[int] = []  # which answers are theirs
+        self.size_bytes = 0
+        self.producers = ProducerStates(self._partition)  # as they will be
+
+    def add(self, prepared: _Prepared) -> None:
+        self.numbers.append(len(self.answers))
+        self.answers.append(_UNANSWERED)
+        self.prepared.append(prepared)
+        self.next_offset = prepared.piece.last_offset + 1
+        self.size_bytes += prepared.piece.size_bytes
+
+    def end(self, answers: Sequence[AppendInfo | RaylogError], next_offset: int) -> None:
+        """What was gathered has its answers."""
+        for number, answer in zip(self.numbers, answers, strict=True):
+            self.answers[number] = answer
+        self.next_offset = next_offset
+        self._begin()
 
 
 class Log(ReadableLog):
@@ -142,19 +199,23 @@ class Log(ReadableLog):
         self._doomed: list[tuple[int, Segment]] = []
         # a lock, where there is more than one thread
         self.list_lock: AbstractContextManager[Any] = nullcontext()
-        self.truncations = 0
-        self._rounds = 0  # of compaction, since the log was opened
+        self.wrong_indexes: set[Segment] = set()
+        self._rounds = 0  # of compaction, and truncations, since the log was opened
         self._flushed_ms = clock.now_ms()
+        self._producers_checked_ms = self._flushed_ms
+        self._writer = SegmentWriter(self._segments[-1], clock.now_ms())
         active = self._segments[-1]
-        self._end = LogEnd(producers.end_offset, active.base_offset, active.size)
+        self._end = Bound(producers.end_offset, active.base_offset, active.size)
+        self._high_watermark = self._end
 
     def reconfigure(self, config: LogConfig) -> None:
         """Obey another config from now on.
 
-        What a segment was made with (``Segment.reconfigure``) changes with the next segment.
+        What a segment was made with (``SegmentWriter.reconfigure``) changes with the next segment.
         """
         for segment in self._segments:
             segment.reconfigure(config)
+        self._writer.reconfigure(config)
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self.config = config
 
@@ -181,45 +242,146 @@ class Log(ReadableLog):
         InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, DiskFull or
         StorageError with nothing written.
         """
-        header, content = batch
-        max_timestamp = header.max_timestamp
-        has_producer = header.producer_id != NO_PRODUCER
-        marker = None
-        if has_producer:
-            if header.is_control:
-                marker = read_marker(content)
-            if marker is not None:
-                self._producers.check_marker(header, marker)
-            elif duplicate := self._producers.check(header, is_client=origin == CLIENT):
+        header = batch.header
+        marker = _marker_of(batch)
+        if header.producer_id != NO_PRODUCER:
+            duplicate = self._producers.check(header, marker, is_client=origin == CLIENT)
+            if duplicate is not None:
                 return self._first_append(duplicate)
+        prepared = self._prepare(batch, marker, self._end.offset, now_ms, leader_epoch)
+        self._make_room(prepared, now_ms)
+        self._writer.append((prepared.piece,))
+        return self._take(prepared, now_ms)
+
+    def append_all(
+        self,
+        batches: Sequence[CheckedBatch],
+        now_ms: int,
+        leader_epoch: int | None = None,
+        origin: Origin = CLIENT,
+    ) -> list[AppendInfo | RaylogError]:
+        """Append several checked batches: one write for all that go to one segment.
+
+        Answers in their order, each as :meth:`append_checked` would return or raise it. A batch
+        that may not be written does not hold up the others; an error of the disk is the answer of
+        all that were to be written together.
+        """
+        run = _Run(str(self.partition), self._end.offset)
+        for batch in batches:
+            try:
+                self._add_to(run, batch, now_ms, leader_epoch, origin)
+            except RaylogError as error:
+                run.answers.append(error)
+        self._write(run, now_ms)
+        return run.answers
+
+    def _add_to(
+        self,
+        run: "_Run",
+        batch: CheckedBatch,
+        now_ms: int,
+        leader_epoch: int | None,
+        origin: Origin,
+    ) -> None:
+        """Put a batch behind those that are to be written; or answer it, if it was written."""
+        header, marker = batch.header, _marker_of(batch)
+        is_full = len(run.prepared) == MOST_PIECES
+        if marker is not None or is_full or self._should_roll(header, run, now_ms):
+            self._write(run, now_ms)
+        if header.producer_id != NO_PRODUCER:
+            run.producers.borrow(header.producer_id, self._producers)
+            duplicate = run.producers.check(header, marker, is_client=origin == CLIENT)
+            if duplicate is not None:
+                run.answers.append(self._first_append(duplicate))
+                return
+        prepared = self._prepare(batch, marker, run.next_offset, now_ms, leader_epoch)
+        if not run.prepared:
+            self._make_room(prepared, now_ms)
+        if header.producer_id != NO_PRODUCER:
+            run.producers.add(prepared.header, prepared.base_offset, now_ms, marker)
+        run.add(prepared)
+        if marker is not None:
+            self._write(run, now_ms)
+
+    def _should_roll(self, header: BatchHeader, run: "_Run", now_ms: int) -> bool:
+        """Whether a batch cannot go to the active segment behind those that are gathered."""
+        return bool(run.prepared) and self._writer.should_roll(
+            run.size_bytes + header.size_bytes,
+            now_ms if self._stamps_append_time else header.max_timestamp,
+            run.next_offset + header.last_offset_delta,
+            now_ms,
+        )
+
+    def _write(self, run: "_Run", now_ms: int) -> None:
+        """Write what a run has gathered, and answer it."""
+        if not run.prepared:
+            return
+        answers: list[AppendInfo | RaylogError]
+        try:
+            self._writer.append([prepared.piece for prepared in run.prepared])
+            answers = [self._take(prepared, now_ms) for prepared in run.prepared]
+        except StorageError as error:
+            answers = [error] * len(run.prepared)
+        run.end(answers, self._end.offset)
+
+    def _prepare(
+        self,
+        batch: CheckedBatch,
+        marker: Marker | None,
+        base_offset: int,
+        now_ms: int,
+        leader_epoch: int | None,
+    ) -> "_Prepared":
+        """A batch as it is written at ``base_offset``."""
+        header, content = batch
         append_time = NO_TIMESTAMP
         if self._stamps_append_time or header.attributes & LOG_APPEND_TIME:
             if self._stamps_append_time:
-                max_timestamp = append_time = now_ms
+                append_time = now_ms
+                header = header._replace(max_timestamp=now_ms)
             content = _with_timestamp_type(header, content, append_time)
         epoch = self.epochs.latest if leader_epoch is None else leader_epoch
-        base_offset = self._end.offset
-        last_offset = base_offset + header.last_offset_delta
-        size_bytes = header.batch_length + LOG_OVERHEAD
-        active = self._segments[-1]
+        aborted = None
+        if marker is not None:
+            aborted = self._producers.aborted_by(header, marker, base_offset)
+        piece = _new(
+            Piece,
+            (
+                _STAMP.pack(base_offset, header.batch_length, epoch),
+                memoryview(content)[_STAMP.size :],
+                header.batch_length + LOG_OVERHEAD,
+                base_offset + header.last_offset_delta,
+                header.max_timestamp,
+                aborted,
+            ),
+        )
+        return _new(_Prepared, (header, marker, base_offset, append_time, piece))
+
+    def _make_room(self, prepared: "_Prepared", now_ms: int) -> None:
+        """Begin a new segment, if the batch needs one."""
         if self.epochs.is_stale:
             self.epochs.save()
-        if active.should_roll(size_bytes, max_timestamp, last_offset, now_ms):
+        piece = prepared.piece
+        if self._writer.should_roll(
+            piece.size_bytes, piece.max_timestamp, piece.last_offset, now_ms
+        ):
             self.roll()
-            active = self._segments[-1]
-        stamp = _STAMP.pack(base_offset, header.batch_length, epoch)
-        aborted = (
-            self._producers.aborted_by(header, marker, base_offset) if marker is not None else None
-        )
-        body = memoryview(content)[_STAMP.size :]
-        active.append((stamp, body), size_bytes, last_offset, max_timestamp, aborted)
-        if has_producer:
-            stamped = header._replace(max_timestamp=max_timestamp) if append_time >= 0 else header
-            self._producers.add(stamped, base_offset, now_ms, marker)
-        self._producers.end_offset = last_offset + 1
-        self._end = _new(LogEnd, (last_offset + 1, active.base_offset, active.log.size))
+
+    def _take(self, prepared: "_Prepared", now_ms: int) -> AppendInfo:
+        """A batch was written: it is the log's end now, and readable if it waits for no fsync."""
+        header, marker, base_offset, append_time, piece = prepared
+        if header.producer_id != NO_PRODUCER:
+            self._producers.add(header, base_offset, now_ms, marker)
+        end_offset = piece.last_offset + 1
+        self._producers.end_offset = end_offset
+        before, active = self._end, self._segments[-1]
+        position = before.position + piece.size_bytes
+        appended = before.appended_bytes + piece.size_bytes
+        self._end = end = _new(Bound, (end_offset, active.base_offset, position, appended))
+        if end_offset - self.recovery_point < self.config.flush_messages:
+            self._high_watermark = end
         return _new(
-            AppendInfo, (base_offset, last_offset, append_time, self.log_start_offset, False)
+            AppendInfo, (base_offset, piece.last_offset, append_time, self.log_start_offset, False)
         )
 
     def _first_append(self, duplicate: CachedBatch) -> AppendInfo:
@@ -239,28 +401,47 @@ class Log(ReadableLog):
 
         If the active one is still empty, nothing happens.
         """
-        active, end = self._segments[-1], self._end.offset
-        if active.base_offset == end:
+        active, end = self._segments[-1], self._end
+        if active.base_offset == end.offset:
             return
-        active.seal()
+        self._writer.finish()
         self._producers.write_snapshot(self._fs, self.folder, flush=False)
-        fresh = Segment(self._fs, self.folder, end, self.config, self._clock.now_ms(), create=True)
+        active.seal()
+        fresh = self._new_segment(end.offset)
+        self._writer = SegmentWriter(fresh, self._clock.now_ms())
         with self.list_lock:
             self._segments = (*self._segments, fresh)
-        self._end = LogEnd(end, fresh.base_offset, 0)
+        self._end = end._replace(segment_base=fresh.base_offset, position=0)
+        if self._high_watermark == end:
+            self._high_watermark = self._end
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment(self._fs, self.folder, base_offset, self.config, create=True)
 
     # -- flush, retention, close -------------------------------------------------------------------
 
-    def flush(self, up_to: int | None = None) -> None:
+    def flush(
+        self, up_to: int | None = None, end_lock: AbstractContextManager[Any] | None = None
+    ) -> None:
         """Return when everything below ``up_to`` will survive a loss of power.
 
-        The default is the log's end.
+        The default is the log's end. What waited for it becomes readable; ``end_lock``: makes the
+        caller the end's owner for that moment.
         """
-        offset = self._end.offset if up_to is None else up_to
-        if offset <= self.recovery_point:
-            return
+        end = self._end
+        offset = end.offset if up_to is None else up_to
+        if self._high_watermark.offset < offset or offset > end.segment_base:
+            offset = end.offset
+        if offset > self.recovery_point:
+            self._flush_segments(offset)
+        if offset == end.offset and self._high_watermark.offset < offset:
+            with end_lock or nullcontext():
+                self._high_watermark = max(self._high_watermark, end)
+
+    def _flush_segments(self, offset: int) -> None:
+        """Flush the segments between the recovery point and ``offset``."""
         segments = self._segments
-        first = self._floor(segments, self.recovery_point)
+        first = floor_of(segments, self.recovery_point)
         dirty = [segment for segment in segments[first:] if segment.base_offset < offset]
         for segment in dirty:
             self._flush(segment)
@@ -281,10 +462,10 @@ class Log(ReadableLog):
         with self.list_lock:
             self.recovery_point = max(self.recovery_point, offset)
 
-    def flush_due(self) -> None:
+    def flush_due(self, end_lock: AbstractContextManager[Any] | None = None) -> None:
         """Flush the sealed segments, and the active one too once ``flush.ms`` has passed."""
         late = self._clock.now_ms() - self._flushed_ms >= self.config.flush_ms
-        self.flush(None if late else self._segments[-1].base_offset)
+        self.flush(None if late else self._segments[-1].base_offset, end_lock)
 
     def delete_old_segments(self, end_lock: AbstractContextManager[Any] | None = None) -> int:
         """Retention: take old segments out of the log, rename them ``.deleted``; returns how many.
@@ -307,11 +488,21 @@ class Log(ReadableLog):
             self._fs.sync_dir(self.folder)
         old = segments[:count]
         if old:
+            start = max(self.log_start_offset, self._segments[count].base_offset)
+            self._raise_start(start)  # first: no reader may take a later record for an older one
             self._doom(old)
-            with self.list_lock:  # last: a reader finds each segment in one of the two
+            with self.list_lock:  # last: what is not renamed yet stays the log's to remove
                 self._segments = self._segments[count:]
-            self._start_at(max(self.log_start_offset, self._segments[0].base_offset))
+            self.epochs.truncate_from_start(start)
+            self._remove_snapshots_below(self._segments[0].base_offset)
         return count
+
+    def _remove_snapshots_below(self, offset: int) -> None:
+        """Those of a close within a segment, too: no segment takes them along."""
+        for name in self._fs.list_dir(self.folder):
+            at = offset_of(name) if name.endswith(SNAPSHOT_SUFFIX) else None
+            if at is not None and at < offset:
+                self._fs.remove(os.path.join(self.folder, name))
 
     def retention_lag_ms(self) -> int:
         """How far the oldest segment is beyond ``retention.ms``; 0 where nothing goes by time."""
@@ -344,15 +535,19 @@ class Log(ReadableLog):
         with self.list_lock:
             self._doomed = [*self._doomed, *((due, segment) for segment in segments)]
 
-    def _start_at(self, offset: int) -> None:
+    def _raise_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self._recover_from(offset)
-        self.epochs.truncate_from_start(offset)
 
-    def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
+    def delete_records(
+        self,
+        before_offset: int = HIGH_WATERMARK,
+        end_lock: AbstractContextManager[Any] | None = None,
+    ) -> int:
         """Make records below an offset unreadable; returns the log start offset.
 
         Whole segments of them go at the next round of retention. -1 means the high watermark.
+        ``end_lock``: see :meth:`flush`.
         Raises OffsetOutOfRange, or PolicyViolation where ``cleanup.policy`` does not have delete.
         """
         if "delete" not in self.config.cleanup_policy:
@@ -366,16 +561,23 @@ class Log(ReadableLog):
                 str(self.partition), offset, self.log_start_offset, self.high_watermark
             )
         if offset > self.log_start_offset:
-            self.flush(offset)  # a log that ended before its start would not be opened again
-            self._start_at(offset)
+            # A log that ended before its start would not be opened again.
+            self.flush(offset, end_lock)
+            self._raise_start(offset)
+            self.epochs.truncate_from_start(offset)
         return self.log_start_offset
 
     # -- truncation --------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> bool:
+    def truncate_to(
+        self, offset: int, lower_checkpoints: Callable[[int], None] | None = None
+    ) -> bool:
         """Make ``offset`` the log's end: the batch that holds it goes, whole, and all behind it.
 
         Returns whether there was anything to cut. Below the first segment everything goes.
+        ``lower_checkpoints``: returns when no checkpoint on a disk is above the offset that it is
+        given. It is called before anything goes: a log that ended below its recovery point would
+        not be opened again.
         """
         if offset < 0:
             raise OffsetOutOfRange(
@@ -384,40 +586,61 @@ class Log(ReadableLog):
         if offset >= self._end.offset:
             self.epochs.truncate_from_end(self._end.offset)
             return False
-        if offset < self._segments[0].base_offset:
-            self.truncate_fully(offset)
-            return True
-        kept = tuple(segment for segment in self._segments if segment.base_offset <= offset)
-        doomed = self._segments[len(kept) :]
-        self._end = LogEnd(offset, kept[-1].base_offset, self._position_of(kept[-1], offset))
-        self._segments = kept
-        self.truncations += 1
-        try:
-            self._doom(doomed)
-            kept[-1].truncate_to(offset, self._clock.now_ms())
-            self._end = LogEnd(offset, kept[-1].base_offset, kept[-1].size)
-        finally:
-            self.truncations += 1
-        self._cut_back_to(offset)
+        self._cut_back(offset, lower_checkpoints)
         return True
 
-    def truncate_fully(self, offset: int) -> None:
+    def truncate_fully(
+        self, offset: int, lower_checkpoints: Callable[[int], None] | None = None
+    ) -> None:
         """Drop everything; the log goes on, empty, at ``offset``."""
-        self._doom(self._segments)
-        fresh = Segment(
-            self._fs, self.folder, offset, self.config, self._clock.now_ms(), create=True
-        )
-        self._fs.sync_dir(self.folder)
-        self._end = LogEnd(offset, offset, 0)
-        self._segments = (fresh,)
-        self.truncations += 2
-        self.log_start_offset = offset
-        self._cut_back_to(offset)
+        self._cut_back(offset, lower_checkpoints, is_whole=True)
 
-    def _cut_back_to(self, offset: int) -> None:
+    def _cut_back(
+        self,
+        offset: int,
+        lower_checkpoints: Callable[[int], None] | None,
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        self._rounds += 1
+        self.recovery_point = min(self.recovery_point, offset)
+        if lower_checkpoints is not None:
+            lower_checkpoints(offset)
+        segments = self._segments
+        is_whole = is_whole or offset < segments[0].base_offset
+        kept = () if is_whole else tuple(s for s in segments if s.base_offset <= offset)
+        if not kept:
+            # First, so that a crash in here leaves a log.
+            kept = (self._segment_at(offset),)
+            self._fs.sync_dir(self.folder)
+        last = kept[-1]
+        self._end_at(offset, last)
+        with self.list_lock:
+            self._segments = (*kept,)
+        # The newest first: whatever a crash leaves is the log's beginning.
+        self._doom([segment for segment in reversed(segments) if segment not in kept])
+        last.truncate_to(offset)
+        self._writer = SegmentWriter(last, self._clock.now_ms())
+        if is_whole:
+            self.log_start_offset = offset
+        self._forget_behind(offset)
+
+    def _segment_at(self, base_offset: int) -> Segment:
+        """The segment that begins there, or a new one."""
+        there = (segment for segment in self._segments if segment.base_offset == base_offset)
+        return next(there, None) or self._new_segment(base_offset)
+
+    def _end_at(self, offset: int, segment: Segment) -> None:
+        """Publish a lower end, before the bytes behind it go."""
+        place = segment.find(offset)
+        position = segment.size if place is None else place.position
+        end = Bound(offset, segment.base_offset, position, self._end.appended_bytes)
+        self._high_watermark = min(self._high_watermark, end)
+        self._end = end
+
+    def _forget_behind(self, offset: int) -> None:
         """Bring all that is remembered of the log back to its new end."""
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.recovery_point = min(self.recovery_point, offset)
         self.epochs.truncate_from_end(offset)
         now_ms = self._clock.now_ms()
         for name in self._fs.list_dir(self.folder):
@@ -437,7 +660,7 @@ class Log(ReadableLog):
     def begin_round(self) -> RoundId:
         """A round of compaction begins; none that began before can swap any more."""
         self._rounds += 1
-        return RoundId(self.truncations, self._rounds)
+        return self._rounds
 
     def sealed(self) -> list[tuple[Segment, int]]:
         """The segments that are no longer written, each with the base offset of the next."""
@@ -453,12 +676,10 @@ class Log(ReadableLog):
         They must still be sealed segments of the log. Since the round began, nothing may have been
         cut, and no other round may have begun.
         """
-        if round_id.number != self._rounds:
-            why = "another compaction has begun, or the log was opened again"
-        elif round_id.truncations != self.truncations or not {*segments} <= {
-            segment.id for segment in self._segments[:-1]
-        }:
-            why = "retention or a truncation deleted segments that it was reading"
+        if round_id != self._rounds:
+            why = "another compaction has begun, or the log was cut or opened again"
+        elif not {*segments} <= {segment.id for segment in self._segments[:-1]}:
+            why = "retention deleted segments that it was reading"
         else:
             return
         raise CleaningAborted(str(self.partition), why)
@@ -470,8 +691,8 @@ class Log(ReadableLog):
 
         Raises CleaningAborted if one of these is gone (``check_unchanged``), with nothing changed.
         Once the new name ``.swap`` is on the disk the new segment is valid, and the next opening of
-        the log finishes what a crash leaves here; an error of the disk after that is UndoFailed, a
-        full disk SwapUnfinished. Source: ``UnifiedLog.replaceSegments``.
+        the log finishes what a crash leaves here; an error of the disk after that is UndoFailed,
+        any other SwapUnfinished. Source: ``UnifiedLog.replaceSegments``.
         """
         self.check_unchanged(old, round_id)
         ids = [segment.id for segment in self._segments]
@@ -486,7 +707,6 @@ class Log(ReadableLog):
             self.folder,
             base_offset,
             self.config,
-            self._clock.now_ms(),
             suffix=CLEANED_SUFFIX,
         )
         self._remove_other_cleaned(base_offset)
@@ -497,10 +717,10 @@ class Log(ReadableLog):
             fresh.rename("")
             # Before this section is recorded as clean, and before the next one is swapped.
             self._fs.sync_dir(self.folder)
-        except DiskFull as error:
-            raise SwapUnfinished(fresh.path) from error
         except StorageError as error:
-            raise UndoFailed(fresh.path, str(error)) from error
+            if error.is_disk_failure:
+                raise UndoFailed(fresh.path, str(error)) from error
+            raise SwapUnfinished(fresh.path, str(error)) from error
         with self.list_lock:  # last: a reader finds each segment in the log or among the doomed
             self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
 
@@ -516,6 +736,17 @@ class Log(ReadableLog):
             self._fs.remove(os.path.join(self.folder, name))
         if stale:
             self._fs.sync_dir(self.folder)
+
+    def mend_indexes(self) -> list[SegmentId]:
+        """Make the indexes again that a reader found lying; returns whose they are.
+
+        Those of the active segment wait until it is sealed.
+        """
+        wrong = [segment for segment in self._segments[:-1] if segment in self.wrong_indexes]
+        for segment in wrong:
+            rebuild_indexes(segment)
+        self.wrong_indexes.intersection_update(self._segments[-1:])
+        return [segment.id for segment in wrong]
 
     def _facts(self, segments: Sequence[Segment]) -> list[SegmentFacts]:
         ends = [*(segment.base_offset for segment in segments[1:]), self._end.offset]
@@ -533,7 +764,7 @@ class Log(ReadableLog):
         for segment in due:
             segment.delete()
 
-    def next_due_ms(self, expiration_ms: int) -> int:
+    def next_due_ms(self, expiration: ProducerExpiration) -> int:
         """When upkeep next has something to do if nothing else happens.
 
         That is to purge, to flush, or to forget a producer.
@@ -543,29 +774,46 @@ class Log(ReadableLog):
             due.append(0)
         if self.recovery_point < self._end.offset:
             due.append(self._flushed_ms + self.config.flush_ms)
-        return min([*due, self._producers.oldest_ms + expiration_ms])
+        silent_ms = self._producers.oldest_ms + expiration.after_ms
+        due.append(max(silent_ms, self._producers_checked_ms + expiration.check_interval_ms))
+        return min(due)
 
-    def expire_producers(self, expiration_ms: int) -> None:
-        """Forget producers that have been silent for this long."""
-        self._producers.expire(self._clock.now_ms(), expiration_ms)
+    def expire_producers(self, expiration: ProducerExpiration) -> bool:
+        """Forget producers that have been silent too long, if it is time to look for them.
+
+        Returns whether more are due: a call forgets so many that an append can wait for it.
+        """
+        now_ms = self._clock.now_ms()
+        if now_ms - self._producers_checked_ms < expiration.check_interval_ms:
+            return False
+        is_more_due = self._producers.expire(now_ms, expiration.after_ms)
+        if not is_more_due:
+            self._producers_checked_ms = now_ms
+        return is_more_due
 
     def close(self) -> None:
         """Orderly end: everything flushed, the producers' snapshot written, files closed.
 
-        A full disk does not keep a log from its end: what it has no room for (the last entries of
-        the indexes, the snapshot) the next opening makes again, or does without.
+        A full disk, or a shortage of descriptors, does not keep a log from its end: what it has no
+        room for (the last entries of the indexes, the snapshot) the next opening makes again, or
+        does without.
         """
-        with suppress(DiskFull):
-            self._segments[-1].seal()
+        with suppress(DiskFull, OutOfResources):
+            self._writer.finish()
         self.flush()
         for segment in self._segments:
             segment.flush_indexes()  # of what a flush before the seal left out
-        with suppress(DiskFull):
+        with suppress(DiskFull, OutOfResources):
             self._producers.write_snapshot(self._fs, self.folder, flush=True)
         for segment in self._segments:
             segment.close()
         for _, segment in self._doomed:
             segment.delete()
+
+
+def _marker_of(batch: CheckedBatch) -> Marker | None:
+    is_marker = batch.header.is_control and batch.header.producer_id != NO_PRODUCER
+    return read_marker(batch.content) if is_marker else None
 
 
 def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int) -> bytearray:

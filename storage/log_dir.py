@@ -146,11 +146,14 @@ class LogDir:
         if meta is None:
             raise StorageError(
                 self.path,
-                "the folder is gone: its disk was unmounted, or the folder was moved",
+                "the folder is gone: its disk was unmounted, or the folder was moved; bring it "
+                "back, then start the broker or its node again",
             )
         if meta.directory_id != self.directory_id:
             raise StorageError(
-                self.path, f"another log dir, {meta.directory_id}, is now at this path"
+                self.path,
+                f"another log dir, {meta.directory_id}, is now at this path; mount the disk of "
+                f"{self.directory_id} here, then start the broker or its node again",
             )
 
     def offsets(self) -> dict[TopicPartition, CheckpointedOffsets]:

@@ -110,7 +110,7 @@ def _end_by_recovery(
         raise LogMissing(folder, "the partition's folder has no .log file")
     first = max((base for base in bases if base <= recovery_point), default=bases[0])
     following = min((base for base in bases if base > first), default=MAX_LONG)
-    segment = Segment(fs, folder, first, LogConfig(), 0)
+    segment = Segment(fs, folder, first, LogConfig())
     try:
         batches = Batches(segment, verify=True, end_offset=following)
         for _ in batches:

@@ -1,44 +1,52 @@
 """What any number of threads may ask of a log while one writer appends to it.
 
-They ask for offsets, for records, and for offsets by time.
+They ask for records, for offsets, and for offsets by time.
 
-Nobody locks here. The segment list is an immutable tuple, and the log end is published, in one
-assignment, after its bytes are written: a reader takes the end first and the segments second, so
-that what the one bounds is in the other. A segment that leaves the log is renamed and kept open for
-a while among the *doomed*, where a reader that was told of it before still finds it. A truncation
-is counted twice: when the new end is published, before bytes go, and when they are gone. Who saw an
-older end, or was in between, and met something odd, tells it by the count, and looks again.
+Nobody locks here. A reader takes, in this order: the bound below which it may read, the list of
+segments (an immutable tuple), and the log start offset. The writer publishes in the order that
+makes this right: bytes before the bound that covers them, a higher log start before the segments
+below it leave the list, a lower bound before bytes are cut. So what the bound covers is in the list
+or below the start. Whoever meets something odd, and finds another list than the one that it took,
+begins again.
 
-Source: ``LocalLog.read`` and ``UnifiedLog.fetchOffsetByTimestamp`` of Kafka.
+A read answers with an open file, not with a name: its bytes stay, whatever becomes of the segment
+meanwhile. A segment that leaves the log is renamed and kept for a while, so that another process,
+which was told its name, finds it, too.
+
+Who reads never repairs. An index that lies is read past, and noted for the log's owner
+(``Log.mend_indexes``). Source: ``LocalLog.read`` and ``UnifiedLog.fetchOffsetByTimestamp`` of
+Kafka.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final, Literal, NamedTuple, TypeVar
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final, Literal, NamedTuple
 
-from raylog.storage.errors import CorruptIndex, CorruptRecord, OffsetOutOfRange, SegmentDeleted
+from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange
+from raylog.storage.files import OpenFile
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
+from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 
 # ListOffsets' special timestamps.
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
-Answer = TypeVar("Answer")
-
-# How far a read may see: Kafka's FetchIsolation.
+# How far a read may see: Kafka's FetchIsolation. Followers see the log's end.
 Isolation = Literal["log_end", "high_watermark", "committed"]
 LOG_END: Final = "log_end"
 COMMITTED: Final = "committed"
 
+_base_offset = attrgetter("base_offset")
+
 
 class Slice(NamedTuple):
-    """Whole batches that lie behind each other in one segment's file: what a read answers with.
+    """Whole batches that lie behind each other in one segment's file, for another process.
 
     The path may be renamed or taken by another file after the answer; the inode tells.
     """
@@ -49,15 +57,65 @@ class Slice(NamedTuple):
     size_bytes: int
 
 
-class LogEnd(NamedTuple):
-    """The bound of readers.
+class Bound(NamedTuple):
+    """How far somebody may read: Kafka's LogOffsetMetadata."""
 
-    That is the next offset, and the bytes of the active segment that they may see.
+    offset: int  # the next one
+    segment_base: int
+    position: int  # in that segment's file
+    # All that was ever appended up to here since the log was opened: pollers count by it.
+    appended_bytes: int = 0
+
+
+class LogRead(NamedTuple):
+    """What a read answers: where the batches lie, and the log's offsets at that moment.
+
+    ``size_bytes`` is 0, and ``file`` None, where there is nothing to read yet.
     """
 
-    offset: int
+    file: OpenFile | None
+    path: str  # of the file, when it was read; it may have another name since
+    segment_base: int  # the base offset of the segment; -1 if nothing was read
+    position: int
+    size_bytes: int
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    leader_epoch: int  # -1 if there is none
+    # For readers of committed records: what of it was aborted. A reader skips a producer's
+    # transactional batches from each first offset to the abort marker, which may lie behind.
+    aborted: tuple[AbortedTransaction, ...]
+
+    @property
+    def location(self) -> Slice | None:
+        """Where it lies, for another process."""
+        if self.file is None:
+            return None
+        return Slice(
+            path=self.path,
+            inode=self.file.inode,
+            position=self.position,
+            size_bytes=self.size_bytes,
+        )
+
+    def read(self) -> bytes:
+        """The batches' bytes; none where there are none."""
+        return b"" if self.file is None else self.file.read(self.size_bytes, self.position)
+
+
+class _Found(NamedTuple):
+    """Batches in one of the log's segments."""
+
+    number: int  # of the segment in the list
+    file: OpenFile | None
+    path: str
     segment_base: int
     position: int
+    size_bytes: int
+
+
+_NOTHING = _Found(number=-1, file=None, path="", segment_base=-1, position=0, size_bytes=0)
 
 
 class ReadableLog:
@@ -65,11 +123,12 @@ class ReadableLog:
 
     partition: TopicPartition
     log_start_offset: int
-    truncations: int  # two for each, odd while one goes on: who meets one begins again
+    epochs: LeaderEpochs
+    wrong_indexes: set[Segment]  # segments whose index a reader found lying
     _producers: ProducerStates
     _segments: tuple[Segment, ...]
-    _doomed: list[tuple[int, Segment]]  # (when their files may go, segment)
-    _end: LogEnd
+    _end: Bound
+    _high_watermark: Bound
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -85,16 +144,29 @@ class ReadableLog:
 
     @property
     def high_watermark(self) -> int:
-        """The end of what is replicated: the log's end, while a log has one replica."""
-        return self._end.offset
+        """The end of what consumers may read.
+
+        It is the log's end, but for records that wait for an fsync where ``flush.messages`` asks
+        for one.
+        """
+        return self._high_watermark.offset
+
+    @property
+    def readable_bytes(self) -> int:
+        """All bytes that were appended, and became readable, since the log was opened."""
+        return self._high_watermark.appended_bytes
 
     @property
     def last_stable_offset(self) -> int:
         """The end of what no open transaction can still abort."""
+        return self._stable(self._high_watermark.offset)
+
+    def _stable(self, high_watermark: int) -> int:
+        """The last stable offset under a high watermark that was taken before."""
         unstable = self._producers.first_unstable_offset
         if unstable is None:
-            return self.high_watermark
-        return max(min(unstable, self.high_watermark), self.log_start_offset)
+            return high_watermark
+        return max(min(unstable, high_watermark), min(self.log_start_offset, high_watermark))
 
     @property
     def size_bytes(self) -> int:
@@ -102,119 +174,109 @@ class ReadableLog:
 
     # -- read --------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, isolation: Isolation = LOG_END) -> Slice | None:
-        """Where the batches lie that hold ``offset`` and what follows, or None at the log's end.
+    def read(self, offset: int, max_bytes: int, isolation: Isolation = "high_watermark") -> LogRead:
+        """The batches that hold ``offset`` and what follows, and the log's offsets.
 
-        The slice lies in one segment, ends at the end of a batch and has at least one, even one
-        that is larger than ``max_bytes``. Its first batch may begin before ``offset``. With
-        ``isolation`` "committed" it ends at the last stable offset; what of it was aborted,
-        :meth:`aborted_in` tells. Raises OffsetOutOfRange.
+        They lie in one segment, end at the end of a batch, and are at least one, even one that is
+        larger than ``max_bytes``. The first may begin before ``offset``. Nothing is read at the end
+        of what ``isolation`` lets a reader see. Raises OffsetOutOfRange, CorruptRecord.
         """
-        return self._undisturbed(lambda: self._read(offset, max_bytes, isolation))
-
-    def _undisturbed(self, look: Callable[[], Answer]) -> Answer:
-        """What ``look`` answers; again, if it met a truncation."""
         while True:
-            truncations = self.truncations
+            mark = self._high_watermark
+            stable = self._stable(mark.offset)
+            end = self._end
+            segments = self._segments
+            start = self.log_start_offset
+            if not start <= offset <= end.offset:
+                raise OffsetOutOfRange(str(self.partition), offset, start, end.offset)
+            bound = end if isolation == LOG_END else mark
+            aborted: tuple[AbortedTransaction, ...] = ()
             try:
-                return look()
-            except (CorruptRecord, CorruptIndex):
-                if truncations == self.truncations and not truncations % 2:
+                if isolation == COMMITTED:
+                    bound = self._stable_bound(segments, mark, stable)
+                found = self._find(segments, offset, max_bytes, bound)
+                if found is not None and isolation == COMMITTED:
+                    aborted = self._aborted(segments, found, offset, end.offset)
+            except (CorruptRecord, LogClosed):
+                if segments is self._segments:
                     raise
+                continue
+            if found is None:
+                if offset < bound.offset and segments is not self._segments:
+                    continue
+                found = _NOTHING
+            return LogRead(
+                file=found.file,
+                path=found.path,
+                segment_base=found.segment_base,
+                position=found.position,
+                size_bytes=found.size_bytes,
+                log_start_offset=start,
+                high_watermark=mark.offset,
+                last_stable_offset=stable,
+                log_end_offset=end.offset,
+                leader_epoch=self.epochs.latest,
+                aborted=aborted,
+            )
 
-    @staticmethod
-    def _anyway(segment: Segment, look: Callable[[Segment], Answer]) -> Answer:
-        """What ``look`` answers; without the segment's indexes, if they lie."""
-        try:
-            return look(segment)
-        except CorruptIndex:
-            return look(segment.without_indexes())
-
-    def _read(self, offset: int, max_bytes: int, isolation: Isolation) -> Slice | None:
-        end = self._end  # before the segments: what it bounds is in them
-        segments = self._segments
-        if not self.log_start_offset <= offset <= end.offset:
-            raise OffsetOutOfRange(str(self.partition), offset, self.log_start_offset, end.offset)
-        if isolation == COMMITTED:
-            end = self._stable_end(segments, end)
-        if offset >= end.offset:
+    def _find(
+        self, segments: Sequence[Segment], offset: int, max_bytes: int, bound: Bound
+    ) -> _Found | None:
+        """The batches from ``offset`` on below a bound; None if there are none."""
+        if offset >= bound.offset:
             return None
-        for segment in segments[self._floor(segments, offset) :]:
-            limit = end.position if segment.base_offset == end.segment_base else segment.size
-            look = partial(self._slice, offset=offset, max_bytes=max_bytes, limit=limit)
-            piece = self._anyway(segment, look)
-            if piece is not None or segment.base_offset == end.segment_base:
-                return piece
+        for number in range(floor_of(segments, offset), len(segments)):
+            segment = segments[number]
+            is_last = segment.base_offset == bound.segment_base
+            place = segment.slice(offset, max_bytes, bound.position if is_last else segment.size)
+            self._look_for_problems(segment)
+            if place is not None:
+                return _Found(
+                    number, segment.log.opened(), segment.path, segment.base_offset, *place
+                )
+            if is_last:
+                return None
         return None
 
-    def _stable_end(self, segments: Sequence[Segment], end: LogEnd) -> LogEnd:
-        """As ``end``, for the last stable offset."""
-        stable = self.last_stable_offset
-        if stable >= end.offset:
-            return end
-        segment = segments[self._floor(segments, stable)]
-        return LogEnd(stable, segment.base_offset, self._position_of(segment, stable))
+    def _look_for_problems(self, segment: Segment) -> None:
+        if segment.index_problem is not None:
+            self.wrong_indexes.add(segment)
 
-    def aborted_in(self, piece: Slice, offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with data in a slice that was just read from ``offset``.
+    def _stable_bound(self, segments: Sequence[Segment], mark: Bound, stable: int) -> Bound:
+        """As ``mark``, for the last stable offset."""
+        if stable >= mark.offset:
+            return mark
+        segment = segments[floor_of(segments, stable)]
+        is_last = segment.base_offset == mark.segment_base
+        end = mark.position if is_last else segment.size
+        place = segment.find(stable, end)
+        return Bound(stable, segment.base_offset, end if place is None else place.position)
 
-        A reader skips a producer's transactional batches from each first offset to the abort
-        marker. Some of them may lie behind the slice.
+    def _aborted(
+        self, segments: Sequence[Segment], found: _Found, offset: int, end_offset: int
+    ) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with data in batches that were read from ``offset``.
+
+        Raises LogClosed if a segment was deleted meanwhile.
         """
-        segments = self._segments
-        number = next(
-            (n for n, segment in enumerate(segments) if segment.log.inode == piece.inode), None
-        )
-        if number is None:
-            return self._aborted_in_doomed(piece, offset)
-        after = segments[number].offset_index.offset_after(piece.position + piece.size_bytes)
+        after = segments[found.number].offset_index.offset_after(found.position + found.size_bytes)
         if after is None:
-            after = (
-                segments[number + 1].base_offset if number + 1 < len(segments) else self._end.offset
-            )
+            is_last = found.number + 1 == len(segments)
+            after = end_offset if is_last else segments[found.number + 1].base_offset
         aborted: list[AbortedTransaction] = []
-        for segment in segments[number:]:
-            some, is_complete = segment.txn_index.collect(offset, after)
+        for number in range(found.number, len(segments)):
+            some, is_complete = segments[number].txn_index.collect(offset, after)
             aborted += some
+            if segments[number].is_deleted:
+                raise LogClosed(segments[number].path)
             if is_complete:
                 break
-        return aborted
+        return tuple(aborted)
 
-    def _aborted_in_doomed(self, piece: Slice, offset: int) -> list[AbortedTransaction]:
-        """As :meth:`aborted_in`, for a segment that has been replaced since.
-
-        The segments that follow it may be replaced too.
-        """
-        every = [*self._segments, *(segment for _, segment in self._doomed)]
-        holder = next((segment for segment in every if segment.log.inode == piece.inode), None)
-        if holder is None:
-            raise SegmentDeleted(piece.path)
-        behind = [segment for segment in every if segment.base_offset >= holder.base_offset]
-        entries = {entry for segment in behind for entry in segment.txn_index.entries}
-        return sorted(
-            (e for e in entries if e.last_offset >= offset), key=lambda entry: entry.last_offset
-        )
-
-    def _slice(self, segment: Segment, offset: int, max_bytes: int, limit: int) -> Slice | None:
-        first = segment.find_batch(offset, limit)
-        if first is None:
-            return None
-        start = first[0]
-        stop = segment.end_of_batches(start, max_bytes, limit)
-        return Slice(
-            path=segment.path, inode=segment.log.inode, position=start, size_bytes=stop - start
-        )
-
-    def read_bytes(self, piece: Slice) -> bytes:
-        """The bytes of a slice that :meth:`read` has just answered."""
-        every = [*self._segments, *(segment for _, segment in self._doomed)]
-        segment = next((segment for segment in every if segment.log.inode == piece.inode), None)
-        if segment is None:
-            raise SegmentDeleted(piece.path)
-        return segment.log.read(piece.size_bytes, piece.position)
+    # -- times -------------------------------------------------------------------------------------
 
     def offset_for_timestamp(
-        self, timestamp: int, isolation: Isolation = LOG_END
+        self, timestamp: int, isolation: Isolation = "high_watermark"
     ) -> TimestampOffset | None:
         """The first record whose timestamp is ``timestamp`` (ms) or later.
 
@@ -225,19 +287,34 @@ class ReadableLog:
         the largest timestamp. LATEST_TIERED (-5) and EARLIEST_PENDING_UPLOAD (-6) give None: no
         record is anywhere but here.
         """
-        limit = self.last_stable_offset if isolation == COMMITTED else self._end.offset
-        if timestamp == LATEST:
-            return TimestampOffset(NO_TIMESTAMP, limit)
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return None
-        moment = self._undisturbed(lambda: self._first_at(timestamp))
-        return None if moment is None or moment.offset >= limit else moment
+        while True:
+            bound, limit = self._bound_of(isolation)
+            segments = self._segments
+            start = self.log_start_offset
+            if timestamp == LATEST:
+                return TimestampOffset(NO_TIMESTAMP, limit)
+            if timestamp in (EARLIEST, EARLIEST_LOCAL):
+                return TimestampOffset(NO_TIMESTAMP, start)
+            if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+                return None
+            try:
+                moment = self._first_at(segments, timestamp, start, bound)
+            except (CorruptRecord, LogClosed):
+                if segments is self._segments:
+                    raise
+                continue
+            return None if moment is None or moment.offset >= limit else moment
 
-    def _first_at(self, timestamp: int) -> TimestampOffset | None:
-        end = self._end
-        segments = self._segments
+    def _bound_of(self, isolation: Isolation) -> tuple[Bound, int]:
+        """Where a reader must stop: the bound to search under, and the offset."""
+        if isolation == LOG_END:
+            return self._end, self._end.offset
+        mark = self._high_watermark
+        return mark, self._stable(mark.offset) if isolation == COMMITTED else mark.offset
+
+    def _first_at(
+        self, segments: Sequence[Segment], timestamp: int, start: int, bound: Bound
+    ) -> TimestampOffset | None:
         if timestamp == MAX_TIMESTAMP:
             timestamp = max(segment.max_timestamp.timestamp for segment in segments)
             if timestamp < 0:
@@ -245,23 +322,26 @@ class ReadableLog:
         for segment in segments:
             if segment.max_timestamp.timestamp < timestamp:
                 continue
-            limit = end.position if segment.base_offset == end.segment_base else segment.size
-            look = partial(
-                Segment.offset_for_timestamp,
-                timestamp=timestamp,
-                start_offset=self.log_start_offset,
-                end=limit,
-            )
-            moment = self._anyway(segment, look)
+            is_last = segment.base_offset == bound.segment_base
+            end = bound.position if is_last else segment.size
+            moment = segment.offset_for_timestamp(timestamp, start, end)
+            self._look_for_problems(segment)
             if moment is not None:
                 return moment
         return None
 
-    @staticmethod
-    def _floor(segments: Sequence[Segment], offset: int) -> int:
-        return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which ``offset`` was written, -1 if it is older than all."""
+        return self.epochs.epoch_at(offset)
 
-    @staticmethod
-    def _position_of(segment: Segment, offset: int) -> int:
-        batch = segment.find_batch(offset)
-        return segment.size if batch is None else batch[0]
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """(epoch, offset) up to which a log that ends in ``epoch`` may agree with this one.
+
+        See :meth:`raylog.storage.state.epochs.LeaderEpochs.end_offset_for`.
+        """
+        return self.epochs.end_offset_for(epoch, self._end.offset)
+
+
+def floor_of(segments: Sequence[Segment], offset: int) -> int:
+    """The number of the segment that holds ``offset``; 0 if all begin behind it."""
+    return max(bisect_right(segments, offset, key=_base_offset) - 1, 0)

@@ -226,8 +226,6 @@ def read_tail(segment: Segment) -> Tail:
     Tells the segment its largest timestamp. Raises CorruptIndex if an index does not agree with the
     batches, CorruptRecord if the batches do not lead to the end of the file.
     """
-    segment.offset_index.check()
-    segment.time_index.check()
     entry = segment.offset_index.lookup(segment.base_offset + MAX_INT)
     latest = segment.time_index.last
     batches = Batches(segment, entry.position)
@@ -241,14 +239,23 @@ def read_tail(segment: Segment) -> Tail:
             segment.base_offset, entry.offset, "no batch agrees with the last offset index entry"
         )
     batches.check_whole()
-    if latest.timestamp != NO_TIMESTAMP and _moment_at(segment, latest.offset) != latest:
-        raise CorruptIndex(
-            segment.base_offset, latest.offset, "no batch agrees with the last time index entry"
-        )
+    if latest.timestamp != NO_TIMESTAMP:
+        _check_moment(segment, latest)
     if entry.position and latest.timestamp == NO_TIMESTAMP != largest.timestamp:
         raise CorruptIndex(segment.base_offset, 0, "the time index has no entry")
-    segment.take_largest(largest)
+    segment.largest = largest
     return Tail(batches.next_offset, epoch)
+
+
+def _check_moment(segment: Segment, entry: TimestampOffset) -> None:
+    """Raise CorruptIndex unless an entry of the time index means a batch of the segment."""
+    batch = segment.find_batch(entry.offset)
+    if segment.index_problem is not None:
+        raise segment.index_problem
+    if batch is None or (batch[1].max_timestamp, batch[1].last_offset) != entry:
+        raise CorruptIndex(
+            segment.base_offset, entry.offset, "no batch agrees with the last time index entry"
+        )
 
 
 def _larger(largest: TimestampOffset, piece: Piece) -> TimestampOffset:
@@ -260,44 +267,15 @@ def _larger(largest: TimestampOffset, piece: Piece) -> TimestampOffset:
     return TimestampOffset(timestamp, int(piece.rows[number, LAST_OFFSET]))
 
 
-def _moment_at(segment: Segment, offset: int) -> TimestampOffset | None:
-    batch = find_batch(segment, offset)
-    return None if batch is None else TimestampOffset(batch[1].max_timestamp, batch[1].last_offset)
-
-
-def find_batch(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
-    """The first batch that reaches ``offset``, with its position.
-
-    None if the segment ends before. Raises CorruptIndex or CorruptRecord.
-    """
-    entry = segment.offset_index.lookup(offset)
-    batches = Batches(segment, entry.position, piece_bytes=LOOKUP_BYTES)
-    for piece in batches:
-        is_first = piece.position == entry.position > 0
-        if is_first and piece.rows[0, LAST_OFFSET] > entry.offset:
-            break
-        reaching = np.flatnonzero(piece.rows[:, LAST_OFFSET] >= offset)
-        if len(reaching):
-            position = int(piece.rows[reaching[0], POSITION])
-            return position, piece.header(position)
-    else:
-        if batches.is_whole:
-            return None
-    if entry.position:
-        raise CorruptIndex(
-            segment.base_offset, offset, f"no batch at position {entry.position} agrees with it"
-        )
-    batches.check_whole()
-    return None
-
-
 def find_batch_anyway(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
-    """As :func:`find_batch`, but wrong indexes are rebuilt first."""
-    try:
-        return find_batch(segment, offset)
-    except CorruptIndex:
+    """The first batch that reaches ``offset``; wrong indexes are rebuilt meanwhile.
+
+    None if the segment ends before. Raises CorruptRecord.
+    """
+    batch = segment.find_batch(offset)
+    if segment.index_problem is not None:
         rebuild_indexes(segment)
-        return find_batch(segment, offset)
+    return batch
 
 
 # -- leader epochs ---------------------------------------------------------------------------------
@@ -379,7 +357,7 @@ def rebuild_indexes(segment: Segment) -> None:
     batches.check_whole()
     segment.offset_index.replace(bytes(entries.offsets))
     segment.time_index.replace(entries.times())
-    segment.take_largest(entries.largest)
+    segment.largest, segment.index_problem = entries.largest, None
 
 
 def index_builder(segment: Segment) -> IndexBuilder:

@@ -1,4 +1,4 @@
-"""One segment: the batches from one base offset on, and the two indexes over them.
+"""One segment: the batches from one base offset on, and the indexes over them.
 
 ::
 
@@ -7,29 +7,27 @@
     00000000000000000042.timeindex  timestamp -> offset
     00000000000000000042.txnindex   aborted transactions, if there are any
 
-A segment appends and finds; it knows nothing of its neighbours, of producers or of
-retention (``log.py``, ``state/producers.py``, ``retention.py``). Only the last segment of a log is
-appended to. Any number of readers may read while one writer appends: a reader stays below a bound
+A segment is files that are read. It knows nothing of its neighbours, of producers or of retention
+(``log.py``, ``state/producers.py``, ``retention.py``). The last one of a log has a
+``SegmentWriter`` besides; any number of readers may read meanwhile: a reader stays below a bound
 that the log publishes after the write.
 
-An index entry is believed only after a look at the batch it points to. One that lies raises
-CorruptIndex. Repair is ``recovery.py``'s. Source: ``LogSegment`` of Kafka.
+An index entry is believed only after a look at the batch it points to. Who meets one that lies
+reads on without the index, and leaves the finding in ``index_problem``: making indexes again is the
+business of the log's owner. Source: ``LogSegment`` of Kafka.
 """
 
 import os
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from copy import copy
 from typing import NamedTuple
 
-from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError, UndoFailed
-from raylog.storage.files import FileSystem
+from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
+from raylog.storage.files import FileSystem, undo_failed
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
-from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from raylog.storage.indexes.transaction_index import TransactionIndex
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.names import (
     INDEX_SUFFIX,
@@ -38,10 +36,15 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     segment_file,
 )
+from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader, read_header
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.layout import HEADER_SIZE, NO_TIMESTAMP
 
+# How much recovery reads at once.
+SCAN_BYTES = 1 << 20
+# How much a search reads at once: what lies between two index entries, mostly.
+BLOCK_BYTES = 8192
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -52,8 +55,23 @@ class SegmentId(NamedTuple):
     inode: int  # of the .log: compaction puts other files under the same base offset
 
 
+class Place(NamedTuple):
+    """Where a batch lies in its segment's file, in bytes."""
+
+    position: int
+    size_bytes: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size_bytes
+
+
 class Segment:
-    """The batches of one ``.log`` file, with their indexes."""
+    """The batches of one ``.log`` file, with their indexes.
+
+    ``index_problem``: what a reader found wrong with an index; its owner makes the indexes again.
+    ``largest``: the largest timestamp, where it is known. ``is_deleted``: its files are going.
+    """
 
     def __init__(
         self,
@@ -61,7 +79,6 @@ class Segment:
         folder: str,
         base_offset: int,
         config: LogConfig,
-        now_ms: int,
         *,
         create: bool = False,
         suffix: str = "",
@@ -69,38 +86,21 @@ class Segment:
         """``suffix``: behind the names of all files, as ``.cleaned`` is."""
         self.base_offset, self.folder, self.config = base_offset, folder, config
         self._fs, self._suffix = fs, suffix
+        self.index_problem: CorruptIndex | None = None
+        self.is_deleted = False
         self.log = fs.open(self._path(LOG_SUFFIX), create=create)
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
         self.time_index = TimeIndex(fs, self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
         self.txn_index = TransactionIndex(fs, self._path(TXN_INDEX_SUFFIX), base_offset)
+        self.largest: TimestampOffset | None = None
+        self._has_spare_room = create and config.preallocate
         if create:
             self._create()
-        self._bytes_since_entry = 0
-        self._created_ms = now_ms
-        self._is_preallocated = create and config.preallocate
-        self._jitter_ms = random.randrange(
-            min(config.segment_jitter_ms, config.max_segment_ms) or 1
-        )
-        self._max_span_ms = config.max_segment_ms - self._jitter_ms
-        self._has_room: bool | None = None
-        self._has_times: bool | None = None  # whether the first batch has a timestamp
-        self._span_end = -MAX_LONG  # a larger timestamp needs a look at the clocks
-        # Known from the beginning where an append and readers may come at once.
-        self._max: TimestampOffset | None = self.time_index.last if create else None
-        # the largest timestamp that the time index has seen
-        self._timed: TimestampOffset | None = None
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Obey another config from the next append on.
-
-        The size of its indexes, its jitter and its preallocated room stay as they were when it was
-        made, as in Kafka. Under the lock of the log's one writer.
-        """
-        span_ms = max(config.max_segment_ms - self._jitter_ms, 0)
-        if self._has_times:
-            self._span_end += span_ms - self._max_span_ms
-        self.config, self._max_span_ms = config, span_ms
+        """Obey another config from now on."""
+        self.config = config
 
     def _create(self) -> None:
         """Make all files or none.
@@ -113,8 +113,11 @@ class Segment:
                 self.log.allocate(self.config.segment_bytes)
             self.offset_index.create()
             self.time_index.create()
-        except StorageError:
-            self._undo(self.delete)
+        except StorageError as error:
+            try:
+                self.delete()
+            except StorageError as second:
+                raise undo_failed(self.path, second) from error
             raise
 
     @property
@@ -131,47 +134,45 @@ class Segment:
         """Where the ``.log`` file is now; deletion renames it."""
         return self.log.path
 
+    # -- times -------------------------------------------------------------------------------------
+
     @property
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp, with the last offset of the first batch that has it.
 
-        (-1, ..) if there is none.
+        (-1, ..) if there is none. Raises CorruptRecord.
         """
-        if self._max is None:
-            try:
-                self._max = self._find_max()
-            except CorruptIndex:
-                self._max = self._max_of_all()
-        return self._max
+        if self.largest is None:
+            self.largest = self._find_largest()
+        return self.largest
 
-    def take_largest(self, largest: TimestampOffset) -> None:
-        """What recovery found to be the largest timestamp."""
-        self._max = largest
+    def _find_largest(self) -> TimestampOffset:
+        try:
+            last = self.time_index.last
+            self._check_entry(last)
+            place = self.find(last.offset)
+            return last if place is None else self._largest_from(place.position, last)
+        except CorruptIndex as problem:
+            self.index_problem = problem
+            return self._largest_from(0, TimestampOffset(NO_TIMESTAMP, self.base_offset))
 
-    def _max_of_all(self) -> TimestampOffset:
-        """As :meth:`_find_max`, by the batches alone."""
-        largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        for _, header in self.batches():
-            if header.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(header.max_timestamp, header.last_offset)
-        return largest
-
-    def _find_max(self) -> TimestampOffset:
-        """The largest timestamp, by the time index's last entry and the batches behind it.
+    def _largest_from(self, position: int, largest: TimestampOffset) -> TimestampOffset:
+        """``largest``, or what a batch from ``position`` on has above it.
 
         Entries may be missing at the end of the index.
         """
-        largest = self.time_index.last
-        batch = self.find_batch(largest.offset)
-        if batch is None:
-            if self.size:
-                raise CorruptIndex(self.base_offset, largest.offset, "no batch reaches this offset")
-            return largest
-        self._check_moment(largest, batch[1])
-        for _, header in self.batches(batch[0]):
+        for _, header in self.batches(position):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
+
+    def _check_entry(self, entry: TimestampOffset) -> None:
+        """Raise CorruptIndex unless an entry of the time index means a batch of this segment."""
+        batch = self.find_batch(entry.offset)
+        if batch is not None:
+            self._check_moment(entry, batch[1])
+        elif self.size:
+            raise CorruptIndex(self.base_offset, entry.offset, "no batch reaches this offset")
 
     def _check_moment(self, moment: TimestampOffset, header: BatchHeader) -> None:
         """Raise CorruptIndex unless an entry of the time index means this batch."""
@@ -197,134 +198,6 @@ class Segment:
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self._fs.mtime_ms(self.path)
 
-    # -- writing -----------------------------------------------------------------------------------
-
-    def should_roll(
-        self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
-    ) -> bool:
-        """Whether an append of this much must go to a new segment."""
-        size = self.log.size
-        if (
-            size + size_bytes > self.config.segment_bytes
-            or last_offset - self.base_offset > MAX_INT
-        ):
-            return True
-        if max_timestamp > self._span_end and size and self._is_over(max_timestamp, now_ms):
-            return True
-        if self._has_room is None:
-            self._has_room = not (self.offset_index.is_full or self.time_index.is_full)
-        return not self._has_room
-
-    def _is_over(self, max_timestamp: int, now_ms: int) -> bool:
-        """Whether the segment would span more than its time.
-
-        The clock is that of its records, where they have timestamps.
-        """
-        if self._has_times is None:
-            self._begin_at(read_header(self.log.read(HEADER_SIZE, 0)).max_timestamp)
-        if self._has_times:
-            return max_timestamp > self._span_end
-        return now_ms - self._created_ms > self._max_span_ms
-
-    def _begin_at(self, first_timestamp: int) -> None:
-        self._has_times = first_timestamp >= 0
-        self._span_end = first_timestamp + self._max_span_ms if self._has_times else -MAX_LONG
-
-    def append(
-        self,
-        buffers: Sequence[Buffer],
-        size_bytes: int,
-        last_offset: int,
-        max_timestamp: int,
-        aborted: AbortedTransaction | None = None,
-    ) -> None:
-        """Write one whole batch, given in pieces, at the end; raises with the segment as it was.
-
-        ``aborted``: the transaction that the batch, an abort marker, ends.
-        """
-        position = self.log.size
-        assert position + size_bytes <= MAX_INT, "should_roll comes first"
-        before = self._max or self.max_timestamp
-        try:
-            self.log.append(buffers)
-            if max_timestamp > before.timestamp:
-                self._max = TimestampOffset(max_timestamp, last_offset)
-            if self._bytes_since_entry > self.config.index_interval_bytes:
-                self._add_entries(last_offset, position)
-            if aborted is not None:
-                self.txn_index.append(aborted)
-        except StorageError:
-            self._max = before
-            self._undo(lambda: self._take_back(position, last_offset))
-            raise
-        self._bytes_since_entry += size_bytes
-        if position == 0:
-            self._begin_at(max_timestamp)
-
-    def _take_back(self, position: int, last_offset: int) -> None:
-        """Drop what a failed append left."""
-        if self.log.size > position:
-            self.log.truncate(position)
-        self.offset_index.truncate_to_position(position)
-        self.time_index.truncate_to(last_offset)
-
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop the whole batch that holds ``offset``, and all behind it.
-
-        It is on the disk when this returns.
-        """
-        batch = self.find_batch(offset)
-        if batch is None:
-            return
-        position = batch[0]
-        self.offset_index.truncate_to_position(position)  # first: entries lead readers to bytes
-        self.time_index.truncate_to(offset)
-        self.txn_index.truncate_to(offset)
-        self.log.truncate(position)
-        self.log.flush()
-        self._max = self._timed = self._has_room = None
-        self._bytes_since_entry = 0
-        if position == 0:
-            self._created_ms = now_ms
-
-    def _undo(self, undo: Callable[[], None]) -> None:
-        try:
-            undo()
-        except StorageError as error:
-            raise UndoFailed(self.path, str(error)) from error
-
-    def _add_entries(self, last_offset: int, position: int) -> None:
-        self.offset_index.append(last_offset, position)
-        if self._max is not self._timed:
-            self.time_index.maybe_append(*self.max_timestamp)
-            self._timed = self._max
-        self._bytes_since_entry = 0
-        self._has_room = None
-
-    def seal(self) -> None:
-        """Become inactive: the time index gets its last entry, and both are written out."""
-        if self.max_timestamp.timestamp != NO_TIMESTAMP:
-            self.time_index.maybe_append(*self.max_timestamp)
-        self.offset_index.write()
-        self.time_index.write()
-        if self._is_preallocated or self.config.preallocate:
-            self.log.truncate(self.log.size)
-
-    def flush(self) -> None:
-        self.log.flush()
-        self.flush_indexes()
-
-    def flush_indexes(self) -> None:
-        self.offset_index.flush()
-        self.time_index.flush()
-        self.txn_index.flush()
-
-    def close(self) -> None:
-        self.log.close()
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.release()
-
     # -- finding -----------------------------------------------------------------------------------
 
     def batches(
@@ -337,8 +210,11 @@ class Segment:
         return self._rising(self._headers(position, self.size if end is None else end))
 
     def _headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        block, begin = b"", position
         while position < end:
-            header = read_header(self.log.read(min(HEADER_SIZE, end - position), position))
+            if position + HEADER_SIZE > begin + len(block):
+                block, begin = self.log.read(min(BLOCK_BYTES, end - position), position), position
+            header = read_header(block, position - begin)
             if position + header.size_bytes > end:
                 raise self._corrupt(
                     position, f"only {end - position} of {header.size_bytes} bytes of a batch"
@@ -372,66 +248,118 @@ class Segment:
 
         None if the segment ends before.
         """
-        start = self._trusted(*self.offset_index.lookup(offset))
+        place = self.find(offset, end)
+        if place is None:
+            return None
+        return place.position, read_header(self.log.read(HEADER_SIZE, place.position))
+
+    def find(self, offset: int, end: int | None = None) -> Place | None:
+        """Where the first batch lies that reaches ``offset``; None if the segment ends before.
+
+        ``end``: the position up to which it may be read. Raises CorruptRecord.
+        """
+        end = self.size if end is None else end
         try:
-            for position, header in self.batches(start, end):
-                if header.last_offset >= offset:
-                    return position, header
+            return self._find_near(offset, end)
+        except CorruptIndex as problem:
+            self.index_problem = problem
+            return self._walk(0, end, offset, MAX_LONG)
+
+    def _find_near(self, offset: int, end: int) -> Place | None:
+        """As :meth:`find`, by the index. Raises CorruptIndex if it lies."""
+        below, above = self.offset_index.around(offset)
+        if below.position >= self.size > 0:
+            why = f"position {below.position} is behind the end of the file"
+            raise CorruptIndex(self.base_offset, offset, why)
+        try:
+            if above is not None and above.position - below.position > BLOCK_BYTES:
+                # Large batches: the entry behind is mostly of the very batch.
+                holder = self._holder(offset, above.position, end)
+                if holder is not None:
+                    return holder
+            place = self._walk(below.position, end, offset, MAX_LONG)
+            if place is None or place.position == 0 or place.position > below.position:
+                return place
+            holder = self._holder(offset, below.position, end)
         except CorruptRecord as error:
-            if start:
-                raise CorruptIndex(self.base_offset, offset, str(error)) from error
-            raise
+            if below.position == 0 and above is None:
+                raise
+            raise CorruptIndex(self.base_offset, offset, str(error)) from error
+        if holder is None:
+            why = f"the batch at position {below.position} begins behind the offset"
+            raise CorruptIndex(self.base_offset, offset, why)
+        return holder
+
+    def _holder(self, offset: int, position: int, end: int) -> Place | None:
+        """Where the batch lies at ``position``, if it holds ``offset`` and ends by ``end``."""
+        if position >= end:
+            return None
+        header = read_header(self.log.read(HEADER_SIZE, position))
+        is_holder = header.base_offset <= offset <= header.last_offset
+        if not is_holder or position + header.size_bytes > end:
+            return None
+        return Place(position, header.size_bytes)
+
+    def _walk(self, position: int, end: int, offset: int, limit: int) -> Place | None:
+        """The first batch from ``position`` on that reaches ``offset`` or ends behind ``limit``.
+
+        None if there is none before ``end``. Raises CorruptRecord.
+        """
+        next_offset = self.base_offset
+        while position < end:
+            block = self.log.read(min(BLOCK_BYTES, end - position), position)
+            state, at, size, next_offset = kernel.ops.walk(
+                block, offset, limit - position, next_offset
+            )
+            position += at
+            if state == kernel.ops.WALK_FOUND and position + size <= end:
+                return Place(position, size)
+            if state != kernel.ops.WALK_MORE or not at:
+                return self._walk_slowly(position, end, offset, limit)
         return None
 
-    def without_indexes(self) -> "Segment":
-        """The same segment, for one look that believes no index."""
-        other, nowhere = copy(self), self.path + ".none"
-        other.offset_index = OffsetIndex(self._fs, nowhere, self.base_offset, 0)
-        other.time_index = TimeIndex(self._fs, nowhere, self.base_offset, 0)
-        return other
+    def _walk_slowly(self, position: int, end: int, offset: int, limit: int) -> Place | None:
+        """As :meth:`_walk`: over messages of older versions, and to say what is wrong."""
+        for at, header in self.batches(position, end):
+            if header.last_offset >= offset or at + header.size_bytes > limit:
+                return Place(at, header.size_bytes)
+        return None
 
-    def end_of_batches(self, start: int, max_bytes: int, end: int) -> int:
-        """Where the last whole batch within ``max_bytes`` from ``start`` ends.
+    def slice(self, offset: int, max_bytes: int, end: int) -> Place | None:
+        """Where the batches lie from the one that reaches ``offset`` on, up to ``max_bytes``.
 
-        At least one batch fits.
+        At least one batch, which may be larger. None if there is none before ``end``, the position
+        up to which it may be read. Raises CorruptRecord.
         """
-        limit = start + max_bytes
+        first = self.find(offset, end)
+        if first is None:
+            return None
+        stop = self._end_of_batches(first, max_bytes, end)
+        return Place(first.position, stop - first.position)
+
+    def _end_of_batches(self, first: Place, max_bytes: int, end: int) -> int:
+        """Where the last whole batch within ``max_bytes`` ends; ``first`` is taken anyway."""
+        limit = first.position + max_bytes
         if limit >= end:
             return end
-        near = self.offset_index.lookup_position(limit)
-        stop = self._trusted(*near) if near.position > start else start
-        for position, header in self.batches(stop, end):
-            if position + header.size_bytes > limit and position > start:
-                break
-            stop = position + header.size_bytes
-        return stop
-
-    def _trusted(self, offset: int, position: int) -> int:
-        """``position``, if the batch there agrees with the entry that says so."""
-        if position == 0:
-            return 0
+        if first.size_bytes >= max_bytes:
+            return first.end
         try:
-            if read_header(self.log.read(HEADER_SIZE, position)).last_offset <= offset:
-                return position
-            why = f"no batch that ends by offset {offset} at position {position}"
-        except CorruptRecord as error:
-            why = str(error)
-        raise CorruptIndex(self.base_offset, offset, why)
+            near = self.offset_index.lookup_position(limit).position
+            beyond = self._walk(max(near, first.position), end, MAX_LONG, limit)
+        except (CorruptIndex, CorruptRecord) as error:
+            self.index_problem = CorruptIndex(self.base_offset, first.position, str(error))
+            beyond = self._walk(first.position, end, MAX_LONG, limit)
+        return end if beyond is None else beyond.position
 
     def offset_for_timestamp(
         self, timestamp: int, start_offset: int, end: int | None = None
     ) -> TimestampOffset | None:
         """The first record at or above ``start_offset`` with ``timestamp`` or a later one."""
-        near = self.time_index.lookup(timestamp)
-        first = self.find_batch(max(near.offset, start_offset), end)
+        first = self._batch_before(timestamp, start_offset, end)
         if first is None:
-            is_all = end is None or end == self.size
-            if is_all and near.offset > max(start_offset, self.base_offset):
-                raise CorruptIndex(self.base_offset, near.offset, "no batch reaches this offset")
             return None
-        if near.offset >= start_offset:
-            self._check_moment(near, first[1])
-        for position, header in self.batches(first[0], end):
+        for position, header in self.batches(first, end):
             if header.max_timestamp < timestamp:
                 continue
             content = self.log.read(header.size_bytes, position)
@@ -440,17 +368,72 @@ class Segment:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
 
+    def _batch_before(self, timestamp: int, start_offset: int, end: int | None) -> int | None:
+        """The position of a batch at or above ``start_offset``, no later than ``timestamp``."""
+        try:
+            near = self.time_index.lookup(timestamp)
+            self._check_entry(near)
+            batch = self.find_batch(max(near.offset, start_offset), end)
+        except CorruptIndex as problem:
+            self.index_problem = problem
+            batch = self.find_batch(start_offset, end)
+        return None if batch is None else batch[0]
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def seal(self) -> None:
+        """It is not written any more: its indexes leave the memory, and come back mapped."""
+        self.log.seal()
+        self.offset_index.drop()
+        self.time_index.drop()
+
+    def give_back_room(self) -> None:
+        """Return what was allocated behind the end."""
+        if self._has_spare_room or self.config.preallocate:
+            self.log.truncate(self.log.size)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the whole batch that holds ``offset``, and all behind it.
+
+        It is on the disk when this returns. No writer may be at work.
+        """
+        place = self.find(offset)
+        if place is None:
+            return
+        # first: entries lead readers to bytes
+        self.offset_index.truncate_to_position(place.position)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.log.truncate(place.position)
+        self.log.flush()
+        self.largest = None
+
+    def flush(self) -> None:
+        self.log.flush()
+        self.flush_indexes()
+
+    def flush_indexes(self) -> None:
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.txn_index.flush()
+
+    def close(self) -> None:
+        self.log.close()
+        self.offset_index.close()
+        self.time_index.close()
+        self.txn_index.release()
+
     def open_all_files(self) -> None:
         """Open or read all files: from here on it does not matter to readers what they are called.
 
         What is damaged is told to those who read it.
         """
-        with suppress(CorruptIndex, CorruptRecord):
+        with suppress(CorruptIndex):
             self.txn_index.entries  # noqa: B018  reads the file
         with suppress(CorruptIndex):
-            self.offset_index.check()
+            len(self.offset_index)
         with suppress(CorruptIndex):
-            self.time_index.check()
+            len(self.time_index)
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -465,21 +448,23 @@ class Segment:
                 self._path(own),
                 os.path.join(self.folder, segment_file(self.base_offset, own) + suffix),
             )
-            if self._fs.exists(old):
+            if own == LOG_SUFFIX:
+                self.log.rename(new)
+            elif self._fs.exists(old):
                 self._fs.rename(old, new)
         self._suffix = suffix
-        self.log.path = self._path(LOG_SUFFIX)
         self.offset_index.path = self._path(INDEX_SUFFIX)
         self.time_index.path = self._path(TIME_INDEX_SUFFIX)
         self.txn_index.path = self._path(TXN_INDEX_SUFFIX)
 
     def delete(self) -> None:
         """Close and remove the files."""
-        self.log.close()
+        self.is_deleted = True
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()
-        for own in SUFFIXES:
+        self.log.remove()
+        for own in SUFFIXES[1:]:
             self._fs.remove(self._path(own))
 
     def _path(self, own: str) -> str:

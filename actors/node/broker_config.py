@@ -20,6 +20,7 @@ from raylog.storage.config import (
 )
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.limits import MAX_INT, MAX_LONG
+from raylog.storage.state.producers import ProducerExpiration
 
 MAX_DOUBLE = 1.7976931348623157e308
 
@@ -136,6 +137,13 @@ BROKER_KEYS: dict[str, Key] = {
             MAX_LONG,
             "time without an append after which the state of a producer is deleted",
         ),
+        number_key(
+            "producer.id.expiration.check.interval.ms",
+            600_000,
+            1,
+            MAX_LONG,
+            "time between two looks for producers whose state is to be deleted",
+        ),
         Key(
             name="log.cleaner.enable",
             default=True,
@@ -210,6 +218,7 @@ class BrokerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     replica_alter_log_dirs_io_max_bytes_per_second: float = MAX_DOUBLE
     producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
     log_cleaner_enable: bool = True
     log_cleaner_threads: int = 1
     log_cleaner_dedupe_buffer_size: int = 134_217_728
@@ -218,6 +227,13 @@ class BrokerConfig:
     log_cleaner_io_max_bytes_per_second: float = MAX_DOUBLE
     log_cleaner_backoff_ms: int = 15_000
     topic_defaults: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def producer_expiration(self) -> ProducerExpiration:
+        """When the logs forget their producers."""
+        return ProducerExpiration(
+            self.producer_id_expiration_ms, self.producer_id_expiration_check_interval_ms
+        )
 
     @classmethod
     def parse(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":

@@ -42,6 +42,7 @@ from raylog.storage.errors import (
     InvalidLogDir,
     LogDirOffline,
     LogMissing,
+    OutOfResources,
     RaylogError,
     StorageError,
 )
@@ -91,8 +92,8 @@ class NodeDirs:
     def lock(self, paths: Sequence[str], open_dir: Callable[[str], LogDir]) -> None:
         """Lock the dirs. One that cannot be used is offline, as long as another can be used.
 
-        Raises DuplicateLogDir, LogLocked, InconsistentClusterId, or why the first cannot be used
-        where none can; no dir is locked then.
+        Raises DuplicateLogDir, LogLocked, InconsistentClusterId, OutOfResources, or why the first
+        cannot be used where none can; no dir is locked then.
         """
         problems: dict[str, RaylogError] = {}
         try:
@@ -100,6 +101,8 @@ class NodeDirs:
             for path in paths:
                 try:
                     self._add_online(open_dir(path))
+                except OutOfResources:
+                    raise  # of this process, not of the dir
                 except (InvalidLogDir, CorruptCheckpoint, StorageError) as error:
                     problems[path] = error
             if not self._online:

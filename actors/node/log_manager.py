@@ -159,7 +159,7 @@ class LogManagerImpl(Mover):
             folder=place.folder,
             config=requested.config,
             is_clean=False,
-            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            producer_expiration=self._config.producer_expiration,
             config_version=requested.version,
             namespace=self._namespace,
             node=self._node.key,

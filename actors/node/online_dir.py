@@ -102,9 +102,10 @@ class OnlineDir:
             size_bytes = sum(folder_bytes(self._fs, folder) for folder in folders)
             total_bytes, usable_bytes = self._fs.room(self.log_dir.path)
         except StorageError as error:
-            return LogDirStatus.offline(
+            unknown = LogDirStatus.offline(
                 node_id, self.log_dir.path, self.directory_id, error.problem
             )
+            return unknown._replace(is_online=not error.is_disk_failure)
         return LogDirStatus(
             node_id=node_id,
             path=self.log_dir.path,

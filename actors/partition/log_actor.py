@@ -75,6 +75,7 @@ from raylog.storage.records.kernel import KERNEL
 from raylog.storage.report import Progress
 from raylog.storage.segment import SegmentId
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
+from raylog.storage.state.producers import ProducerExpiration
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -95,7 +96,7 @@ class LogSpec(NamedTuple):
     folder: str
     config: LogConfig
     is_clean: bool  # the broker before stopped in order; believed once, not after a restart
-    producer_expiration_ms: int
+    producer_expiration: ProducerExpiration
     config_version: int = 0
     namespace: str = ""
     # The key of its node, whose LogManager it reports to, and asks for the config after a restart;
@@ -295,13 +296,13 @@ class LogActorImpl:
 
         A partition that is idle rests: its metrics are exported less often.
         """
-        expiration_ms = self._spec.producer_expiration_ms
+        expiration = self._spec.producer_expiration
         topic, partition = self._spec.partition
         exporter = Exporter(ray_metric, topic=topic, partition=partition)
         next_export_s, is_exported = 0.0, False
         while True:
             if is_exported:
-                self._partition.rest(expiration_ms, IDLE_EXPORT_INTERVAL_S)
+                self._partition.rest(expiration, IDLE_EXPORT_INTERVAL_S)
             time.sleep(UPKEEP_INTERVAL_S)
             is_exported = False
             if self._partition.is_stuck:
@@ -315,7 +316,7 @@ class LogActorImpl:
             if not self._is_reported():
                 continue
             try:
-                _or_exit(lambda: self._partition.maintain(expiration_ms))
+                _or_exit(lambda: self._partition.maintain(expiration))
             except RaylogError:
                 warn(logger, "upkeep-failed", trace=True, partition=self._spec.partition)
             if time.monotonic() >= next_export_s:

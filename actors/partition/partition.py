@@ -20,11 +20,12 @@ one. A batch is checked (its CRC) before the lock.
 refused.
 
 **An ack** means that the batch is in the page cache; once ``flush.messages`` records are unflushed,
-it means that the batch is fsynced. Appends that wait for an fsync share it: the thread that gets
-``_flush_lock`` flushes everything written so far, and the next ones find their records flushed.
+it means that the batch is fsynced, and nobody reads it or is woken by it before. Appends that wait
+for an fsync share it: the thread that gets ``_flush_lock`` flushes everything written so far, and
+the next ones find their records flushed.
 
 **A long poll** waits here, not in the client. Waiters stand in a heap, ordered by the count of
-bytes ever appended that wakes them. An append pops the ones that are due, and costs the same with
+bytes ever readable that wakes them. An append pops the ones that are due, and costs the same with
 one waiter or a thousand.
 
 **After a failed fsync** nothing is retried, since the kernel may have dropped the pages: the
@@ -41,7 +42,6 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -60,6 +60,7 @@ from raylog.storage.errors import (
     CleaningAborted,
     InvalidRecord,
     LogClosed,
+    OutOfResources,
     RaylogError,
     StorageError,
     SwapUnfinished,
@@ -70,6 +71,7 @@ from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
 from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
 from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.validation import CheckedBatch, check_append
 
 # Half of what an int32 position can address: no reader needs more in one answer.
@@ -78,6 +80,8 @@ MAX_FETCH_BYTES = 1 << 30
 MAX_WAIT_MS = 300_000
 # Clocks may be set: upkeep looks again after this, even if nothing is due for longer.
 MAX_REST_S = 3600.0
+# Between two slices of producers that are forgotten.
+EXPIRY_PAUSE_S = 0.001
 
 Answer = TypeVar("Answer")
 
@@ -85,7 +89,7 @@ Answer = TypeVar("Answer")
 class Waiter(NamedTuple):
     """A fetch that is parked. Waiters are ordered by what they wait for."""
 
-    wanted_bytes: int  # the count of bytes ever appended that wakes it
+    wanted_bytes: int  # the count of bytes ever readable that wakes it
     ticket: int  # another one for each waiter, so that the order is never decided by the event
     woken: threading.Event
 
@@ -108,9 +112,6 @@ class Partition:
         self.leader_epoch = log.epochs.next
         # On a full disk this is written before the first append.
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
-        with suppress(RaylogError):  # the first append meets the error again
-            # Computed once, before an append and a reader could compute it at once.
-            _ = log.segments[-1].max_timestamp
         log.list_lock = threading.Lock()
         self._append_lock = threading.Lock()
         self._flush_lock = threading.Lock()
@@ -125,7 +126,6 @@ class Partition:
         self.meters = Meters()
         self._waiters: list[Waiter] = []  # a heap
         self._tickets = itertools.count()
-        self._appended_bytes = 0
         self._offline: RaylogError | None = None
         self.is_closed = False
 
@@ -165,11 +165,11 @@ class Partition:
             self.check_online()
             append = partial(self.log.append_checked, batch, now_ms, self.leader_epoch)
             info = self._or_offline(append, UndoFailed)
-            if not info.is_duplicate:
-                self._appended_bytes += batch.header.size_bytes
-        self._wake()
-        if info.last_offset + 1 - self.log.recovery_point >= self.log.config.flush_messages:
+        # Of a duplicate, too: its first copy may wait for an fsync.
+        unflushed = info.last_offset + 1 - self.log.recovery_point
+        if unflushed >= self.log.config.flush_messages:
             self.flush(info.last_offset + 1)
+        self._wake()
         # By position: keywords would take 0.8 µs more, a sixth of a small append without a call.
         answer = AppendResult(
             info.base_offset,
@@ -221,36 +221,35 @@ class Partition:
         max_bytes = max(0, min(max_bytes, MAX_FETCH_BYTES))
         min_bytes, max_wait_ms = min(min_bytes, max_bytes), min(max_wait_ms, MAX_WAIT_MS)
         self.check_online()
-        seen_bytes = self._appended_bytes  # before the read: a later append wakes this fetch
-        batches = self.log.read(offset, max_bytes)
-        available = 0 if batches is None else batches.size_bytes
-        is_behind = batches is not None and batches.inode != self.log.segments[-1].log.inode
+        seen_bytes = self.log.readable_bytes  # before the read: a later append wakes this fetch
+        found = self.log.read(offset, max_bytes)
+        available = found.size_bytes
+        is_behind = available > 0 and found.segment_base != self.log.segments[-1].base_offset
         if max_wait_ms > 0 and available < max(min_bytes, 1) and not is_behind:
             parked_s = time.perf_counter()
             self._wait(seen_bytes + max(min_bytes, 1) - available, max_wait_ms)
             began_s += time.perf_counter() - parked_s
             self.check_online()
-            batches = self.log.read(offset, max_bytes)
+            found = self.log.read(offset, max_bytes)
         records = None
-        if batches is not None and not locate:
-            records = np.frombuffer(self.log.read_bytes(batches), np.uint8)
-        size_bytes = 0 if batches is None else batches.size_bytes
-        self.meters.fetches.append((time.perf_counter() - began_s, size_bytes))
+        if found.size_bytes and not locate:
+            records = np.frombuffer(found.read(), np.uint8)
+        self.meters.fetches.append((time.perf_counter() - began_s, found.size_bytes))
         return FetchResult(
             records=records,
-            location=batches if locate else None,
-            high_watermark=self.log.high_watermark,
-            log_start_offset=self.log.log_start_offset,
+            location=found.location if locate else None,
+            high_watermark=found.high_watermark,
+            log_start_offset=found.log_start_offset,
         )
 
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
-        """Park until so many bytes were ever appended, or the time is up. Raises TooManyPolls."""
+        """Park until so many bytes were ever readable, or the time is up. Raises TooManyPolls."""
         waiter = Waiter(wanted_bytes, next(self._tickets), threading.Event())
         with self._waiters_lock:
             if len(self._waiters) >= self._most_waiters:
                 raise TooManyPolls(str(self.log.partition), self._most_waiters)
             heapq.heappush(self._waiters, waiter)
-        if self._appended_bytes >= wanted_bytes:
+        if self.log.readable_bytes >= wanted_bytes:
             self._wake()
         if self._offline is not None:
             return
@@ -264,7 +263,8 @@ class Partition:
         if not self._waiters:
             return
         with self._waiters_lock:
-            while self._waiters and self._waiters[0].wanted_bytes <= self._appended_bytes:
+            readable_bytes = self.log.readable_bytes
+            while self._waiters and self._waiters[0].wanted_bytes <= readable_bytes:
                 heapq.heappop(self._waiters).woken.set()
 
     @property
@@ -300,11 +300,12 @@ class Partition:
         wanted = self.log.log_end_offset if up_to is None else up_to
         with self._flush_lock:
             self.check_online()
-            if self.log.recovery_point < wanted:
+            if min(self.log.recovery_point, self.log.high_watermark) < wanted:
                 with self.meters.fsync():
-                    self._or_offline(self.log.flush)
+                    self._or_offline(partial(self.log.flush, end_lock=self._append_lock))
+        self._wake()
 
-    def maintain(self, producer_expiration_ms: int) -> None:
+    def maintain(self, expiration: ProducerExpiration) -> None:
         """What is due now: flush sealed segments, unlink deleted ones, forget silent producers."""
         # In this order: what is asked in between is looked at below.
         self._upkeep_wanted.clear()
@@ -313,22 +314,41 @@ class Partition:
             self._upkeep_wanted.set()  # an offline partition must not rest
             return
         with self._flush_lock:
-            self._or_offline(self.log.flush_due)
+            self._or_offline(partial(self.log.flush_due, self._append_lock))
+        self._wake()
+        self._mend_indexes()
         with self._purge_lock:
             if not self.is_closed:
                 self.log.purge_deleted()
-        with self._append_lock:
-            self.log.expire_producers(producer_expiration_ms)
+        self._expire_producers(expiration)
 
-    def rest(self, producer_expiration_ms: int, at_most_s: float = MAX_REST_S) -> None:
+    def _mend_indexes(self) -> None:
+        """Make the indexes again that a reader found lying."""
+        if not self.log.wrong_indexes:
+            return
+        if self.log.segments[-1] in self.log.wrong_indexes:
+            self.roll()  # only a sealed segment's can be made again beside appends
+        with self._old_lock, self._flush_lock:
+            if self._offline is None:
+                self._or_offline(self.log.mend_indexes, UndoFailed)
+
+    def _expire_producers(self, expiration: ProducerExpiration) -> None:
+        while True:
+            with self._append_lock:
+                if not self.log.expire_producers(expiration):
+                    return
+            # Python's locks are not fair: without this a waiting append would not get its turn.
+            time.sleep(EXPIRY_PAUSE_S)
+
+    def rest(self, expiration: ProducerExpiration, at_most_s: float = MAX_REST_S) -> None:
         """Return when upkeep may be due: something was asked of the partition, or time passed."""
-        self._upkeep_wanted.wait(min(self.rest_s(producer_expiration_ms), at_most_s))
+        self._upkeep_wanted.wait(min(self.rest_s(expiration), at_most_s))
 
-    def rest_s(self, producer_expiration_ms: int) -> float:
+    def rest_s(self, expiration: ProducerExpiration) -> float:
         """How long nothing is due if nothing is asked."""
         if self._offline is not None:
             return MAX_REST_S
-        due_ms = self.log.next_due_ms(producer_expiration_ms)
+        due_ms = self.log.next_due_ms(expiration)
         return min(max((due_ms - self._clock.now_ms()) / 1000, 0.0), MAX_REST_S)
 
     def _ask_for_upkeep(self) -> None:
@@ -358,7 +378,8 @@ class Partition:
         _check_integers(before_offset=before_offset)
         with self._old_lock, self._flush_lock:
             self.check_online()
-            return self._or_offline(partial(self.log.delete_records, before_offset), UndoFailed)
+            delete = partial(self.log.delete_records, before_offset, self._append_lock)
+            return self._or_offline(delete, UndoFailed)
 
     # -- compaction, which is another process's work -----------------------------------------------
 
@@ -444,10 +465,13 @@ class Partition:
     ) -> Answer:
         """Do ``work``; go offline on an error of the kind ``on``, or of the disk.
 
-        Such an error leaves a log that must not be used again.
+        Such an error leaves a log that must not be used again. A shortage of descriptors or of
+        memory changes nothing: the same work may be tried again.
         """
         try:
             return work()
+        except OutOfResources:
+            raise
         except StorageError as error:
             if error.is_disk_failure or isinstance(error, on):
                 self._go_offline(error)

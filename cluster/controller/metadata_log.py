@@ -12,7 +12,7 @@ from raylog.actors.partition.locking import lock_patiently
 from raylog.cluster.controller.metadata import ClusterState, cluster_record, decode, encode
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull, InvalidLogDir, LogMissing, StorageError
+from raylog.storage.errors import DiskFull, InvalidLogDir, LogMissing, OutOfResources, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
@@ -70,8 +70,7 @@ class MetadataLog:
 
     def _replay(self) -> None:
         offset = 0
-        while place := self._log.read(offset, REPLAY_BYTES):
-            batches = self._log.read_bytes(place)
+        while batches := self._log.read(offset, REPLAY_BYTES).read():
             for record in decode_records(batches, start_offset=offset):
                 self.state.apply(decode(record.value or b""))
             offset = next_offset(batches, offset)
@@ -79,7 +78,8 @@ class MetadataLog:
     def append(self, *records: Mapping[str, Any]) -> None:
         """Write the records, all or none, and then take them into the state.
 
-        A full disk leaves the log as it was: DiskFull, and it may be tried again. After any other
+        A full disk or a shortage of descriptors leaves the log as it was: DiskFull or
+        OutOfResources, and it may be tried again. After any other
         failure of a write or an fsync nobody knows what is on the disk: every later call raises
         that error again.
         """
@@ -92,7 +92,8 @@ class MetadataLog:
             self._log.append(encode_records(rows))
             self._log.flush()
         except StorageError as error:
-            is_undone = isinstance(error, DiskFull) and self._log.log_end_offset == end
+            may_retry = isinstance(error, DiskFull | OutOfResources)
+            is_undone = may_retry and self._log.log_end_offset == end
             self._failed = None if is_undone else error
             raise
         for record in records:

@@ -66,11 +66,11 @@ def facts_of(log: Log) -> LogFacts:
 
     Any thread may ask. Raises CleaningAborted if a file was taken meanwhile.
     """
-    truncations, stable, segments = log.truncations, log.last_stable_offset, log.segments
+    stable, segments = log.last_stable_offset, log.segments
     try:
         sealed = [_times(segment) for segment in segments[:-1]]
     except (StorageError, CorruptRecord, CorruptIndex):
-        if (truncations, segments) == (log.truncations, log.segments):
+        if segments is log.segments:
             raise
         raise CleaningAborted(
             str(log.partition), "its segments changed while their state was read"

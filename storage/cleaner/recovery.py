@@ -70,7 +70,7 @@ def _base(name: str) -> int:
 
 def _end_offset(fs: FileSystem, folder: str, base_offset: int) -> int:
     """The offset behind the last batch of a ``.swap``, or behind its base offset if it has none."""
-    segment = Segment(fs, folder, base_offset, LogConfig(), 0, suffix=SWAP_SUFFIX)
+    segment = Segment(fs, folder, base_offset, LogConfig(), suffix=SWAP_SUFFIX)
     try:
         batches = Batches(segment, verify=True)
         for _ in batches:

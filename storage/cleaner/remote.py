@@ -63,7 +63,7 @@ def view_of(log: Log, round_id: RoundId) -> LogView:
     """
     while True:
         segments, facts = log.segments, facts_of(log)
-        if segments == log.segments:
+        if segments is log.segments:
             break
     return LogView(
         partition=log.partition,
@@ -103,9 +103,7 @@ class RemoteLog:
         try:
             for segment_id in segment_ids:
                 self._opened.append(
-                    Segment(
-                        self._fs, self._view.folder, segment_id.base_offset, self.config, now_ms=0
-                    )
+                    Segment(self._fs, self._view.folder, segment_id.base_offset, self.config)
                 )
                 if self._opened[-1].id != segment_id:
                     raise StorageError(

@@ -78,9 +78,8 @@ class CleanedSegment:
         self._fs.write_file(self._path(INDEX_SUFFIX), bytes(self._entries.offsets))
         self._fs.write_file(self._path(TIME_INDEX_SUFFIX), self._entries.times())
         if aborted:
-            TransactionIndex(self._fs, self._path(TXN_INDEX_SUFFIX), self._base_offset).replace(
-                tuple(aborted)
-            )
+            index = TransactionIndex(self._fs, self._path(TXN_INDEX_SUFFIX), self._base_offset)
+            index.replace(aborted)
         self._fs.set_mtime_ms(self._path(LOG_SUFFIX), mtime_ms)
 
     def remove(self) -> None:

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raylog.storage.indexes.sparse import Entries, SparseIndex
+from raylog.storage.indexes.sparse import Column, Entries, SparseIndex
 
-_COLUMN = Struct(">i")
+_OFFSET, _POSITION = Column(at=0, size=4), Column(at=4, size=4)
 
 
 class OffsetPosition(NamedTuple):
@@ -49,19 +49,24 @@ class OffsetIndex(SparseIndex):
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below ``offset``; ``(base_offset, 0)`` if there is none."""
         entries = self._loaded()
-        return self._before(
-            entries, self._count_up_to(entries, _COLUMN, 0, offset - self.base_offset)
-        )
+        return self._before(entries, self._count_up_to(entries, _OFFSET, offset - self.base_offset))
+
+    def around(self, offset: int) -> tuple[OffsetPosition, OffsetPosition | None]:
+        """The last entry at or below ``offset``, as ``lookup``, and the one behind it."""
+        entries = self._loaded()
+        count = self._count_up_to(entries, _OFFSET, offset - self.base_offset)
+        has_next = count < len(entries) // self.entry.size
+        return self._before(entries, count), self._before(entries, count + 1) if has_next else None
 
     def lookup_position(self, position: int) -> OffsetPosition:
         """The last entry at or below a position in the file, ``(base_offset, 0)`` if none."""
         entries = self._loaded()
-        return self._before(entries, self._count_up_to(entries, _COLUMN, 4, position))
+        return self._before(entries, self._count_up_to(entries, _POSITION, position))
 
     def offset_after(self, position: int) -> int | None:
         """The offset of the first entry at or above a position in the file, or None."""
         entries = self._loaded()
-        count = self._count_up_to(entries, _COLUMN, 4, position - 1)
+        count = self._count_up_to(entries, _POSITION, position - 1)
         return (
             self._before(entries, count + 1).offset
             if count < len(entries) // self.entry.size
@@ -70,7 +75,7 @@ class OffsetIndex(SparseIndex):
 
     def truncate_to_position(self, position: int) -> None:
         """Drop entries at and above a position in the file."""
-        self.truncate(self._count_up_to(self._loaded(), _COLUMN, 4, position - 1))
+        self.truncate(self._count_up_to(self._loaded(), _POSITION, position - 1))
 
     def _before(self, entries: Entries, count: int) -> OffsetPosition:
         """The last of the first ``count`` entries."""

@@ -16,16 +16,16 @@ The index holds nothing that the log does not: a damaged one is thrown away and 
 here repairs; it raises :class:`CorruptIndex`, and ``segment.py`` decides.
 """
 
-from bisect import bisect_right
 from contextlib import suppress
 from struct import Struct
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raylog.storage.errors import CorruptIndex, DiskFull
 from raylog.storage.files import File, FileSystem, write_atomically
+from raylog.storage.records import kernel
 
 Entries: TypeAlias = bytearray | memoryview
 
@@ -33,6 +33,13 @@ Entries: TypeAlias = bytearray | memoryview
 UNWRITTEN_BYTES = 4096
 # The end of an index, in which most lookups end.
 WARM_BYTES = 8192
+
+
+class Column(NamedTuple):
+    """Where a number stands in an entry, in bytes."""
+
+    at: int
+    size: int
 
 
 class SparseIndex:
@@ -63,16 +70,23 @@ class SparseIndex:
         return len(self._loaded()) >= self._full_bytes
 
     def _loaded(self) -> Entries:
-        if self._bytes is None:
-            content = self._mapped() if self._fs.exists(self.path) else memoryview(b"")
-            self._check(content)
-            self._written = len(content)
-            self._bytes = content
-        return self._bytes
+        entries = self._bytes
+        if entries is None:
+            entries = self._mapped() if self._fs.exists(self.path) else memoryview(b"")
+            self._check(entries)
+            self._bytes, self._written = entries, len(entries)
+        return entries
 
     def check(self) -> None:
-        """Raise CorruptIndex unless the file is whole entries, rising in every column."""
-        self._loaded()
+        """Raise CorruptIndex unless the file is whole entries, rising in every column.
+
+        The file is read, not mapped: of what a disk cannot read this is an error, not the end of
+        the process.
+        """
+        if self._bytes is None and self._fs.exists(self.path):
+            self._check(memoryview(self._fs.read_file(self.path)))
+        else:
+            self._check(memoryview(self._loaded()))
 
     def _mapped(self) -> memoryview:
         file = self._fs.open(self.path)
@@ -89,9 +103,7 @@ class SparseIndex:
 
     def _check(self, content: memoryview) -> None:
         """Raise CorruptIndex unless ``content`` is whole entries, rising in every column."""
-        entries, rest = divmod(len(content), self.entry.size)
-        if rest:
-            raise CorruptIndex(self.base_offset, entries, f"the file has {rest} bytes too many")
+        self._check_size(len(content))
         for column in self._columns(content):
             falls = np.flatnonzero(column[1:] <= column[:-1])
             if len(falls):
@@ -101,23 +113,24 @@ class SparseIndex:
             if len(column) and column[0] < 0:
                 raise CorruptIndex(self.base_offset, 0, "it is negative")
 
+    def _check_size(self, size_bytes: int) -> None:
+        entries, rest = divmod(size_bytes, self.entry.size)
+        if rest:
+            raise CorruptIndex(self.base_offset, entries, f"the file has {rest} bytes too many")
+
     def _columns(self, content: memoryview) -> list[NDArray[np.integer]]:
         raise NotImplementedError
 
-    def _count_up_to(self, entries: Entries, column: Struct, at: int, wanted: int) -> int:
-        """How many of ``entries`` have at most ``wanted`` in the column at byte ``at``.
+    def _count_up_to(self, entries: Entries, column: Column, wanted: int) -> int:
+        """How many of ``entries`` have at most ``wanted`` in a column.
 
         Whoever goes on with the count takes these same entries: a truncation puts others in their
         place.
         """
-        size, read = self.entry.size, column.unpack_from
-        count = len(entries) // size
-        warm = max(count - 1 - WARM_BYTES // size, 0)
-        is_warm = count > 0 and read(entries, warm * size + at)[0] <= wanted
-        first, end = (warm, count) if is_warm else (0, warm)
-        return bisect_right(
-            range(count), wanted, first, end, key=lambda n: read(entries, n * size + at)[0]
+        count: int = kernel.ops.count_up_to(
+            entries, self.entry.size, column.at, column.size, wanted, WARM_BYTES
         )
+        return count
 
     def create(self) -> None:
         """Make the file, empty."""
@@ -141,6 +154,15 @@ class SparseIndex:
         if len(entries) > self._written:
             self._opened().append([bytes(entries[self._written :])])
             self._written, self._unflushed = len(entries), True
+
+    def drop(self) -> None:
+        """Hold no entry in memory any more: all are written, and the file is mapped when used.
+
+        The log's one writer calls this when the segment is sealed. The file is closed by the next
+        flush, which has another owner.
+        """
+        assert self._bytes is None or len(self._bytes) == self._written, "write comes first"
+        self._bytes = None
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
@@ -186,9 +208,13 @@ class SparseIndex:
 
     def flush(self) -> None:
         """Bring what was written to the disk; what is held back stays."""
-        if self._file is not None and self._unflushed:
-            self._file.flush()
-            self._unflushed = False
+        file = self._file
+        if file is None or not self._unflushed:
+            return
+        file.flush()
+        self._unflushed = False
+        if not isinstance(self._bytes, bytearray):
+            self.release()  # it was dropped: nothing is written any more
 
     def close(self) -> None:
         """Write what is held back, unless the disk is full.

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raylog.storage.indexes.sparse import Entries, SparseIndex
+from raylog.storage.indexes.sparse import Column, Entries, SparseIndex
 from raylog.storage.records.layout import NO_TIMESTAMP
 
-_TIMESTAMP, _OFFSET = Struct(">q"), Struct(">i")
+_TIMESTAMP, _OFFSET = Column(at=0, size=8), Column(at=8, size=4)
 
 
 class TimestampOffset(NamedTuple):
@@ -54,11 +54,11 @@ class TimeIndex(SparseIndex):
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or below ``timestamp``; ``(-1, base_offset)`` if there is none."""
         entries = self._loaded()
-        return self._before(entries, self._count_up_to(entries, _TIMESTAMP, 0, timestamp))
+        return self._before(entries, self._count_up_to(entries, _TIMESTAMP, timestamp))
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries at and above ``offset``."""
-        self.truncate(self._count_up_to(self._loaded(), _OFFSET, 8, offset - 1 - self.base_offset))
+        self.truncate(self._count_up_to(self._loaded(), _OFFSET, offset - 1 - self.base_offset))
 
     def _before(self, entries: Entries, count: int) -> TimestampOffset:
         """The last of the first ``count`` entries."""

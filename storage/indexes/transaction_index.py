@@ -11,15 +11,21 @@ markers::
     +------------+----------------+-----------------+-----------------+----------------------+
 
 The file exists only where something was aborted. Like the other indexes it holds nothing that the
-log does not: recovery makes it again from the markers. Source: ``TransactionIndex`` and
-``AbortedTxn`` of Kafka; KIP-98.
+log does not: recovery makes it again from the markers. But a lost entry is not noticed, and shows
+aborted records to readers. So entries are only added at the end, or all are replaced in one step,
+and a flush makes the file's name durable too. Source: ``TransactionIndex`` and ``AbortedTxn`` of
+Kafka; KIP-98.
 """
 
+import os
+import threading
+from bisect import bisect_left
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
 from raylog.storage.errors import CorruptIndex
-from raylog.storage.files import File, FileSystem
+from raylog.storage.files import File, FileSystem, write_atomically
 
 _ENTRY = Struct(">hqqqq")
 _VERSION = 0
@@ -64,20 +70,34 @@ def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, 
 
 
 class TransactionIndex:
-    """The aborted transactions of one segment. Read when first used."""
+    """The aborted transactions of one segment. Read when first used.
+
+    One thread writes. Any number of threads may read meanwhile, without a lock: the list of entries
+    only grows, or another list takes its place.
+    """
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
         self.path, self.base_offset = path, base_offset
         self._fs = fs
         self._file: File | None = None
-        self._entries: tuple[AbortedTransaction, ...] | None = None
+        self._entries: list[AbortedTransaction] | None = None
+        # A reader that is first, too, must not replace the list that the writer already adds to.
+        self._loading = threading.Lock()
+        self._is_name_flushed = True
 
     @property
     def entries(self) -> tuple[AbortedTransaction, ...]:
-        """All of them, by marker. Raises CorruptIndex."""
-        if self._entries is None:
-            self._entries = self._read()
-        return self._entries
+        """All of them now, by marker. Raises CorruptIndex."""
+        return tuple(self._load())
+
+    def _load(self) -> list[AbortedTransaction]:
+        entries = self._entries
+        if entries is None:
+            with self._loading:
+                entries = self._entries
+                if entries is None:
+                    entries = self._entries = list(self._read())
+        return entries
 
     def _read(self) -> tuple[AbortedTransaction, ...]:
         if not self._fs.exists(self.path):
@@ -119,19 +139,23 @@ class TransactionIndex:
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add the next one; its marker must lie behind all others."""
-        entries = self.entries
+        entries = self._load()
         assert not entries or aborted.last_offset > entries[-1].last_offset, "markers rise"
         if self._file is None:
+            self._is_name_flushed = self._is_name_flushed and self._fs.exists(self.path)
             self._file = self._fs.open(self.path, create=True)
-            self._file.truncate(len(entries) * _ENTRY.size)
+        assert self._file.size == len(entries) * _ENTRY.size, "the file has these entries"
         self._file.append([_ENTRY.pack(_VERSION, *aborted)])
-        self._entries = (*entries, aborted)
+        entries.append(aborted)
 
     def collect(self, start_offset: int, end_offset: int) -> Collected:
         """Those that touch ``start_offset <= offset < end_offset``."""
+        entries = self._load()
+        first = bisect_left(entries, start_offset, key=lambda entry: entry.last_offset)
         collected = []
-        for entry in self.entries:
-            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+        for number in range(first, len(entries)):
+            entry = entries[number]
+            if entry.first_offset < end_offset:
                 collected.append(entry)
             if entry.last_stable_offset >= end_offset:
                 return Collected(collected, True)
@@ -139,24 +163,32 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop those whose marker lies at ``offset`` or behind."""
-        kept = tuple(entry for entry in self.entries if entry.last_offset < offset)
-        if kept != self.entries:
+        entries = self._load()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if kept != entries:
             self.replace(kept)
 
-    def replace(self, entries: tuple[AbortedTransaction, ...]) -> None:
-        """Put these in the place of all; without any, the file goes."""
+    def replace(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Put these in the place of all, in one step; without any, the file goes.
+
+        It is on the disk when this returns.
+        """
         self.release()
         if entries:
-            self._fs.write_file(
-                self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
-            )
-        else:
+            content = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+            write_atomically(self._fs, self.path, content)
+        elif self._fs.exists(self.path):
             self._fs.remove(self.path)
-        self._entries = entries
+            self._fs.sync_dir(os.path.dirname(self.path))
+        self._entries = list(entries)
+        self._is_name_flushed = True
 
     def flush(self) -> None:
         if self._file is not None:
             self._file.flush()
+        if not self._is_name_flushed:
+            self._fs.sync_dir(os.path.dirname(self.path))
+            self._is_name_flushed = True
 
     def release(self) -> None:
         """Close the file as it is."""

@@ -24,6 +24,12 @@ local, and what is wrong becomes CorruptRecord. Written bytes are bounded likewi
 does not fit stops the loop, which goes on when its ``Vector`` has grown. Offsets and timestamps
 wrap at 64 bits, as Java's.
 
+Callers and other threads may change what they gave while it is read. So every buffer is exported
+for as long as its bytes are used, which prevents a resize; objects are asked once; a number that
+bounds an access is loaded once (``load_once``); and what is read a second time is bounded by what
+the first reading found. Sizes, positions and counts of callers are checked by ``raise``: ``assert``
+would be gone under ``python -O``.
+
 Only the stable ABI of Python 3.11 is used, so one binary serves every later version.
 Source of the format: ``org.apache.kafka.common.record.DefaultRecord``.
 """
@@ -56,8 +62,15 @@ cdef extern from *:
     #else
     #define prefetch(address, write, locality) ((void)(address))
     #endif
+    /* one load, which the compiler may not repeat: another thread may change the memory */
+    #define load_once_8(address) (*(const volatile uint8_t*)(address))
+    #define load_once_32(address) (*(const volatile int32_t*)(address))
+    #define load_once_64(address) (*(const volatile int64_t*)(address))
     """
     void prefetch(const void* address, int write, int locality) nogil
+    uint8_t load_once_8(const uint8_t* address) nogil
+    int32_t load_once_32(const int32_t* address) nogil
+    int64_t load_once_64(const int64_t* address) nogil
 
 cdef extern from "Python.h":
     int PyBUF_READ
@@ -71,6 +84,8 @@ include "_kernel_layout.pxi"
 cdef enum:
     # bytes of a record without key, value and headers, every field at its longest
     MAX_RECORD_OVERHEAD = 32
+    # bytes of the two sizes of a header
+    MAX_HEADER_OVERHEAD = 10
     # bytes: copies from this size on fetch ahead
     PREFETCH_SIZE = 256
     # bytes that are fetched ahead
@@ -129,8 +144,10 @@ def murmur2(key):
     return <int32_t>hash_of(view.data, view.size)
 
 
-def partition_column(TextColumn keys not None, int32_t partitions):
+def partition_column(TextColumn keys not None, int64_t partitions):
     """The partition of every key as int32, -1 for null."""
+    if not 1 <= partitions <= INT32_MAX:
+        raise ValueError(f"{partitions} partitions; give at least one, and under 2^31")
     cdef Text t = keys.text
     cdef Vector out = Vector(4 * t.rows)
     cdef int32_t* to = <int32_t*>out.data

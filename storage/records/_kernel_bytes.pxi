@@ -37,12 +37,14 @@ cdef inline uint8_t* put_varint(uint8_t* to, int64_t n) noexcept nogil:
 cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int max_size,
                                     int64_t* n) noexcept nogil:
     cdef uint64_t z = 0
+    cdef uint64_t byte
     cdef int i
     for i in range(max_size):
-        if p + i >= end:
+        if i >= end - p:
             return NULL
-        z |= <uint64_t>(p[i] & 0x7F) << (7 * i)
-        if p[i] < 0x80:
+        byte = load_once_8(p + i)
+        z |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
             if max_size == 5:
                 z = <uint32_t>z
             n[0] = unzigzag(z)
@@ -53,19 +55,21 @@ cdef const uint8_t* get_long_varint(const uint8_t* p, const uint8_t* end, int ma
 cdef inline const uint8_t* get_varint(const uint8_t* p, const uint8_t* end, int max_size,
                                       int64_t* n) noexcept nogil:
     """Read a varint of at most ``max_size`` bytes (5: an int32) into ``n``; NULL if none is."""
-    cdef uint32_t z
+    cdef uint32_t z, second, third
     if p < end:
-        z = p[0]
+        z = load_once_8(p)
         if z < 0x80:
             n[0] = unzigzag(z)
             return p + 1
         if end - p >= 3:
-            z = (z & 0x7F) | (<uint32_t>(p[1] & 0x7F) << 7)
-            if p[1] < 0x80:
+            second = load_once_8(p + 1)
+            z = (z & 0x7F) | ((second & 0x7F) << 7)
+            if second < 0x80:
                 n[0] = unzigzag(z)
                 return p + 2
-            if p[2] < 0x80:
-                n[0] = unzigzag(z | (<uint32_t>p[2] << 14))
+            third = load_once_8(p + 2)
+            if third < 0x80:
+                n[0] = unzigzag(z | (third << 14))
                 return p + 3
     return get_long_varint(p, end, max_size, n)
 
@@ -122,6 +126,7 @@ cdef inline int64_t big_endian(const uint8_t* p, int size) noexcept nogil:
 cdef class View:
     """The bytes of any object with a buffer, for as long as this lives; of none, nothing."""
 
+    cdef object source
     cdef Py_buffer buffer
     cdef bint held
     cdef const uint8_t* data
@@ -130,13 +135,25 @@ cdef class View:
     def __cinit__(self, source):
         if source is not None:
             PyObject_GetBuffer(source, &self.buffer, PyBUF_SIMPLE)
-            self.held = True
+            self.source, self.held = source, True
             self.data = <const uint8_t*>self.buffer.buf
             self.size = self.buffer.len
 
     def __dealloc__(self):
         if self.held:
             PyBuffer_Release(&self.buffer)
+
+    cdef object slice(self, Py_ssize_t start, Py_ssize_t end):
+        """A memoryview for Python code, which may keep it: it holds the source."""
+        return memoryview(self.source).cast("B")[start:end]
+
+
+cdef View aligned_view(object source, size_t width):
+    """A view whose items of ``width`` bytes can be loaded; a copy if they are not aligned."""
+    cdef View view = View(source)
+    if <size_t>view.data % width:
+        return View(PyBytes_FromStringAndSize(<const char*>view.data, view.size))
+    return view
 
 
 # pyarrow, in a process that has it: a LogActor has not, and saves 50 MB
@@ -162,24 +179,25 @@ cdef class Vector:
     and then every page costs a fault: more than all the rest here.
     """
 
-    # a pyarrow.Buffer or a bytearray that nobody else sees until ``take``
-    cdef object memory
+    # over a pyarrow.Buffer or a bytearray, which nobody can resize until ``take``; None: no memory
+    cdef View view
     cdef uint8_t* data
     cdef Py_ssize_t capacity
 
     def __cinit__(self, Py_ssize_t capacity=0):
-        self.resize(capacity)
+        if capacity:
+            self.resize(capacity)
 
     cdef int resize(self, Py_ssize_t capacity) except -1:
-        memory = allocate(capacity)
-        cdef uint8_t* data
-        if type(memory) is bytearray:
-            data = <uint8_t*>PyByteArray_AsString(memory)
-        else:
-            data = <uint8_t*><size_t>memory.address
+        if capacity < 0:
+            raise OverflowError(f"memory of {capacity} bytes")
+        cdef View view = View(allocate(capacity))
+        if view.buffer.readonly or view.size < capacity:
+            raise BufferError(f"no {capacity} writable bytes were allocated")
+        cdef uint8_t* data = <uint8_t*>view.data
         if self.capacity:
             memcpy(data, self.data, min(self.capacity, capacity))
-        self.memory, self.data, self.capacity = memory, data, capacity
+        self.view, self.data, self.capacity = view, data, capacity
         return 0
 
     cdef int reserve(self, Py_ssize_t capacity) except -1:
@@ -188,14 +206,20 @@ cdef class Vector:
         return 0
 
     cdef object take(self, Py_ssize_t size):
-        """The first ``size`` bytes, writable, in memory of at most twice as many."""
-        assert 0 <= size <= self.capacity
-        if size < self.capacity // 2:
+        """The first ``size`` bytes, writable, in memory of at most twice as many.
+
+        They are the caller's alone: nothing of this may be used behind it.
+        """
+        if not 0 <= size <= self.capacity:
+            raise SystemError(f"{size} bytes were written into {self.capacity}")
+        if self.view is None or size < self.capacity // 2:
             self.resize(size)
-        if size == self.capacity:
-            return self.memory
-        view = memoryview(self.memory)[:size]
-        return view if type(self.memory) is bytearray else _arrow.py_buffer(view)
+        memory, capacity = self.view.source, self.capacity
+        self.view, self.data, self.capacity = None, NULL, 0
+        if size == capacity:
+            return memory
+        view = memoryview(memory)[:size]
+        return view if type(memory) is bytearray else _arrow.py_buffer(view)
 
 
 cdef struct Record:
@@ -206,6 +230,8 @@ cdef struct Record:
     int64_t header_count
     const uint8_t* key
     const uint8_t* value
-    const uint8_t* headers        # decoding: where they start,
+    const uint8_t* fields         # decoding: where the key's size is,
+    const uint8_t* headers        # where the headers start,
     const uint8_t* end            # and where the record ends
     int64_t headers_size          # encoding: of the headers, without their count
+    int64_t first_header          # encoding: its place in the array of all headers

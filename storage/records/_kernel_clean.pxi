@@ -43,7 +43,7 @@ def leading_headers(chunk):
 cdef struct Slot:
     uint64_t low                  # the hash of the key
     uint64_t high
-    int64_t next_offset           # behind the key's last record; 0: the slot is free
+    int64_t next_offset           # behind the key's last record, wrapping; 0: the slot is free
 
 
 cdef struct Put:
@@ -58,11 +58,31 @@ cdef struct Judged:
     int64_t keyless
 
 
-cdef bint is_plain(tuple header) except -1:
-    """Whether a batch has records, and no codec, transaction, marker or delete horizon."""
-    cdef int64_t attributes = header[FIELD_ATTRIBUTES]
-    cdef int64_t count = header[FIELD_COUNT]
-    return not attributes & ~LOG_APPEND_TIME and count > 0
+cdef struct Whole:
+    int64_t base_offset
+    int64_t size                  # bytes, its header's among them
+    int64_t count
+    bint is_plain                 # it has records, and no codec, transaction, marker or horizon
+
+
+cdef int64_t number_at(object header, Py_ssize_t field) except? -1:
+    return PyLong_AsLongLong(<object>PyTuple_GetItem(header, field))
+
+
+cdef int read_whole(list headers, Py_ssize_t i, int64_t left, Whole* to) except -1:
+    """What a BatchHeader of the list says of its batch, which is within ``left`` bytes."""
+    header = <object>PyList_GetItem(headers, i)
+    if not PyTuple_Check(header):
+        raise TypeError(f"header {i} is {type(header).__name__}: it must be a BatchHeader")
+    cdef int64_t attributes = number_at(header, FIELD_ATTRIBUTES)
+    cdef int64_t length = number_at(header, FIELD_BATCH_LENGTH)
+    to.base_offset = number_at(header, FIELD_BASE_OFFSET)
+    to.count = number_at(header, FIELD_COUNT)
+    if not MIN_BATCH_LENGTH <= length <= left - LOG_OVERHEAD:
+        raise CorruptRecord(f"offset {to.base_offset}", "its batch is not within the chunk")
+    to.size = length + LOG_OVERHEAD
+    to.is_plain = not attributes & ~LOG_APPEND_TIME and to.count > 0
+    return 0
 
 
 cdef inline uint64_t turned(uint64_t x, int by) noexcept nogil:
@@ -100,7 +120,7 @@ cdef inline void siphash(const uint8_t* data, int64_t size, const uint64_t* secr
             memcpy(&word, data, 8)
             data += 8
         else:
-            memcpy(&word, data, left)
+            copy(<uint8_t*>&word, data, left)
             word |= <uint64_t>size << 56
         left -= 8
         v[3] ^= word
@@ -122,22 +142,31 @@ cdef class OffsetTable:
     """
 
     cdef Slot* slots
+    cdef bint is_written          # by a thread that has let the GIL go
     cdef int64_t slot_count
     cdef uint64_t secret[2]
     cdef readonly int64_t capacity, size
 
     def __cinit__(self, int64_t slots, int64_t capacity, secret not None):
-        assert 0 < capacity < slots, "a search ends at a free slot"
+        if not 0 < capacity < slots:
+            raise ValueError(f"capacity {capacity} of {slots} slots: a search ends at a free one")
         cdef View view = View(secret)
-        assert view.size == 16
+        if view.size != 16:
+            raise ValueError(f"a secret of {view.size} bytes: give 16")
         memcpy(self.secret, view.data, 16)
         self.slot_count, self.capacity = slots, capacity
         self.slots = <Slot*>calloc(slots, sizeof(Slot))  # no memory until a slot's page is written
         if self.slots == NULL:
-            raise MemoryError(f"an offset map of {slots * sizeof(Slot)} bytes")
+            raise MemoryError(f"an offset map of {slots} slots")
 
     def __dealloc__(self):
         free(self.slots)
+
+    cdef int check_quiet(self) except -1:
+        """Two threads could fill the last free slot, and no search would end."""
+        if self.is_written:
+            raise RuntimeError("another thread is writing this offset table")
+        return 0
 
     cdef Slot* find(self, const uint8_t* key, int64_t size, Slot* wanted) noexcept nogil:
         """The key's slot, or the free one that it would take; ``wanted`` gets its hash."""
@@ -174,7 +203,7 @@ cdef class OffsetTable:
                 return NULL
             slot = self.find(r.key, r.key_size, &wanted)
             self.size += slot.next_offset == 0
-            wanted.next_offset = offset + 1
+            wanted.next_offset = add(offset, 1)
             slot[0] = wanted
             to.last = offset
         if p != end:
@@ -189,9 +218,13 @@ cdef class OffsetTable:
         cdef View view = View(plain)
         cdef Put done = Put(-1, 0, False)
         cdef const char* why
+        check_start(start_offset)
+        self.check_quiet()
+        self.is_written = True
         with nogil:
             why = self.put(view.data, view.data + view.size, count, base_offset, start_offset,
                            &done)
+        self.is_written = False
         if why != NULL:
             raise CorruptRecord(f"offset {base_offset}", why.decode())
         return done.last, done.keyless, bool(done.is_full)
@@ -205,33 +238,34 @@ cdef class OffsetTable:
         """
         cdef View view = View(chunk)
         cdef const uint8_t* p
-        cdef tuple header
-        cdef int64_t size, count, base_offset
+        cdef Whole batch
         cdef Put done = Put(-1, 0, False)
         cdef const char* why
-        while first < len(headers):
-            header = <tuple>headers[first]  # a BatchHeader
-            if not is_plain(header):
+        check_start(start_offset)
+        if first < 0 or not 0 <= position <= view.size:
+            raise ValueError(f"header {first} at position {position} of {view.size} bytes")
+        while first < PyList_Size(headers):
+            read_whole(headers, first, view.size - position, &batch)
+            if not batch.is_plain:
                 break
-            base_offset = header[FIELD_BASE_OFFSET]
-            size = <int64_t>header[FIELD_BATCH_LENGTH] + LOG_OVERHEAD
-            count = header[FIELD_COUNT]
+            self.check_quiet()
             p = view.data + position
-            assert position + size <= view.size
-            why = self.put(p + HEADER_SIZE, p + size, count, base_offset, start_offset, &done)
+            why = self.put(p + HEADER_SIZE, p + batch.size, batch.count, batch.base_offset,
+                           start_offset, &done)
             if why != NULL:
-                raise CorruptRecord(f"offset {base_offset}", why.decode())
+                raise CorruptRecord(f"offset {batch.base_offset}", why.decode())
             if done.is_full:
                 break
             first += 1
-            position += size
+            position += batch.size
         return first, position, done.last, bool(done.is_full)
 
-    def get(self, key):
+    def get(self, key not None):
         """The key's last offset, -1 if it has none."""
         cdef View view = View(key)
         cdef Slot wanted
-        return self.find(view.data, view.size, &wanted).next_offset - 1
+        self.check_quiet()
+        return subtract(self.find(view.data, view.size, &wanted).next_offset, 1)
 
     cdef const char* judge(self, const uint8_t* p, const uint8_t* end, int64_t count,
                            int64_t base_offset, int64_t latest_offset, bint drop_tombstones,
@@ -257,7 +291,7 @@ cdef class OffsetTable:
                 keep = False
                 to.keyless += 1
             else:
-                keep = offset + 1 >= self.find(r.key, r.key_size, &wanted).next_offset
+                keep = add(offset, 1) >= self.find(r.key, r.key_size, &wanted).next_offset
                 keep = keep and not (drop_tombstones and r.value_size < 0)
             if flags != NULL:
                 flags[i] = keep
@@ -275,9 +309,14 @@ cdef class OffsetTable:
         table knows, are kept.
         """
         cdef View view = View(plain)
+        if not 0 <= count <= view.size // MIN_RECORD_SIZE:
+            raise CorruptRecord(
+                f"offset {base_offset}", "its bytes cannot hold its count of records"
+            )
         cdef Vector flags = Vector(count)
         cdef Judged done = Judged(0, 0, 0)
         cdef const char* why
+        self.check_quiet()
         with nogil:
             why = self.judge(view.data, view.data + view.size, count, base_offset, latest_offset,
                              drop_tombstones, flags.data, &done)
@@ -293,29 +332,33 @@ cdef class OffsetTable:
         """
         cdef View view = View(chunk)
         cdef const uint8_t* p = view.data
-        cdef tuple header
-        cdef int64_t size, count, base_offset, keyless = 0
+        cdef const uint8_t* end = p + view.size
+        cdef int64_t keyless = 0
+        cdef Whole batch
         cdef Judged done
         cdef const char* why
-        verdicts = bytearray(len(headers))
-        cdef Py_ssize_t i
-        for i in range(len(headers)):
-            header = <tuple>headers[i]
-            size = <int64_t>header[FIELD_BATCH_LENGTH] + LOG_OVERHEAD
-            count = header[FIELD_COUNT]
-            assert p + size <= view.data + view.size
-            if is_plain(header):
+        cdef Py_ssize_t i, count = PyList_Size(headers)
+        verdicts = bytearray(count)
+        for i in range(count):
+            read_whole(headers, i, end - p, &batch)
+            if batch.is_plain:
+                self.check_quiet()
                 done = Judged(0, 0, 0)
-                base_offset = header[FIELD_BASE_OFFSET]
-                why = self.judge(p + HEADER_SIZE, p + size, count, base_offset, latest_offset,
-                                 False, NULL, &done)
+                why = self.judge(p + HEADER_SIZE, p + batch.size, batch.count, batch.base_offset,
+                                 latest_offset, False, NULL, &done)
                 if why != NULL:
-                    raise CorruptRecord(f"offset {base_offset}", why.decode())
-                if done.tombstones == 0 and (done.kept == 0 or done.kept == count):
+                    raise CorruptRecord(f"offset {batch.base_offset}", why.decode())
+                if done.tombstones == 0 and (done.kept == 0 or done.kept == batch.count):
                     verdicts[i] = 1 if done.kept else 2
                     keyless += done.keyless
-            p += size
+            p += batch.size
         return verdicts, keyless
+
+
+cdef int check_start(int64_t start_offset) except -1:
+    if start_offset < 0:
+        raise ValueError(f"start offset {start_offset}: a record's offset is 0 or more")
+    return 0
 
 
 def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_timestamp, append_time):
@@ -328,7 +371,6 @@ def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_times
     cdef View view = View(plain), flags = View(kept)
     cdef const uint8_t* p = view.data
     cdef const uint8_t* end = p + view.size
-    cdef const uint8_t* tail
     cdef Record r
     cdef Vector out = Vector(HEADER_SIZE + view.size + 2 * MAX_RECORD_OVERHEAD * flags.size)
     cdef uint8_t* to = out.data + HEADER_SIZE
@@ -336,7 +378,7 @@ def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_times
     cdef bint has_base = new_base_timestamp is not None, is_append_time = append_time is not None
     cdef int64_t base = new_base_timestamp if has_base else 0
     cdef int64_t of_batch = append_time if is_append_time else 0
-    cdef int64_t i, number, body, timestamp, max_timestamp = -1
+    cdef int64_t i, delta, body, fields_size, timestamp, max_timestamp = -1
     with nogil:
         for i in range(flags.size):
             why = get_record(p, end, &r)
@@ -347,17 +389,15 @@ def rebuild_records(plain, kept not None, int64_t base_timestamp, new_base_times
                 if not has_base:
                     base, has_base = timestamp, True
                 max_timestamp = max(max_timestamp, timestamp)
-                tail = get_varint(p, end, 5, &number)
-                tail = get_varint(tail + 1, end, 10, &number)
-                # from here on, the key, the value and the headers stay as they are
-                tail = get_varint(tail, end, 5, &number)
-                number = subtract(timestamp, base)
-                body = 1 + varint_size(number) + varint_size(r.offset_delta) + (r.end - tail)
+                # the key, the value and the headers stay as they are
+                fields_size = r.end - r.fields
+                delta = subtract(timestamp, base)
+                body = 1 + varint_size(delta) + varint_size(r.offset_delta) + fields_size
                 to = put_varint(to, body)
                 to[0] = 0
-                to = put_varint(put_varint(to + 1, number), r.offset_delta)
-                memcpy(to, tail, r.end - tail)
-                to += r.end - tail
+                to = put_varint(put_varint(to + 1, delta), r.offset_delta)
+                memcpy(to, r.fields, fields_size)
+                to += fields_size
             p = r.end
     if why != NULL:
         raise CorruptRecord("a batch that is rebuilt", why.decode())

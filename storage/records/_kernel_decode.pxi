@@ -12,8 +12,12 @@ cdef struct Batch:
     int64_t left                  # records not yet decoded,
     const uint8_t* p              # which start here,
     const uint8_t* end            # and end here
+    uint8_t magic
     bint log_append_time
     int32_t timestamp_type        # 0 CreateTime, 1 LogAppendTime, -1 none
+
+
+cdef const char* CHANGED = "its bytes changed while they were read"
 
 
 cdef inline const char* get_record(const uint8_t* p, const uint8_t* end, Record* r) noexcept nogil:
@@ -31,6 +35,7 @@ cdef inline const char* get_record(const uint8_t* p, const uint8_t* end, Record*
     p = get_varint(p, end, 5, &r.offset_delta)
     if p == NULL:
         return "a record's offset delta is no varint"
+    r.fields = p
     p = get_varint(p, end, 5, &r.key_size)
     if p == NULL or r.key_size > end - p:
         return "a record's key is longer than the record"
@@ -109,7 +114,7 @@ cdef class Fetch:
         cdef int64_t attributes
         while self.find():
             p = self.source.data + b.position
-            if p[AT_MAGIC] != MAGIC:
+            if b.magic != MAGIC:
                 if self.open_legacy():
                     return b.base_offset < self.end_offset
                 continue
@@ -129,7 +134,7 @@ cdef class Fetch:
             b.base_timestamp = big_endian(p + AT_BASE_TIMESTAMP, 8)
             b.max_timestamp = big_endian(p + AT_MAX_TIMESTAMP, 8)
             b.left = big_endian(p + AT_COUNT, 4)
-            self.open_records(p, attributes & CODEC_MASK)
+            self.open_records(attributes & CODEC_MASK)
             if b.left:
                 return True
         return False
@@ -148,9 +153,10 @@ cdef class Fetch:
             raise self.corrupt("its length is too small for any message")
         if left <= AT_MAGIC:
             return False
-        if p[AT_MAGIC] > MAGIC:
+        b.magic = load_once_8(p + AT_MAGIC)
+        if b.magic > MAGIC:
             raise self.corrupt("its magic is none of 0, 1 and 2")
-        if p[AT_MAGIC] == MAGIC and length < MIN_BATCH_LENGTH:
+        if b.magic == MAGIC and length < MIN_BATCH_LENGTH:
             raise self.corrupt("its length is too small for a header")
         if left < length + LOG_OVERHEAD:
             return False
@@ -163,7 +169,7 @@ cdef class Fetch:
         False if none of them is asked for.
         """
         cdef Batch* b = &self.batch
-        source = view_of(self.source.data, self.source.data + self.source.size)
+        source = self.source.slice(0, self.source.size)
         header = _read_header(source, b.position)
         records = _as_records(source, b.position, header, self.start_offset, self.check_crc)
         if records is None:
@@ -172,40 +178,52 @@ cdef class Fetch:
             records.base_offset, records.timestamp_type, records.count
         )
         b.base_timestamp, b.log_append_time = 0, False
-        self.plain = View(records.plain)
-        b.p, b.end = self.plain.data, self.plain.data + self.plain.size
-        self.count_plain()
+        self.point_at(View(records.plain))
         return True
 
-    cdef int open_records(self, const uint8_t* p, int codec) except -1:
-        """Point the batch at its records, and check that there can be as many as it says."""
+    cdef int open_records(self, int codec) except -1:
+        """Point the batch at its records, decompressed if need be."""
         cdef Batch* b = &self.batch
-        b.p, b.end = p + HEADER_SIZE, p + b.size
+        cdef int64_t end = b.position + b.size
         if codec and b.left:
-            self.plain = View(decompress(codec, view_of(b.p, b.end)))
-            b.p, b.end = self.plain.data, self.plain.data + self.plain.size
+            stream = self.source.slice(b.position + HEADER_SIZE, end)
+            self.point_at(View(decompress(codec, stream)))
+        else:
+            b.p, b.end = self.source.data + b.position + HEADER_SIZE, self.source.data + end
+            self.check_count()
+        return 0
+
+    cdef int point_at(self, View plain) except -1:
+        self.plain = plain
+        self.batch.p, self.batch.end = plain.data, plain.data + plain.size
+        return self.check_count()
+
+    cdef int check_count(self) except -1:
+        """Check that the batch's bytes can hold as many records as it says, and count them."""
+        cdef Batch* b = &self.batch
         if b.left < 0 or b.left > (b.end - b.p) // MIN_RECORD_SIZE:
             raise self.corrupt("its bytes cannot hold its count of records")
         if b.left == 0 and b.p != b.end:
             raise self.corrupt("bytes are left behind its last record")
-        self.count_plain()
-        return 0
-
-    cdef int count_plain(self) except -1:
-        self.plain_bytes += self.batch.end - self.batch.p
+        self.plain_bytes += b.end - b.p
         if self.plain_bytes > _MAX_PLAIN_BYTES:
             raise InvalidRecord(
                 f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once"
             )
         return 0
 
-    cdef int64_t extrapolate(self, int64_t so_far) noexcept:
-        """How much there will be of what there is ``so_far`` of, if the rest is like that."""
+    cdef int64_t extrapolate(self, int64_t so_far, int64_t size) noexcept:
+        """How much there will be of what there is ``so_far`` of, if the rest is like that.
+
+        ``size``: the least bytes of each, which bounds how many a fetch can hold.
+        """
         cdef double whole = <double>self.source.size / (self.batch.position + self.batch.size)
-        return <int64_t>(so_far * min(whole, MAX_GROWTH))
+        cdef int64_t guess = <int64_t>(so_far * min(whole, MAX_GROWTH))
+        return max(so_far, min(guess, _MAX_PLAIN_BYTES // size))
 
 
 cdef object view_of(const uint8_t* data, const uint8_t* end):
+    """A memoryview that owns nothing: only for compiled functions, which do not keep it."""
     return PyMemoryView_FromMemory(<char*>data, end - data, PyBUF_READ)
 
 
@@ -225,14 +243,15 @@ cdef object named_tuple(type kind, tuple fields):
 
 
 cdef tuple headers_of(Record* r):
+    """The record's headers; None if its bytes changed since ``check_headers``."""
     cdef Record h
     cdef const uint8_t* p = r.headers
     cdef int64_t i
     headers = []
     for i in range(r.header_count):
         p = get_header(p, r.end, &h)
-        if p == NULL:             # a mapped file changed since ``check_headers``
-            break
+        if p == NULL:
+            return None
         name = PyUnicode_DecodeUTF8(<const char*>h.key, h.key_size, "replace")
         headers.append(named_tuple(_HEADER, (name, bytes_or_none(h.value, h.value_size))))
     return tuple(headers)
@@ -255,6 +274,9 @@ def decode_rows(buffer, int64_t start_offset, bint check_crc, bint control):
             offset = add(b.base_offset, r.offset_delta)
             if not start_offset <= offset < fetch.end_offset:
                 continue
+            headers = headers_of(&r) if r.header_count else ()
+            if headers is None:
+                raise fetch.corrupt(CHANGED)
             if b.log_append_time:
                 timestamp = b.max_timestamp
             else:
@@ -264,7 +286,7 @@ def decode_rows(buffer, int64_t start_offset, bint check_crc, bint control):
                 timestamp,
                 bytes_or_none(r.key, r.key_size),
                 bytes_or_none(r.value, r.value_size),
-                headers_of(&r) if r.header_count else (),
+                headers,
             )))
         if b.p != b.end:
             raise fetch.corrupt("bytes are left behind its last record")
@@ -305,16 +327,18 @@ cdef inline void put_text(OutText* t, const uint8_t* data, int64_t size) noexcep
     t.ends[t.rows] = <int32_t>t.size
 
 
-cdef void put_out_headers(OutTable* t, Record* r) noexcept nogil:
+cdef bint put_out_headers(OutTable* t, Record* r) noexcept nogil:
+    """False if the record's bytes changed since ``check_headers``."""
     cdef Record h
     cdef const uint8_t* p = r.headers
     cdef int64_t i
     for i in range(r.header_count):
         p = get_header(p, r.end, &h)
-        if p == NULL:             # a mapped file changed since ``check_headers``
-            return
+        if p == NULL:
+            return False
         put_text(&t.header_names, h.key, h.key_size)
         put_text(&t.header_values, h.value, h.value_size)
+    return True
 
 
 cdef inline bint has_room(OutTable* t, Record* r) noexcept nogil:
@@ -359,8 +383,9 @@ cdef const char* fill(OutTable* table, Batch* batch, int64_t start_offset, int64
             put_text(&t.values, r.value, r.value_size)
             t.rows += 1
             if t.with_headers:
-                if r.header_count:
-                    put_out_headers(&t, &r)
+                if r.header_count and not put_out_headers(&t, &r):
+                    why = CHANGED
+                    break
                 t.header_ends[t.rows] = <int32_t>t.header_names.rows
         b.p = r.end
         b.left -= 1
@@ -383,7 +408,8 @@ cdef class OutColumn:
         cdef Py_ssize_t before = self.valid.capacity
         self.ends.reserve(4 * (rows + 1))
         self.valid.reserve((rows + 7) >> 3)
-        memset(self.valid.data + before, 0xFF, self.valid.capacity - before)
+        if self.valid.capacity > before:
+            memset(self.valid.data + before, 0xFF, self.valid.capacity - before)
         t.ends, t.valid = <int32_t*>self.ends.data, self.valid.data
         t.ends[0] = 0
         t.row_room = max(t.row_room, rows)
@@ -439,9 +465,9 @@ cdef class OutColumns:
         cdef Batch* b = &fetch.batch
         cdef int64_t rows = t.rows + b.left, size = t.values.size + (b.end - b.p)
         if rows > t.keys.row_room:
-            self.reserve_rows(fetch.extrapolate(rows))
+            self.reserve_rows(fetch.extrapolate(rows, MIN_RECORD_SIZE))
         if size > t.values.room:
-            self.values.reserve_bytes(&t.values, fetch.extrapolate(size))
+            self.values.reserve_bytes(&t.values, fetch.extrapolate(size, 1))
         return 0
 
     cdef int reserve_record(self, Record* r) except -1:

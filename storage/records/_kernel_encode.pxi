@@ -59,26 +59,34 @@ cdef int text_field(object field, Py_ssize_t row, const uint8_t** data, int64_t*
     return 0
 
 
-cdef int64_t headers_size(tuple headers, Py_ssize_t row) except -1:
-    cdef const uint8_t* data = NULL
-    cdef int64_t name_size, value_size, total = 0
-    for name, value in headers:
-        text_field(name, row, &data, &name_size)
-        bytes_field(as_bytes(value, "header's value", row), &data, &value_size)
-        total += varint_size(name_size) + name_size + varint_size(value_size) + max(value_size, 0)
-    return total
+cdef object too_large(Py_ssize_t row):
+    return InvalidRecord(
+        f"record {row}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records"
+    )
 
 
-cdef uint8_t* put_headers(uint8_t* to, tuple headers, Py_ssize_t row) except NULL:
-    cdef const uint8_t* data = NULL
-    cdef int64_t size = 0
+cdef int64_t put_headers(Vector out, tuple headers, Py_ssize_t row) except -1:
+    """Write the headers to the start of ``out``, in one walk; returns how many bytes they are.
+
+    A second walk could find other objects, or others' answers, than the one that measured.
+    """
+    cdef const uint8_t* name_data = NULL
+    cdef const uint8_t* value_data = NULL
+    cdef int64_t name_size = 0, value_size = 0, size = 0, most
+    cdef uint8_t* to
     for name, value in headers:
-        text_field(name, row, &data, &size)
-        to = put_field(to, data, size)
         content = as_bytes(value, "header's value", row)
-        bytes_field(content, &data, &size)
-        to = put_field(to, data, size)
-    return to
+        text_field(name, row, &name_data, &name_size)
+        bytes_field(content, &value_data, &value_size)
+        most = size + MAX_HEADER_OVERHEAD + name_size + max(value_size, 0)
+        if most > _MAX_PLAIN_BYTES:
+            raise too_large(row)
+        if most > out.capacity:
+            out.reserve(2 * most)
+        to = put_field(out.data + size, name_data, name_size)
+        to = put_field(to, value_data, value_size)
+        size = to - out.data
+    return size
 
 
 cdef int64_t integer(object number, str what, Py_ssize_t row) except? -1:
@@ -88,22 +96,25 @@ cdef int64_t integer(object number, str what, Py_ssize_t row) except? -1:
 
 
 def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
-    """(batch with 61 free bytes, base timestamp, max timestamp, last offset delta) of the rows.
+    """(batch with 61 free bytes, count, base timestamp, max timestamp, last offset delta)
 
     A row is a tuple (timestamp, key, value, headers). ``base_timestamp`` None is the first row's;
     ``offsets`` None counts on from the base offset.
     """
-    cdef list items = rows if type(rows) is list else list(rows)
-    cdef Py_ssize_t count = PyList_Size(items), i
+    cdef tuple items = tuple(rows)
+    cdef Py_ssize_t count = PyTuple_Size(items), i
     cdef int64_t timestamp, base = 0, max_timestamp = -1, delta, last = -1, body, size = HEADER_SIZE
+    cdef int64_t needed, guess
     cdef Record r
-    cdef Vector out = Vector()
+    cdef Vector out = Vector(), header_bytes = Vector()
     cdef uint8_t* to
     cdef tuple headers
     if base_timestamp is not None:
         base = base_timestamp
+    if count == 0:
+        return bytearray(HEADER_SIZE), 0, base, max_timestamp, last
     for i in range(count):
-        row = <object>PyList_GetItem(items, i)
+        row = <object>PyTuple_GetItem(items, i)
         if not PyTuple_Check(row) or PyTuple_Size(row) != 4:
             raise InvalidRecord(f"record {i} must be a tuple (timestamp, key, value, headers)")
         timestamp = integer(<object>PyTuple_GetItem(row, 0), "timestamp", i)
@@ -127,20 +138,20 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
         fields = <object>PyTuple_GetItem(row, 3)
         headers = fields if type(fields) is tuple else tuple(fields)
         r.header_count = PyTuple_Size(headers)
-        r.headers_size = headers_size(headers, i) if r.header_count else 0
+        r.headers_size = put_headers(header_bytes, headers, i) if r.header_count else 0
         body = body_size(&r)
         if size + body > _MAX_PLAIN_BYTES:
-            raise InvalidRecord(
-                f"record {i}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records"
-            )
-        if size + 5 + body > out.capacity:
+            raise too_large(i)
+        needed = size + 5 + body
+        if needed > out.capacity:
             # as if the others were like this one, within reason
-            out.reserve(min(size + (5 + body) * (count - i), MAX_GROWTH * (size + 5 + body)))
+            guess = min(size + (5 + body) * min(count - i, INT32_MAX), MAX_GROWTH * needed)
+            out.reserve(max(needed, min(guess, _MAX_PLAIN_BYTES)))
         to = put_record(out.data + size, &r, body)
-        if r.header_count:
-            to = put_headers(to, headers, i)
-        size = to - out.data
-    return PyByteArray_FromStringAndSize(<char*>out.data, size), base, max_timestamp, last
+        if r.headers_size:
+            memcpy(to, header_bytes.data, r.headers_size)
+        size = (to - out.data) + r.headers_size
+    return PyByteArray_FromStringAndSize(<char*>out.data, size), count, base, max_timestamp, last
 
 
 cdef struct Text:
@@ -159,12 +170,17 @@ cdef inline bint is_null(Text* t, int64_t row) noexcept nogil:
 
 cdef inline bint get_text(Text* t, int64_t row, const uint8_t** data, int64_t* size) noexcept nogil:
     """Value ``row`` and its size, -1 for null; False if the array points outside of its data."""
-    cdef int64_t start = t.ends[row], end = t.ends[row + 1]
+    cdef int64_t start = load_once_32(t.ends + row), end = load_once_32(t.ends + row + 1)
     if not 0 <= start <= end <= t.data_size:
         return False
     data[0] = t.data + start
     size[0] = -1 if is_null(t, row) else end - start
     return True
+
+
+cdef inline int64_t span(Text* t, int64_t first, int64_t last) noexcept nogil:
+    """Bytes of the values from ``first`` up to ``last``, as the ends say."""
+    return <int64_t>load_once_32(t.ends + last) - load_once_32(t.ends + first)
 
 
 cdef class TextColumn:
@@ -174,9 +190,11 @@ cdef class TextColumn:
     cdef View ends, data, valid
 
     def __cinit__(self, ends, data, valid, int64_t valid_start, int64_t rows):
-        self.ends, self.data, self.valid = View(ends), View(data), View(valid)
-        cdef bint has_ends = self.ends.size >= 4 * (rows + 1)
-        cdef bint has_validity = not self.valid.held or 8 * self.valid.size >= valid_start + rows
+        self.ends, self.data, self.valid = aligned_view(ends, 4), View(data), View(valid)
+        cdef int64_t bits = 8 * self.valid.size
+        # no sum or product of a caller's number: it could wrap
+        cdef bint has_ends = 0 <= rows < self.ends.size // 4
+        cdef bint has_validity = not self.valid.held or 0 <= valid_start <= bits - rows
         if not has_ends or not has_validity:
             raise InvalidRecord(
                 "an Arrow array's buffers are too small for its rows: validate() it"
@@ -208,11 +226,12 @@ cdef struct Run:
 
 
 cdef inline int64_t timestamp_of(Table* t, int64_t row) noexcept nogil:
-    return t.timestamps[row] if t.timestamps != NULL else t.default_timestamp
+    return load_once_64(t.timestamps + row) if t.timestamps != NULL else t.default_timestamp
 
 
 cdef const char* measure_headers(Table* t, int64_t row, Record* r) noexcept nogil:
-    cdef int64_t i, size, start = t.header_lists.ends[row], end = t.header_lists.ends[row + 1]
+    cdef const int32_t* ends = t.header_lists.ends + row
+    cdef int64_t i, size, start = load_once_32(ends), end = load_once_32(ends + 1)
     cdef const uint8_t* data
     r.header_count = r.headers_size = 0
     if is_null(&t.header_lists, row):
@@ -228,19 +247,27 @@ cdef const char* measure_headers(Table* t, int64_t row, Record* r) noexcept nogi
         if not get_text(&t.header_values, i, &data, &size):
             return "a header's value points outside of its data: validate(full=True) it"
         r.headers_size += varint_size(size) + max(size, 0)
-    r.header_count = end - start
+    r.first_header, r.header_count = start, end - start
     return NULL
 
 
-cdef uint8_t* put_table_headers(Table* t, int64_t row, uint8_t* to) noexcept nogil:
-    cdef int64_t i, size = 0
+cdef uint8_t* put_table_headers(Table* t, Record* r, uint8_t* to) noexcept nogil:
+    """Write the headers that were measured; NULL if another thread has changed them since."""
+    cdef const uint8_t* end = to + r.headers_size
     cdef const uint8_t* data = NULL
-    for i in range(t.header_lists.ends[row], t.header_lists.ends[row + 1]):
-        get_text(&t.header_names, i, &data, &size)
+    cdef int64_t i, size = 0
+    for i in range(r.first_header, r.first_header + r.header_count):
+        if not get_text(&t.header_names, i, &data, &size) or size < 0:
+            return NULL
+        if varint_size(size) + size > end - to:
+            return NULL
         to = put_field(to, data, size)
-        get_text(&t.header_values, i, &data, &size)
+        if not get_text(&t.header_values, i, &data, &size):
+            return NULL
+        if varint_size(size) + max(size, 0) > end - to:
+            return NULL
         to = put_field(to, data, size)
-    return to
+    return to if to == end else NULL
 
 
 cdef inline const char* load_row(Table* t, int64_t row, int64_t timestamp,
@@ -270,6 +297,7 @@ cdef void put_rows(const Table* table, int64_t start, int64_t base_timestamp, ui
     cdef int64_t row, body, timestamp, max_timestamp = -1
     cdef int64_t stop = t.rows if t.rows - start <= INT32_MAX else start + INT32_MAX
     cdef uint8_t* to = out + HEADER_SIZE
+    cdef uint8_t* behind
     cdef const char* why = NULL
     no_fields(&r)
     row = start
@@ -283,9 +311,13 @@ cdef void put_rows(const Table* table, int64_t start, int64_t base_timestamp, ui
         body = body_size(&r)
         if (to - out) + varint_size(body) + body > limit:
             break
-        to = put_record(to, &r, body)
+        behind = put_record(to, &r, body)
         if r.header_count:
-            to = put_table_headers(&t, row, to)
+            behind = put_table_headers(&t, &r, behind)
+            if behind == NULL:
+                why = "its headers changed while they were encoded: leave them alone"
+                break
+        to = behind
         if timestamp > max_timestamp:
             max_timestamp = timestamp
         row += 1
@@ -308,11 +340,14 @@ cdef class TableEncoder:
                   TextColumn values not None, TextColumn header_lists, TextColumn header_names,
                   TextColumn header_values):
         self.columns = (keys, values, header_lists, header_names, header_values)
-        self.timestamps = View(timestamps)
-        if self.timestamps.held and self.timestamps.size < 8 * rows:
+        self.timestamps = aligned_view(timestamps, 8)
+        if self.timestamps.held and self.timestamps.size // 8 < rows:
             raise InvalidRecord(
                 "the timestamp column's buffer is too small for its rows: validate() it"
             )
+        for column in (keys, values, header_lists):
+            if rows < 0 or (column is not None and (<TextColumn>column).text.rows < rows):
+                raise InvalidRecord(f"a column has fewer than the table's {rows} rows")
         self.table.rows = rows
         self.table.timestamps = <const int64_t*>self.timestamps.data
         self.table.default_timestamp = default_timestamp
@@ -322,6 +357,8 @@ cdef class TableEncoder:
             self.table.keys = keys.text
         self.table.has_headers = header_lists is not None
         if header_lists is not None:
+            if header_names is None or header_values is None:
+                raise InvalidRecord("lists of headers have no names, or no values: give both")
             self.table.header_lists = header_lists.text
             self.table.header_names = header_names.text
             self.table.header_values = header_values.text
@@ -330,16 +367,16 @@ cdef class TableEncoder:
         """Bytes that the rows from ``start`` on cannot exceed, by the ends of the columns alone."""
         cdef Table* t = &self.table
         cdef int64_t first, last, size = HEADER_SIZE + MAX_RECORD_OVERHEAD * (t.rows - start)
-        size += t.values.ends[t.rows] - t.values.ends[start]
+        size += span(&t.values, start, t.rows)
         if t.has_keys:
-            size += t.keys.ends[t.rows] - t.keys.ends[start]
+            size += span(&t.keys, start, t.rows)
         if t.has_headers:
-            first, last = t.header_lists.ends[start], t.header_lists.ends[t.rows]
+            first = load_once_32(t.header_lists.ends + start)
+            last = load_once_32(t.header_lists.ends + t.rows)
             if not 0 <= first <= last <= t.header_names.rows or last > t.header_values.rows:
                 return INT64_MAX
-            size += 10 * (last - first) + 5 * (t.rows - start)
-            size += t.header_names.ends[last] - t.header_names.ends[first]
-            size += t.header_values.ends[last] - t.header_values.ends[first]
+            size += MAX_HEADER_OVERHEAD * (last - first) + 5 * (t.rows - start)
+            size += span(&t.header_names, first, last) + span(&t.header_values, first, last)
         return size
 
     cdef int64_t size_with_first_row(self, int64_t start, int64_t base_timestamp) except -1:
@@ -373,4 +410,6 @@ cdef class TableEncoder:
             put_rows(&self.table, start, base_timestamp, out.data, limit, &run)
         if run.why != NULL:
             raise InvalidRecord(f"row {run.bad_row}: {run.why.decode()}")
+        if run.rows == 0:
+            raise InvalidRecord(f"row {start}: it grew while it was encoded: leave it alone")
         return out.take(run.size), run.rows, base_timestamp, run.max_timestamp

@@ -7,6 +7,7 @@ against. The format is drawn in ``_kernel.pyx``.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from struct import Struct
@@ -22,7 +23,9 @@ from raylog.storage.records.layout import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     MAGIC,
+    MIN_BATCH_LENGTH,
     MIN_RECORD_SIZE,
 )
 from raylog.storage.records.legacy import as_records
@@ -76,10 +79,10 @@ def _wrap(n: int) -> int:
 
 def encode_rows(
     rows: Sequence[Any], base_timestamp: int | None, offsets: Sequence[int] | None, base_offset: int
-) -> tuple[bytearray, int, int, int]:
-    out = bytearray(HEADER_SIZE)
+) -> tuple[bytearray, int, int, int, int]:
+    out, items = bytearray(HEADER_SIZE), tuple(rows)
     base, max_timestamp, last = base_timestamp, -1, -1
-    for i, row in enumerate(rows):
+    for i, row in enumerate(items):
         if not isinstance(row, tuple) or len(row) != 4:
             raise InvalidRecord(f"record {i} must be a tuple (timestamp, key, value, headers)")
         timestamp = _integer(row[0], "timestamp", i)
@@ -106,7 +109,7 @@ def encode_rows(
             raise InvalidRecord(
                 f"record {i}: a batch of over {MAX_PLAIN_BYTES} bytes: encode fewer records"
             )
-    return out, base or 0, max_timestamp, last
+    return out, len(items), base or 0, max_timestamp, last
 
 
 def _put_record(
@@ -168,9 +171,9 @@ class TextColumn:
     def __init__(self, ends: Any, data: Any, valid: Any, valid_start: int, rows: int) -> None:
         ends_view = memoryview(ends).cast("B")
         self.valid = None if valid is None else memoryview(valid).cast("B")
-        if len(ends_view) < 4 * (rows + 1) or (
-            self.valid is not None and 8 * len(self.valid) < valid_start + rows
-        ):
+        has_ends = 0 <= rows < len(ends_view) // 4
+        has_validity = self.valid is None or 0 <= valid_start <= 8 * len(self.valid) - rows
+        if not has_ends or not has_validity:
             raise InvalidRecord(
                 "an Arrow array's buffers are too small for its rows: validate() it"
             )
@@ -209,8 +212,16 @@ class TableEncoder:
             raise InvalidRecord(
                 "the timestamp column's buffer is too small for its rows: validate() it"
             )
-        self.keys, self.values, self.header_lists = keys, values, header_lists
-        self.header_names, self.header_values = header_names, header_values
+        if rows < 0 or any(
+            column is not None and column.rows < rows for column in (keys, values, header_lists)
+        ):
+            raise InvalidRecord(f"a column has fewer than the table's {rows} rows")
+        self.keys, self.values = keys, values
+        self.headers: tuple[TextColumn, TextColumn, TextColumn] | None = None
+        if header_lists is not None:
+            if header_names is None or header_values is None:
+                raise InvalidRecord("lists of headers have no names, or no values: give both")
+            self.headers = header_lists, header_names, header_values
 
     def encode(self, start: int, max_bytes: int) -> tuple[bytearray, int, int, int]:
         if not 0 <= start < self.rows:
@@ -247,19 +258,20 @@ class TableEncoder:
         )
 
     def _headers(self, row: int) -> list[tuple[Buffer | None, Buffer | None]]:
-        if self.header_lists is None or self.header_lists.is_null(row):
+        if self.headers is None:
             return []
-        assert self.header_names is not None
-        assert self.header_values is not None
-        start, end = self.header_lists.ends[row], self.header_lists.ends[row + 1]
-        if not 0 <= start <= end <= min(self.header_names.rows, self.header_values.rows):
+        lists, names, values = self.headers
+        if lists.is_null(row):
+            return []
+        start, end = lists.ends[row], lists.ends[row + 1]
+        if not 0 <= start <= end <= min(names.rows, values.rows):
             raise _Malformed("its headers point outside of their array: validate(full=True) it")
         headers: list[tuple[Buffer | None, Buffer | None]] = []
         for i in range(start, end):
-            name = self.header_names.get(i, "a header's name")
+            name = names.get(i, "a header's name")
             if name is None:
                 raise _Malformed("a header's name is null: give it one")
-            headers.append((name, self.header_values.get(i, "a header's value")))
+            headers.append((name, values.get(i, "a header's value")))
         return headers
 
 
@@ -472,8 +484,10 @@ class OffsetTable:
     """See ``_kernel_clean.pxi``; only the hash is another."""
 
     def __init__(self, slots: int, capacity: int, secret: bytes) -> None:
-        assert 0 < capacity < slots, "a search ends at a free slot"
-        assert len(secret) == 16
+        if not 0 < capacity < slots:
+            raise ValueError(f"capacity {capacity} of {slots} slots: a search ends at a free one")
+        if len(secret) != 16:
+            raise ValueError(f"a secret of {len(secret)} bytes: give 16")
         self.capacity, self.size = capacity, 0
         self._slots, self._secret, self._bytes = slots, secret, bytearray(slots * _SLOT.size)
 
@@ -493,6 +507,7 @@ class OffsetTable:
     def put_records(
         self, plain: Buffer, count: int, base_offset: int, start_offset: int
     ) -> tuple[int, int, bool]:
+        _check_start(start_offset)
         last, keyless = -1, 0
         for offset, _, key, _, _ in _whole_records(plain, count, base_offset):
             if offset < start_offset:
@@ -504,7 +519,7 @@ class OffsetTable:
                 return last, keyless, True
             position, digest, next_offset = self._find(key)
             self.size += next_offset == 0
-            _SLOT.pack_into(self._bytes, position, digest, offset + 1)
+            _SLOT.pack_into(self._bytes, position, digest, _wrap(offset + 1))
             last = offset
         return last, keyless, False
 
@@ -517,8 +532,11 @@ class OffsetTable:
         start_offset: int,
     ) -> tuple[int, int, int, bool]:
         last, view = -1, memoryview(chunk)
+        _check_start(start_offset)
+        if first < 0 or not 0 <= position <= len(view):
+            raise ValueError(f"header {first} at position {position} of {len(view)} bytes")
         while first < len(headers) and _is_plain(header := headers[first]):
-            plain = view[position + HEADER_SIZE : position + header.size_bytes]
+            plain = _records_of(view, position, header)
             last_put, _, is_full = self.put_records(
                 plain, header.count, header.base_offset, start_offset
             )
@@ -529,11 +547,15 @@ class OffsetTable:
         return first, position, last, False
 
     def get(self, key: Buffer) -> int:
-        return self._find(bytes(key))[2] - 1
+        return _wrap(self._find(bytes(memoryview(key)))[2] - 1)
 
     def judge_records(
         self, plain: Buffer, count: int, base_offset: int, latest_offset: int, drop_tombstones: bool
     ) -> tuple[int, int, int, bytearray]:
+        if not 0 <= count <= len(plain) // MIN_RECORD_SIZE:
+            raise CorruptRecord(
+                f"offset {base_offset}", "its bytes cannot hold its count of records"
+            )
         flags, tombstones, keyless = bytearray(), 0, 0
         for offset, _, key, value, _ in _whole_records(plain, count, base_offset):
             if offset > latest_offset:
@@ -554,8 +576,8 @@ class OffsetTable:
         view = memoryview(chunk)
         all_keyless = position = 0
         for number, header in enumerate(headers):
+            plain = _records_of(view, position, header)
             if _is_plain(header):
-                plain = view[position + HEADER_SIZE : position + header.size_bytes]
                 kept, tombstones, keyless, _ = self.judge_records(
                     plain, header.count, header.base_offset, latest_offset, False
                 )
@@ -568,6 +590,17 @@ class OffsetTable:
 
 def _is_plain(header: BatchHeader) -> bool:
     return not header.attributes & ~LOG_APPEND_TIME and header.count > 0
+
+
+def _records_of(chunk: memoryview, position: int, header: BatchHeader) -> memoryview:
+    if not MIN_BATCH_LENGTH <= header.batch_length <= len(chunk) - position - LOG_OVERHEAD:
+        raise CorruptRecord(f"offset {header.base_offset}", "its batch is not within the chunk")
+    return chunk[position + HEADER_SIZE : position + header.size_bytes]
+
+
+def _check_start(start_offset: int) -> None:
+    if start_offset < 0:
+        raise ValueError(f"start offset {start_offset}: a record's offset is 0 or more")
 
 
 def _whole_records(plain: Buffer, count: int, base_offset: int) -> Iterator[tuple]:
@@ -617,6 +650,8 @@ def murmur2(key: Buffer) -> int:
 
 
 def partition_column(keys: TextColumn, partitions: int) -> bytearray:
+    if not 1 <= partitions <= MAX_INT:
+        raise ValueError(f"{partitions} partitions; give at least one, and under 2^31")
     out = array("i")
     for row in range(keys.rows):
         try:
@@ -650,3 +685,54 @@ def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes,
     except CorruptRecord:
         pass
     return rows.tobytes(), position
+
+
+WALK_FOUND, WALK_MORE, WALK_ODD = range(3)
+
+
+def walk(block: Buffer, offset: int, limit: int, next_offset: int) -> tuple[int, int, int, int]:
+    """(state, position, size, next offset) of the first v2 batch that reaches ``offset`` or ends
+    behind ``limit``.
+
+    The first batch begins at the block's begin; positions count from there. Offsets must rise from
+    ``next_offset`` on. Only headers have to be in the block. The state is WALK_FOUND; WALK_MORE:
+    the header at ``position`` is not whole in the block; or WALK_ODD: it is no header of version 2
+    that can stand there.
+    """
+    view, position = memoryview(block), 0
+    while position <= len(view) - HEADER_SIZE:
+        try:
+            header = read_header(view, position)
+        except CorruptRecord:
+            return WALK_ODD, position, 0, next_offset
+        last_offset = _wrap(header.last_offset)
+        if header.magic != MAGIC or not next_offset <= header.base_offset <= last_offset:
+            return WALK_ODD, position, 0, next_offset
+        if last_offset >= offset or position + header.size_bytes > limit:
+            return WALK_FOUND, position, header.size_bytes, next_offset
+        next_offset = last_offset + 1
+        position += header.size_bytes
+    return WALK_MORE, position, 0, next_offset
+
+
+def count_up_to(
+    entries: Buffer, entry_size: int, at: int, width: int, wanted: int, warm_bytes: int
+) -> int:
+    """How many entries have at most ``wanted`` in the column of ``width`` bytes at byte ``at``.
+
+    The column rises. The last ``warm_bytes`` are looked at first: see ``sparse.py``.
+    """
+    if entry_size <= 0 or at < 0 or width not in (4, 8) or at + width > entry_size:
+        raise ValueError(f"no column of {width} bytes at {at} in entries of {entry_size}")
+    view = memoryview(entries)
+
+    def column(number: int) -> int:
+        begin = number * entry_size + at
+        return int.from_bytes(view[begin : begin + width], "big", signed=True)
+
+    count = len(view) // entry_size
+    first, end = 0, count
+    warm = count - 1 - warm_bytes // entry_size
+    if warm > 0:
+        first, end = (warm + 1, count) if column(warm) <= wanted else (0, warm)
+    return bisect_right(range(count), wanted, first, end, key=column)

@@ -34,8 +34,6 @@ def partitions_for_column(array: "pa.Array", partitions: int) -> npt.NDArray[np.
     # Arrow, which single keys can do without
     from raylog.storage.records.columns import text_column
 
-    if partitions < 1:
-        raise ValueError(f"{partitions} partitions; give at least one")
     return np.frombuffer(
         kernel.ops.partition_column(text_column("key", array), partitions), np.int32
     )

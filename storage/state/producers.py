@@ -20,9 +20,9 @@ Source: ``ProducerStateManager`` and ``ProducerAppendInfo`` of Kafka; KIP-98, KI
 """
 
 import os
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import NamedTuple
 
@@ -49,6 +49,8 @@ from raylog.storage.records.layout import MAX_SEQUENCE
 CACHED_BATCHES = 5
 NO_PRODUCER = -1
 NEVER_MS = MAX_LONG
+# One call under the lock of appends: 1,000 take about half a millisecond.
+EXPIRED_AT_ONCE = 1000
 
 _HEAD = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
@@ -147,12 +149,24 @@ class ProducerState:
             self.transaction_start = base_offset
 
 
+class ProducerExpiration(NamedTuple):
+    """When producers are forgotten: Kafka's ``producer.id.expiration.*``."""
+
+    after_ms: int  # without a write
+    check_interval_ms: int = 0  # from the end of one look at all to the next
+
+
 class ProducerStates:
-    """The producers of one log, up to ``end_offset``."""
+    """The producers of one log, up to ``end_offset``.
+
+    They stand in the order of their last writes, so that the silent ones are at the head.
+    """
 
     def __init__(self, partition: str) -> None:
         self._partition = partition
-        self._producers: dict[int, ProducerState] = {}
+        self._producers: OrderedDict[int, ProducerState] = OrderedDict()
+        # Of those that may expire, none wrote last before this. Any thread may ask.
+        self.oldest_ms = NEVER_MS
         # producer id -> first offset of its open transaction, oldest first
         self._open: dict[int, int] = {}
         self.first_unstable_offset: int | None = None  # where the oldest open transaction begins
@@ -171,11 +185,23 @@ class ProducerStates:
         """The first offset of each open transaction, by producer id."""
         return self._open
 
-    def check(self, header: BatchHeader, *, is_client: bool = True) -> CachedBatch | None:
+    def borrow(self, producer_id: int, others: "ProducerStates") -> None:
+        """Take what others know of a producer, unless it is known here. Theirs does not change."""
+        theirs = others.get(producer_id)
+        if theirs is not None and producer_id not in self._producers:
+            self._producers[producer_id] = replace(theirs, batches=theirs.batches.copy())
+
+    def check(
+        self, header: BatchHeader, marker: Marker | None = None, *, is_client: bool = True
+    ) -> CachedBatch | None:
         """The batch that ``header`` repeats, or None if it may be written; raises if it may not.
 
-        The coordinators' own batches (offset commits) have no sequence to check.
+        ``marker``: of a control batch. The coordinators' own batches (offset commits) have no
+        sequence to check.
         """
+        if marker is not None:
+            self._check_marker(header, marker)
+            return None
         producer = self._producers.get(header.producer_id)
         if is_client and header.base_sequence < 0:
             raise InvalidRecord(
@@ -193,7 +219,7 @@ class ProducerStates:
             raise InvalidTxnState(self._partition, header.producer_id, producer.transaction_start)
         return None
 
-    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+    def _check_marker(self, header: BatchHeader, marker: Marker) -> None:
         """Raise unless this marker may be written.
 
         It may if nobody has taken over from its producer or its coordinator.
@@ -251,7 +277,12 @@ class ProducerStates:
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER or (header.is_control and marker is None):
             return
-        producer = self._producers.setdefault(producer_id, ProducerState())
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = ProducerState()
+            self.oldest_ms = min(self.oldest_ms, now_ms)
+        else:
+            self._producers.move_to_end(producer_id)
         producer.seen_ms = now_ms
         if marker is not None:
             producer.end(header, marker)
@@ -267,34 +298,35 @@ class ProducerStates:
         """For readers, who must not look into a dict that changes."""
         self.first_unstable_offset = next(iter(self._open.values()), None)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that wrote nothing for ``expiration_ms``.
+    def expire(self, now_ms: int, expiration_ms: int) -> bool:
+        """Forget producers that wrote nothing for ``expiration_ms``, but not too many at once.
+
+        Returns whether more may be due.
 
         By the time of writing, where Kafka takes the records' own: a producer of old records would
         be forgotten at once, and its next retry be written twice.
         """
-        for producer_id, producer in list(self._producers.items()):
-            if producer.transaction_start < 0 and now_ms - producer.seen_ms >= expiration_ms:
+        for _ in range(EXPIRED_AT_ONCE):
+            producer_id, producer = next(iter(self._producers.items()), (NO_PRODUCER, None))
+            self.oldest_ms = NEVER_MS if producer is None else producer.seen_ms
+            if producer is None or now_ms - producer.seen_ms < expiration_ms:
+                return False
+            if producer.transaction_start < 0:
                 del self._producers[producer_id]
-
-    @property
-    def oldest_ms(self) -> int:
-        """When the producer wrote that has been silent longest; far away if there is none."""
-        silent = (
-            producer.seen_ms
-            for producer in list(self._producers.values())
-            if producer.transaction_start < 0
-        )
-        return min(silent, default=NEVER_MS)
+            else:
+                # It stays. Its marker will count as a write; until then it must not be in the way.
+                producer.seen_ms = now_ms
+                self._producers.move_to_end(producer_id)
+        return True
 
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id, where each one stands."""
-        producers = list(self._producers.items())
+        producers = dict.copy(self._producers)  # in one step: appends go on meanwhile
         return {
             producer_id: LastRecord(
                 state.batches[-1].last_offset if state.batches else -1, state.epoch
             )
-            for producer_id, state in producers
+            for producer_id, state in producers.items()
         }
 
     # -- snapshots ---------------------------------------------------------------------------------
@@ -307,7 +339,8 @@ class ProducerStates:
 
     def decode(self, path: str, content: bytes, end_offset: int, now_ms: int) -> None:
         """Take the state of a snapshot file, or raise CorruptCheckpoint."""
-        self._producers = decode_snapshot(path, content, now_ms)
+        self._producers = OrderedDict(decode_snapshot(path, content, now_ms))
+        self.oldest_ms = now_ms if self._producers else NEVER_MS
         starts = [(producer.transaction_start, key) for key, producer in self._producers.items()]
         self._open = {key: start for start, key in sorted(starts) if start >= 0}
         self._see_oldest()

@@ -135,8 +135,8 @@ def records_of(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> 
     """
     offset = log.log_start_offset if start is None else start
     records: list[Record] = []
-    while (piece := log.read(offset, max_bytes)) is not None:
-        content = log.read_bytes(piece)
+    while (found := log.read(offset, max_bytes)).size_bytes:
+        content = found.read()
         records += decode_records(content, start_offset=offset)
         *_, (_, last) = iter_batches(content)
         assert last.next_offset > offset, "a read answers with something"

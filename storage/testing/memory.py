@@ -24,7 +24,7 @@ from random import Random
 from typing import Literal
 
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import LogLocked, RaylogError, StorageError
+from raylog.storage.errors import LogClosed, LogLocked, RaylogError, SegmentDeleted, StorageError
 from raylog.storage.files import FileStat, Room
 from raylog.storage.testing.clock import T0
 
@@ -321,12 +321,32 @@ class MemoryFileSystem:
         return node
 
 
+class OpenMemoryFile:
+    """A reference to a file's content."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self.inode = content.inode
+
+    def fileno(self) -> int:
+        return -1
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        return bytes(self._content.seen[position : position + size_bytes])
+
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        piece = self.read(len(buffer), position)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
 class MemoryFile:
     """An open file; it outlives its name."""
 
     def __init__(self, fs: MemoryFileSystem, path: str, content: Content) -> None:
         self._fs, self.path, self._content = fs, path, content
         self.inode = content.inode
+        self._closed: type[LogClosed | SegmentDeleted] | None = None
 
     @property
     def size(self) -> int:
@@ -336,30 +356,56 @@ class MemoryFile:
     def size(self, size_bytes: int) -> None:
         raise AssertionError("a file's size follows from its content")
 
+    def opened(self) -> OpenMemoryFile:
+        return OpenMemoryFile(self._open_content())
+
+    def _open_content(self) -> Content:
+        if self._closed is not None:
+            raise self._closed(self.path)
+        return self._content
+
     def append(self, buffers: Sequence[Buffer]) -> None:
+        content = self._open_content()
         self._fs.change("append", self.path)
-        self._content.seen += b"".join(buffers)
-        self._content.mtime_ms = self._fs.now_ms
+        content.seen += b"".join(buffers)
+        content.mtime_ms = self._fs.now_ms
 
     def read(self, size_bytes: int, position: int) -> bytes:
-        return bytes(self._content.seen[position : position + size_bytes])
+        return self.opened().read(size_bytes, position)
+
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        return self.opened().read_into(buffer, position)
 
     def view(self) -> memoryview:
-        return memoryview(bytes(self._content.seen))
+        return memoryview(bytes(self._open_content().seen))
 
     def truncate(self, size_bytes: int) -> None:
+        content = self._open_content()
         self._fs.change("truncate", self.path)
-        self._content.truncate(size_bytes)
+        content.truncate(size_bytes)
 
     def allocate(self, size_bytes: int) -> None:
+        self._open_content()
         self._fs.change("allocate", self.path)
 
     def flush(self) -> None:
+        content = self._open_content()
         self._fs.change("flush", self.path)
-        self._content.flush()
+        content.flush()
+
+    def seal(self) -> None:
+        """A file in memory has no descriptor to save."""
+
+    def rename(self, target: str) -> None:
+        self._fs.rename(self.path, target)
+        self.path = target
 
     def close(self) -> None:
-        """Nothing is held that could be given back."""
+        self._closed = self._closed or LogClosed
+
+    def remove(self) -> None:
+        self._closed = self._closed or SegmentDeleted
+        self._fs.remove(self.path)
 
 
 class MemoryLock:

@@ -12,7 +12,7 @@
 The last two are compared in full where the log tells everything: from its first offset on, or from
 a snapshot at its first segment, with no gap that compaction made. Elsewhere they may know more than
 the log, and only what contradicts it is a problem. Behind a batch that cannot be read neither is
-looked at.
+looked at. A snapshot below the first segment is only decoded: its batches are gone.
 
 In a log that is being written meanwhile the last batch may look torn. Recovery is ``loader.py``'s
 business.
@@ -132,7 +132,7 @@ def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
         raise LogMissing(folder, why)
     replayed = _Replayed(fs, folder, bases[0])
     for base, following in zip_longest(bases, bases[1:]):
-        segment = Segment(fs, folder, base, LogConfig(), 0)
+        segment = Segment(fs, folder, base, LogConfig())
         try:
             yield _verify_segment(fs, segment, following, replayed)
         finally:
@@ -255,7 +255,8 @@ class _Replayed:
         self._snapshots = sorted(
             (offset, name) for name in names if (offset := offset_of(name)) is not None
         )
-        self._next_offset, self.is_lost = first_offset, False
+        self._first_offset = self._next_offset = first_offset
+        self.is_lost = False
         self._is_full = self._begin(first_offset)
 
     def _begin(self, first_offset: int) -> bool:
@@ -327,7 +328,7 @@ class _Replayed:
             except CorruptCheckpoint as error:
                 yield Problem(name, error.args[1])
                 continue
-            if not self.is_lost:
+            if offset >= self._first_offset and not self.is_lost:
                 is_full = self._is_full and offset == self._next_offset
                 yield from (Problem(name, why) for why in self._contradictions(snapshot, is_full))
 

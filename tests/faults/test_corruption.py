@@ -169,8 +169,8 @@ def fill_with_transactions(log: Log) -> None:
 def read_all(log: Log, rows: list[Row], start: int | None = None, max_bytes: int = 150) -> None:
     """All records from an offset on, as a consumer reads them; rows and columns must agree."""
     offset = log.log_start_offset if start is None else start
-    while (found := log.read(offset, max_bytes)) is not None:
-        content = log.read_bytes(found)
+    while (found := log.read(offset, max_bytes)).size_bytes:
+        content = found.read()
         some = [record[:4] for record in decode_records(content, start_offset=offset)]
         table = decode_table(content, start_offset=offset).to_pydict()
         columns = (table["offset"], table["timestamp"], table["key"], table["value"])
@@ -182,9 +182,9 @@ def read_all(log: Log, rows: list[Row], start: int | None = None, max_bytes: int
 def committed(log: Log) -> list[tuple[int, int]]:
     """(producer, first offset) of all that a reader of committed records is told to skip."""
     offset, aborted = log.log_start_offset, []
-    while (found := log.read(offset, 1 << 20, COMMITTED)) is not None:
-        aborted += [entry[:2] for entry in log.aborted_in(found, offset)]
-        offset = next_offset(log.read_bytes(found), offset)
+    while (found := log.read(offset, 1 << 20, COMMITTED)).size_bytes:
+        aborted += [entry[:2] for entry in found.aborted]
+        offset = next_offset(found.read(), offset)
     return aborted
 
 

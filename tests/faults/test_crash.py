@@ -24,6 +24,7 @@ from raylog.storage.loader import create_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.recovery import check_indexes
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     FOLDER,
@@ -110,7 +111,7 @@ def live(fs: MemoryFileSystem, life: Life, flush_messages: int) -> None:
                 life.start = log.log_start_offset
                 checkpoint(log_dir, log)
             if number == 5:
-                partition.maintain(10**9)
+                partition.maintain(ProducerExpiration(10**9))
                 life.durable = max(life.durable, log.recovery_point)
         if run < 2:
             partition.close()

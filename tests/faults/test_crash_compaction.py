@@ -267,8 +267,8 @@ def check_content(log: Log, life: Life, end: int) -> None:
 
 def contents(log: Log) -> Iterator[bytes]:
     offset = log.log_start_offset
-    while (found := log.read(offset, 1 << 20)) is not None:
-        content = log.read_bytes(found)
+    while (found := log.read(offset, 1 << 20)).size_bytes:
+        content = found.read()
         yield content
         *_, (_, last) = iter_batches(content)
         offset = last.next_offset
@@ -292,9 +292,9 @@ def check_committed(log: Log, life: Life, end: int) -> None:
 def committed_in(log: Log) -> list[tuple[bytes, int]]:
     """(key, offset) of all records that a reader of committed ones is shown."""
     offset, shown = log.log_start_offset, []
-    while (found := log.read(offset, 1 << 20, COMMITTED)) is not None:
-        aborted = log.aborted_in(found, offset)
-        content = log.read_bytes(found)
+    while (found := log.read(offset, 1 << 20, COMMITTED)).size_bytes:
+        aborted = found.aborted
+        content = found.read()
         for position, header in iter_batches(content):
             of_it = content[position : position + header.size_bytes]
             is_aborted = header.is_transactional and any(

@@ -244,8 +244,8 @@ def use_log(disk: Disk, is_clean: bool) -> None:
     for asked in (T0, 0, -2, -1, -3):
         log.offset_for_timestamp(asked)
     offset = log.log_start_offset
-    while (found := log.read(offset, 300)) is not None:
-        content = log.read_bytes(found)
+    while (found := log.read(offset, 300)).size_bytes:
+        content = found.read()
         assert all(row.offset >= offset for row in decode_records(content, start_offset=offset))
         offset = next_offset(content, offset)
     log.close()

@@ -97,9 +97,9 @@ def committed_of(log: Log) -> list[Seen]:
 def _read(log: Log, *, is_committed: bool) -> list[Seen]:
     seen: list[Seen] = []
     offset = log.log_start_offset
-    while (found := log.read(offset, 20_000, COMMITTED if is_committed else LOG_END)) is not None:
-        content = log.read_bytes(found)
-        waiting = sorted(log.aborted_in(found, offset), key=lambda entry: entry.first_offset)
+    while (found := log.read(offset, 20_000, COMMITTED if is_committed else LOG_END)).size_bytes:
+        content = found.read()
+        waiting = sorted(found.aborted, key=lambda entry: entry.first_offset)
         aborting: set[int] = set()
         for position, header in iter_batches(content):
             while waiting and waiting[0].first_offset <= header.last_offset:

@@ -46,8 +46,8 @@ def files(folder: Path) -> dict[str, bytes]:
 def batches_of(log: Log) -> list[bytes]:
     """Every batch from the log start offset on."""
     found, offset = [], log.log_start_offset
-    while (piece := log.read(offset, 1 << 20)) is not None:
-        content = log.read_bytes(piece)
+    while (piece := log.read(offset, 1 << 20)).size_bytes:
+        content = piece.read()
         for position, header in iter_batches(content):
             found.append(content[position : position + header.size_bytes])
             offset = header.next_offset

@@ -23,6 +23,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import iter_batches
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.waiting import wait_for
 from raylog.storage.tools.verify import verify_folder
 
@@ -95,7 +96,9 @@ def test_while_a_node_stands_still_nobody_else_writes_to_its_logs(
     size_bytes = sum(path.stat().st_size for path in folder.glob("*.log"))
     two = nodes.add("two", disk="one")
     wait_for(lambda: "locked" in (broker.nodes().get(two) or ""), 60, "the second node is refused")
-    spec = LogSpec(partition, created.topic_id, str(folder), LogConfig(), False, 1000)
+    spec = LogSpec(
+        partition, created.topic_id, str(folder), LogConfig(), False, ProducerExpiration(1000)
+    )
     intruder: Any = LogActor.options(**pinned_to(Node(two))).remote(spec)  # type: ignore[attr-defined]
     with pytest.raises(ray.exceptions.RayActorError, match="LogLocked"):
         ray.get(intruder.offsets.remote(), timeout=60)

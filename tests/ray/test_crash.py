@@ -19,6 +19,7 @@ from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.waiting import wait_for
 
 
@@ -101,7 +102,14 @@ def test_a_second_writer_cannot_open_the_folder(broker: Broker, topic: str) -> N
 
     described = broker.describe_topic(topic)
     folder = described.partitions[0].folder or ""
-    spec = LogSpec(TopicPartition(topic, 0), described.topic_id, folder, LogConfig(), False, 1000)
+    spec = LogSpec(
+        TopicPartition(topic, 0),
+        described.topic_id,
+        folder,
+        LogConfig(),
+        False,
+        ProducerExpiration(1000),
+    )
     intruder = LogActor.remote(spec)
     with pytest.raises(ray.exceptions.RayActorError, match="LogLocked"):
         ray.get(intruder.offsets.remote(), timeout=60)
@@ -118,7 +126,7 @@ def test_an_actor_that_stands_still_keeps_its_log_and_goes_on(broker: Broker, to
         described.partitions[0].folder or "",
         LogConfig(),
         False,
-        1000,
+        ProducerExpiration(1000),
     )
     pid = pid_of(broker, topic, 0)
     with broker.producer() as producer:

@@ -26,6 +26,7 @@ from raylog.storage.log_dir import LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
 from raylog.storage.state.checkpoints import RECOVERY_POINTS, read_offsets
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.state.properties import CLEAN_SHUTDOWN, random_id
 from raylog.storage.testing.waiting import wait_for
 
@@ -67,7 +68,9 @@ class Node:
     ) -> None:
         """Another topic's LogActor, under the name that the partition's will have."""
         create_log(RealFileSystem(), str(folder), topic_id)
-        spec = LogSpec(partition, topic_id, str(folder), LogConfig(), False, 1000)
+        spec = LogSpec(
+            partition, topic_id, str(folder), LogConfig(), False, ProducerExpiration(1000)
+        )
         create(LogActor, log_actor_name(partition), self.namespace, own_node(), spec)
         serving = self.ask("serving", partition=partition)
         assert serving[:3] == (topic_id, str(folder), own_node_id())

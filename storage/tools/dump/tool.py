@@ -124,7 +124,8 @@ def _view(fs: FileSystem, path: str) -> memoryview:
             raise FileNotReadable(path, "this is a folder")
         file = fs.open(path)
     except StorageError as error:
-        raise FileNotReadable(path, error.args[1]) from error
+        what, _, _ = error.args[1].partition(";")  # without the advice for a broker
+        raise FileNotReadable(path, what) from error
     try:
         return file.view()
     finally:

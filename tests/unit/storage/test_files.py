@@ -3,13 +3,28 @@
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raylog.storage.errors import DiskFull, LogLocked, StorageError, UndoFailed
-from raylog.storage.files import FileSystem, ReadOnlyFileSystem, RealFileSystem, write_atomically
+from raylog.storage.errors import (
+    DiskFull,
+    LogClosed,
+    LogLocked,
+    SegmentDeleted,
+    StorageError,
+    UndoFailed,
+)
+from raylog.storage.files import (
+    MAX_UNFLUSHED,
+    FileSystem,
+    ReadOnlyFileSystem,
+    RealFile,
+    RealFileSystem,
+    write_atomically,
+)
 from raylog.storage.testing.memory import MemoryFileSystem
 
 
@@ -163,7 +178,250 @@ def test_whether_a_folder_can_be_written_is_tried(fs: FileSystem, at: Callable[[
     assert fs.list_dir(at("")) == []
 
 
+def test_a_reference_reads_on_after_a_rename_a_close_and_a_removal(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    file = fs.open(at("f"), create=True)
+    file.append([b"abcd"])
+    reference = file.opened()
+    file.rename(at("g"))
+    assert (file.path, fs.exists(at("f"))) == (at("g"), False)
+    file.close()
+    fs.remove(at("g"))
+    other = fs.open(at("h"), create=True)  # would get the number of a closed descriptor
+    other.append([b"other"])
+    buffer = bytearray(6)
+    assert reference.read(2, 1) == b"bc"
+    assert (reference.read_into(buffer, 1), bytes(buffer)) == (3, b"bcd\0\0\0")
+    assert reference.inode == file.inode
+
+
+def test_a_closed_file_says_so(fs: FileSystem, at: Callable[[str], str]) -> None:
+    file = fs.open(at("f"), create=True)
+    file.append([b"abcd"])
+    file.close()
+    file.close()
+    calls: list[Callable[[], object]] = [
+        file.opened,
+        file.flush,
+        lambda: file.read(1, 0),
+        lambda: file.read_into(bytearray(1), 0),
+        lambda: file.append([b"x"]),
+        lambda: file.truncate(0),
+    ]
+    for call in calls:
+        with pytest.raises(LogClosed):
+            call()
+    assert fs.read_file(at("f")) == b"abcd"
+
+
+def test_a_removed_file_was_deleted_and_its_log_is_not_closed(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    file = fs.open(at("f"), create=True)
+    file.append([b"abcd"])
+    file.remove()
+    file.close()
+    with pytest.raises(SegmentDeleted):
+        file.read(1, 0)
+    assert not fs.exists(at("f"))
+
+
+def test_a_sealed_file_is_read_and_becomes_writable_with_a_change(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    file = fs.open(at("f"), create=True)
+    file.append([b"abcd"])
+    file.seal()
+    file.seal()
+    file.flush()
+    assert file.read(9, 0) == b"abcd"
+    file.truncate(2)
+    file.append([b"X"])
+    assert (file.size, file.read(9, 0)) == (3, b"abX")
+
+
 # -- the real one ----------------------------------------------------------------------------------
+
+
+def is_writable(file: RealFile) -> bool:
+    return file.opened().is_writable
+
+
+def open_paths() -> list[str]:
+    """What this process has open, by path."""
+    paths = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            paths.append(os.readlink(f"/proc/self/fd/{number}"))
+    return paths
+
+
+def count_open(folder: Path) -> int:
+    return sum(path.startswith(str(folder)) for path in open_paths())
+
+
+def written(fs: RealFileSystem, path: Path, content: bytes = b"abcd") -> RealFile:
+    file = fs.open(str(path), create=True)
+    file.append([content])
+    return file
+
+
+def test_the_last_reference_closes(tmp_path: Path) -> None:
+    file = written(RealFileSystem(), tmp_path / "f")
+    reference = file.opened()
+    file.close()
+    assert count_open(tmp_path) == 1
+    del reference
+    assert count_open(tmp_path) == 0
+
+
+def test_a_sealed_file_is_open_read_only_from_then_on(tmp_path: Path) -> None:
+    file = written(RealFileSystem(), tmp_path / "f")
+    assert is_writable(file)
+    file.seal()
+    assert not is_writable(file)
+    file.append([b"e"])
+    assert is_writable(file)
+    assert file.read(9, 0) == b"abcde"
+
+
+def test_a_file_that_nobody_changes_is_open_read_only(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abcd")
+    file = RealFileSystem().open(str(tmp_path / "f"))
+    assert not is_writable(file)
+    file.truncate(1)
+    assert is_writable(file)
+
+
+def test_sealed_files_share_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
+    fs = RealFileSystem(max_sealed=4)
+    files = [written(fs, tmp_path / str(n), b"%d" % n) for n in range(20)]
+    assert count_open(tmp_path) == 20
+    for file in files:
+        file.flush()
+        file.seal()
+    assert count_open(tmp_path) == 4
+    assert [file.read(9, 0) for file in files] == [b"%d" % n for n in range(20)]
+    assert count_open(tmp_path) == 4
+    for file in files:
+        file.close()
+    assert count_open(tmp_path) == 0
+
+
+def test_the_files_used_last_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = RealFileSystem(max_sealed=2)
+    paths = [tmp_path / str(n) for n in range(3)]
+    for path in paths:
+        path.write_bytes(b"x")
+    first, second = fs.open(str(paths[0])), fs.open(str(paths[1]))
+    first.read(1, 0)
+    third = fs.open(str(paths[2]))
+    opened = count_calls(monkeypatch, "open")
+    first.read(1, 0)
+    third.read(1, 0)
+    assert opened == []
+    second.read(1, 0)
+    assert len(opened) == 1
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """The arguments of every call of a function of ``os`` from now on."""
+    calls: list[Any] = []
+    real = getattr(os, name)
+
+    def counted(*args: Any) -> Any:
+        calls.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(os, name, counted)
+    return calls
+
+
+def test_a_sealed_file_keeps_its_descriptor_until_it_is_flushed(tmp_path: Path) -> None:
+    """The system tells an error of writing back only to those who have had the file open."""
+    fs = RealFileSystem(max_sealed=0)
+    file = written(fs, tmp_path / "f")
+    file.seal()
+    assert count_open(tmp_path) == 1
+    file.flush()
+    assert count_open(tmp_path) == 0
+    assert file.read(9, 0) == b"abcd"
+
+
+def test_sealing_flushes_where_too_many_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = RealFileSystem(max_sealed=0)
+    flushed = count_calls(monkeypatch, "fdatasync")
+    files = [written(fs, tmp_path / str(n)) for n in range(MAX_UNFLUSHED + 10)]
+    for file in files:
+        file.seal()
+    assert (count_open(tmp_path), len(flushed)) == (MAX_UNFLUSHED, 10)
+    for file in files:
+        file.flush()
+    assert count_open(tmp_path) == 0
+
+
+def test_an_append_beside_a_flush_is_not_taken_for_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = RealFileSystem(max_sealed=0)
+    file = written(fs, tmp_path / "f")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda _: file.append([b"late"]))
+        file.flush()
+    file.seal()
+    assert count_open(tmp_path) == 1
+
+
+def test_a_file_that_is_opened_again_is_found_under_its_new_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = RealFileSystem(max_sealed=0)
+    (tmp_path / "f").write_bytes(b"abcd")
+    file = fs.open(str(tmp_path / "f"))
+    real = os.replace
+
+    def replace_then_read(source: str, target: str) -> None:
+        assert file.read(9, 0) == b"abcd"
+        real(source, target)
+        assert file.read(9, 0) == b"abcd", "before its owner has noted the new name"
+
+    monkeypatch.setattr(os, "replace", replace_then_read)
+    file.rename(str(tmp_path / "g"))
+    assert file.read(9, 0) == b"abcd"
+
+
+def test_another_file_under_its_name_is_not_read(tmp_path: Path) -> None:
+    fs = RealFileSystem(max_sealed=0)
+    (tmp_path / "f").write_bytes(b"abcd")
+    file = fs.open(str(tmp_path / "f"))
+    (tmp_path / "new").write_bytes(b"foreign")
+    os.replace(tmp_path / "new", tmp_path / "f")
+    for call in (lambda: file.read(9, 0), lambda: file.append([b"x"]), file.opened):
+        with pytest.raises(SegmentDeleted):
+            call()
+    assert (tmp_path / "f").read_bytes() == b"foreign"
+
+
+def test_without_descriptors_those_that_are_only_kept_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = RealFileSystem(max_sealed=4)
+    (tmp_path / "f").write_bytes(b"abcd")
+    fs.open(str(tmp_path / "f"))
+    real = os.open
+
+    def limited(*args: Any) -> int:
+        if count_open(tmp_path):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*args)
+
+    monkeypatch.setattr(os, "open", limited)
+    other = fs.open(str(tmp_path / "g"), create=True)
+    assert count_open(tmp_path) == 1
+    other.close()
 
 
 def test_a_lock_on_a_file_that_its_owner_has_just_removed_is_no_lock(
@@ -309,7 +567,7 @@ def test_an_fsync_that_finds_no_room_is_a_disk_that_failed(
     monkeypatch.setattr(os, "fdatasync", full)
     monkeypatch.setattr(os, "fsync", full)
     for sync in (file.flush, lambda: fs.sync_dir(str(tmp_path))):
-        with pytest.raises(StorageError, match="data may be lost") as raised:
+        with pytest.raises(StorageError, match="written may be lost") as raised:
             sync()
         assert raised.value.is_disk_failure
         assert not isinstance(raised.value, DiskFull)

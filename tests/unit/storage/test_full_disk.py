@@ -20,6 +20,7 @@ from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.encode import encode_records
 from raylog.storage.recovery import check_indexes
 from raylog.storage.state.epochs import LeaderEpochs
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     FOLDER,
@@ -103,11 +104,7 @@ def test_a_crashed_log_on_a_full_disk_can_be_opened_and_read(disk: Disk) -> None
 def epochs_of(log: Log) -> list[int]:
     """The leader epoch of each batch."""
     found = log.read(0, 1 << 20)
-    return (
-        []
-        if found is None
-        else [header.leader_epoch for _, header in iter_batches(log.read_bytes(found))]
-    )
+    return [header.leader_epoch for _, header in iter_batches(found.read())]
 
 
 def test_a_partition_opens_on_a_full_disk_is_read_and_has_its_retention(disk: Disk) -> None:
@@ -126,7 +123,7 @@ def test_a_partition_opens_on_a_full_disk_is_read_and_has_its_retention(disk: Di
                 again.append(batch())
         assert again.delete_old_segments().segments == 2
         assert again.delete_records(3) == 3
-        again.maintain(10**9)
+        again.maintain(ProducerExpiration(10**9))
         assert after.names(".deleted") == []
         assert not again.is_offline
     assert again.append(batch()).base_offset == 3

@@ -91,8 +91,8 @@ def opened(log_dir: Path, name: str, *, is_clean: bool = True) -> Log:
 def fetched(log: Log, max_bytes: int = 1 << 20) -> Iterator[tuple[BatchHeader, bytes]]:
     """Every batch from the log start offset on, by reads, as a client gets them."""
     offset = log.log_start_offset
-    while (found := log.read(offset, max_bytes)) is not None:
-        content = log.read_bytes(found)
+    while (found := log.read(offset, max_bytes)).size_bytes:
+        content = found.read()
         for position, header in iter_batches(content):
             check_crc(content, position, header)
             yield header, content[position : position + header.size_bytes]

@@ -21,6 +21,7 @@ from raylog.storage.readable import (
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
+    Slice,
 )
 from raylog.storage.records.batch import read_header, seal
 from raylog.storage.testing.clock import T0
@@ -66,8 +67,7 @@ def test_a_batch_is_stamped_with_offset_and_leader_epoch_and_else_written_as_it_
     sent = batch(2, compression_type="zstd")
     log.append(memoryview(bytes(sent)), leader_epoch=7)
     found = log.read(1, 1 << 20)
-    assert found is not None
-    written = log.read_bytes(found)
+    written = found.read()
     header = read_header(written)
     assert (header.base_offset, header.leader_epoch) == (1, 7)
     assert written[16:] == sent[16:]
@@ -75,7 +75,7 @@ def test_a_batch_is_stamped_with_offset_and_leader_epoch_and_else_written_as_it_
 
 def test_an_empty_log_reads_as_its_end(disk: Disk) -> None:
     log = disk.open()
-    assert log.read(0, 100) is None
+    assert not log.read(0, 100).size_bytes
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (0, 0, 0)
 
 
@@ -97,7 +97,6 @@ def test_reads_give_whole_batches_and_one_at_least(disk: Disk, max_bytes: int) -
     assert len(log.segments) == 4
     for offset in range(30):
         found = log.read(offset, max_bytes)
-        assert found is not None
         assert found.position % 100 == found.size_bytes % 100 == 0
         assert found.size_bytes in (
             100,
@@ -112,9 +111,9 @@ def test_a_read_tells_where_the_bytes_lie(disk: Disk) -> None:
     for _ in range(3):
         log.append(batch_of_size(100, 2))
     found = log.read(4, 1000)
-    assert found is not None
     assert found.path == disk.path("00000000000000000004.log")
-    assert (found.inode, found.position, found.size_bytes) == (log.segments[1].log.inode, 0, 100)
+    location = Slice(found.path, log.segments[1].log.inode, 0, 100)
+    assert found.location == location
 
 
 def test_reads_in_gaps_go_on_behind_them(disk: Disk) -> None:
@@ -128,7 +127,7 @@ def test_reads_in_gaps_go_on_behind_them(disk: Disk) -> None:
     for offset, first in {2: 5, 4: 5, 7: 12, 9: 12, 10: 12, 11: 12}.items():
         assert offsets_of(log, offset)[0] == first
     assert log.log_end_offset == 20
-    assert log.read(13, 100) is None
+    assert not log.read(13, 100).size_bytes
     assert log.append(batch()).base_offset == 20
     assert offsets_of(log, 13) == [20]
 
@@ -237,8 +236,7 @@ def test_a_topic_of_append_time_stamps_the_batch(disk: Disk) -> None:
     assert answer.log_append_time == T0 + 5
     assert [record.timestamp for record in records_of(log)] == [T0 + 5, T0 + 5]
     found = log.read(0, 1000)
-    assert found is not None
-    assert read_header(log.read_bytes(found)).timestamp_type == "LogAppendTime"
+    assert read_header(found.read()).timestamp_type == "LogAppendTime"
     assert log.offset_for_timestamp(T0 + 5) == TimestampOffset(T0 + 5, 0)
     assert log.offset_for_timestamp(T0 + 6) is None
     log.append(batch(timestamp=T0 + 10**12))  # the future of a clock that is not asked
@@ -358,14 +356,13 @@ def test_old_segments_go_in_two_steps_and_readers_of_them_can_finish(disk: Disk)
     for number in range(5):
         log.append(batch_of_size(100, timestamp=T0 + 600 * number))
     found = log.read(0, 1000)
-    assert found is not None
     disk.clock.advance(600 + 1001)
     assert log.delete_old_segments() == 1
     assert (log.log_start_offset, log.recovery_point) == (2, 2)
     assert disk.names(".deleted") == [
         f"00000000000000000000.{kind}.deleted" for kind in ("index", "log", "timeindex")
     ]
-    assert len(log.read_bytes(found)) == 200
+    assert len(found.read()) == 200
     with pytest.raises(OffsetOutOfRange):
         log.read(1, 100)
     assert offsets_of(log) == [2, 3, 4]
@@ -379,6 +376,20 @@ def test_old_segments_go_in_two_steps_and_readers_of_them_can_finish(disk: Disk)
         "00000000000000000002.snapshot",
         "00000000000000000004.snapshot",
     ]
+
+
+def test_retention_removes_the_snapshot_of_a_close_within_a_segment(disk: Disk) -> None:
+    log = disk.open(retention_ms=1000)
+    log.append(batch(1))
+    log.close()
+    assert disk.names(".snapshot") == ["00000000000000000001.snapshot"]
+    log = disk.open(retention_ms=1000)
+    log.append(batch(1))
+    log.roll()
+    log.append(batch(1, timestamp=T0 + 1001))
+    disk.clock.advance(1001)
+    assert log.delete_old_segments() == 1
+    assert disk.names(".snapshot") == ["00000000000000000002.snapshot"]
 
 
 def test_kafkas_scenario_of_three_segments(disk: Disk) -> None:

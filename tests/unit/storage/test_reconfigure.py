@@ -11,6 +11,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidTimestamp, RecordTooLarge, StorageError
 from raylog.storage.log import Log
 from raylog.storage.records.batch import read_header
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer, offsets_of
 from raylog.storage.testing.memory import MemoryFile
@@ -22,8 +23,7 @@ def to(log: Log, **config: Any) -> None:
 
 def last_header(log: Log) -> Any:
     found = log.read(log.log_end_offset - 1, 1 << 20)
-    assert found is not None
-    return read_header(log.read_bytes(found))
+    return read_header(found.read())
 
 
 def test_segment_bytes_counts_for_the_segment_that_is_written(disk: Disk) -> None:
@@ -135,7 +135,7 @@ def test_flush_ms_and_flush_messages_count_at_once(disk: Disk) -> None:
     partition.append(batch())
     partition.reconfigure(LogConfig(flush_ms=10), 2)
     disk.clock.advance(10)
-    partition.maintain(1000)
+    partition.maintain(ProducerExpiration(1000))
     assert partition.offsets().recovery_point == 4
 
 

@@ -7,12 +7,11 @@ import pytest
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.records.batch import read_header, stamp
+from raylog.storage.records.batch import stamp
 from raylog.storage.recovery import (
     Batches,
     check_indexes,
     epoch_changes,
-    find_batch,
     index_fault,
     last_epoch,
     read_tail,
@@ -23,6 +22,8 @@ from raylog.storage.state.epochs import EpochChange
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import batch, batch_of_size, flip
 from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
+from raylog.storage.writer import Piece as WriterPiece
+from raylog.storage.writer import SegmentWriter
 
 BASE = 40
 LOG = "/00000000000000000040.log"
@@ -45,7 +46,7 @@ class Box:
         rebuild_indexes(self.open())
 
     def open(self) -> Segment:
-        return Segment(self.fs, "/", BASE, self.config, T0)
+        return Segment(self.fs, "/", BASE, self.config)
 
     def holding(self, content: bytes) -> Segment:
         self.fs.write_file(LOG, content)
@@ -143,39 +144,32 @@ def test_a_batch_that_reaches_into_the_next_segment_is_not_good(box: Box) -> Non
     assert sum(len(piece.rows) for piece in batches) == 9
 
 
-@pytest.mark.parametrize("offset", [40, 49, 50, 87, 139, 140, 1000])
-def test_a_batch_is_found_by_the_index_and_without(box: Box, offset: int) -> None:
-    for _ in range(2):
-        batch = find_batch(box.open(), offset)
-        if offset > 139:
-            assert batch is None
-        else:
-            assert batch is not None
-            assert batch[0] == (offset - 40) // 10 * 1000
-            assert batch[1].base_offset == offset // 10 * 10
-        for path in INDEXES:
-            box.fs.write_file(path, b"")
-
-
 # -- indexes ---------------------------------------------------------------------------------------
 
 
 def test_a_rebuild_makes_the_entries_that_appends_made() -> None:
     fs, config = MemoryFileSystem(), LogConfig(index_interval_bytes=4096)
-    segment = Segment(fs, "/", 0, config, T0, create=True)
+    segment = Segment(fs, "/", 0, config, create=True)
+    writer = SegmentWriter(segment, T0)
     for number in range(20):
         records = batch_of_size(1000, 5, T0 + number)
         stamp(records, 5 * number, 0)
-        header = read_header(records)
-        segment.append([records], len(records), header.last_offset, header.max_timestamp)
-    segment.seal()
+        piece = WriterPiece(
+            stamp=bytes(records[:16]),
+            body=records[16:],
+            size_bytes=1000,
+            last_offset=5 * number + 4,
+            max_timestamp=T0 + number,
+        )
+        writer.append([piece])
+    writer.finish()
     segment.flush()
     names = ("/00000000000000000000.index", "/00000000000000000000.timeindex")
     before = [fs.read_file(name) for name in names]
     assert len(before[0]) == 3 * 8
     for name in names:
         fs.remove(name)
-    again = Segment(fs, "/", 0, config, T0)
+    again = Segment(fs, "/", 0, config)
     rebuild_indexes(again)
     assert [fs.read_file(name) for name in names] == before
     assert again.max_timestamp == TimestampOffset(T0 + 19, 99)

@@ -2,6 +2,9 @@
 records see."""
 
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -26,8 +29,9 @@ from raylog.storage.records.control import Marker, encode_marker, read_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, of_producer
-from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 from raylog.storage.validation import COORDINATOR
+from tests.harness.interleaving import Meeting, Schedule, schedules
 from tests.harness.paths import GOLDEN
 
 CLEAN = GOLDEN / "kafka-3.9-kraft-clean"
@@ -51,9 +55,9 @@ def committed(log: Log, start: int = 0) -> list[int]:
     """What a reader of committed records sees, by skipping as Kafka's consumers do."""
     seen: list[int] = []
     offset = start
-    while (found := log.read(offset, 1 << 20, COMMITTED)) is not None:
-        content = log.read_bytes(found)
-        waiting = sorted(log.aborted_in(found, offset), key=lambda entry: entry.first_offset)
+    while (found := log.read(offset, 1 << 20, COMMITTED)).size_bytes:
+        content = found.read()
+        waiting = sorted(found.aborted, key=lambda entry: entry.first_offset)
         aborting: set[int] = set()
         for position, header in iter_batches(content):
             while waiting and waiting[0].first_offset <= header.last_offset:
@@ -238,7 +242,7 @@ def test_readers_of_committed_records_stop_at_the_open_and_skip_the_aborted(disk
     assert committed(log) == [0, 3, 4]
     end(log, 1)  # 8
     assert committed(log) == [0, 3, 4, 6]
-    assert log.read(log.log_end_offset, 1, COMMITTED) is None
+    assert not log.read(log.log_end_offset, 1, COMMITTED).size_bytes
 
 
 @pytest.mark.parametrize("max_bytes", [1, 200, 1 << 20])
@@ -252,8 +256,7 @@ def test_aborted_data_before_a_segment_is_known_from_the_marker_behind_it(
     log.roll()
     end(log, 1, abort=True)
     found = log.read(0, max_bytes, COMMITTED)
-    assert found is not None
-    assert log.aborted_in(found, 0) == [AbortedTransaction(1, 0, 2, 3)]
+    assert found.aborted == (AbortedTransaction(1, 0, 2, 3),)
     assert committed(log) == [1]
 
 
@@ -263,8 +266,7 @@ def test_a_slice_after_the_marker_has_nothing_aborted(disk: Disk) -> None:
     end(log, 1, abort=True)
     log.append(batch())
     found = log.read(2, 100, COMMITTED)
-    assert found is not None
-    assert log.aborted_in(found, 2) == []
+    assert found.aborted == ()
 
 
 def test_what_was_aborted_behind_the_slices_segment_is_not_its_matter(disk: Disk) -> None:
@@ -274,8 +276,7 @@ def test_what_was_aborted_behind_the_slices_segment_is_not_its_matter(disk: Disk
     send(log, 1, 0)
     end(log, 1, abort=True)
     found = log.read(0, 1 << 20, COMMITTED)
-    assert found is not None
-    assert log.aborted_in(found, 0) == []
+    assert found.aborted == ()
 
 
 def test_a_snapshot_tells_which_transaction_is_the_oldest(disk: Disk) -> None:
@@ -350,6 +351,93 @@ def test_a_torn_or_damaged_index_is_made_again(disk: Disk) -> None:
         assert again.segments[0].txn_index.entries == (AbortedTransaction(1, 0, 1, 2),)
         again.close()
         assert disk.read(name)[: len(whole)] == whole
+
+
+@pytest.mark.parametrize("finish", [Log.flush, Log.close])
+def test_an_index_made_after_its_segment_was_flushed_survives_a_loss_of_power(
+    disk: Disk, finish: Callable[[Log], None]
+) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.flush()
+    end(log, 1, abort=True)
+    finish(log)
+    after = Disk(disk.fs.crash("flushed", names="flushed")).open(recovery_point=2)
+    assert after.segments[0].txn_index.entries == (AbortedTransaction(1, 0, 1, 2),)
+
+
+@pytest.mark.parametrize("survives", ["all", "flushed"])
+def test_no_crash_while_an_index_is_made_again_loses_its_entries(survives: Survives) -> None:
+    """The segment is below the recovery point: a crash does not lead recovery there again."""
+    for stop_at in count(1):
+        disk = Disk()
+        log = disk.open()
+        send(log, 1, 0)
+        end(log, 1, abort=True)
+        log.roll()
+        log.append(batch())
+        log.close()
+        disk.damage("00000000000000000000.txnindex", lambda content: content + b"damage")
+        disk.fs.stop_at(disk.fs.operations + stop_at)
+        try:
+            disk.open(recovery_point=3)
+        except Stopped:
+            is_stopped = True
+        else:
+            is_stopped = False
+        crashed = Disk(disk.fs.crash(survives, names=survives))
+        again = crashed.open(is_clean=False, recovery_point=3)
+        entries = again.segments[0].txn_index.entries
+        assert entries == (AbortedTransaction(1, 0, 1, 2),), f"before operation {stop_at}"
+        if not is_stopped:
+            return
+
+
+def test_a_truncation_that_is_interrupted_keeps_the_entries_before_it(disk: Disk) -> None:
+    log = disk.open()
+    for number in range(3):
+        send(log, 1, number)
+        end(log, 1, abort=True)
+    log.flush()
+    index = log.segments[0].txn_index
+    before = index.entries
+    for survives in ("all", "flushed", "torn"):
+        for stop_at in range(1, 8):
+            files = disk.fs.crash("all")
+            copy = TransactionIndex(files, index.path, 0)
+            files.stop_at(files.operations + stop_at)
+            with suppress(Stopped):
+                copy.truncate_to(4)
+            crashed = files.crash(survives, names=survives, seed=stop_at)
+            assert TransactionIndex(crashed, index.path, 0).entries in (before, before[:2])
+
+
+def test_an_append_costs_the_same_with_many_entries_and_readers_keep_theirs() -> None:
+    index = TransactionIndex(MemoryFileSystem(), "/0.txnindex", 0)
+    index.append(AbortedTransaction(1, 0, 10, 11))
+    before, entries = index.entries, index._entries
+    index.append(AbortedTransaction(1, 11, 20, 21))
+    assert index._entries is entries, "nothing is copied"
+    assert (len(before), len(index.entries)) == (1, 2)
+
+
+def test_a_first_reader_and_a_first_append_both_see_the_file_and_no_entry_is_lost() -> None:
+    first, second = AbortedTransaction(1, 0, 10, 11), AbortedTransaction(1, 11, 20, 21)
+
+    def meet(schedule: Schedule) -> list[int]:
+        fs = MemoryFileSystem()
+        TransactionIndex(fs, "/0.txnindex", 0).append(first)
+        index = TransactionIndex(fs, "/0.txnindex", 0)
+        meeting = Meeting(["transaction_index.py"], schedule)
+        index._loading = meeting.lock()  # type: ignore[assignment]
+        outcome = meeting.run(lambda: index.entries, lambda: index.append(second))
+        assert outcome.errors == [None, None], outcome.places
+        assert outcome.answers[0] in ((first,), (first, second)), outcome.places
+        assert index.entries == (first, second), outcome.places
+        return outcome.lines
+
+    for schedule in schedules(meet(Schedule()), pre_emptions=1):
+        meet(schedule)
 
 
 def test_recovery_makes_kafkas_transaction_indexes_again_to_the_byte(tmp_path: Path) -> None:

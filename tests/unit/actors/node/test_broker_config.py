@@ -34,6 +34,7 @@ def test_every_broker_key_has_its_default() -> None:
         "num.recovery.threads.per.data.dir": 2,
         "replica.alter.log.dirs.io.max.bytes.per.second": 1.7976931348623157e308,
         "producer.id.expiration.ms": 86400000,
+        "producer.id.expiration.check.interval.ms": 600000,
         "log.cleaner.enable": True,
         "log.cleaner.threads": 1,
         "log.cleaner.dedupe.buffer.size": 134217728,

@@ -11,6 +11,7 @@ from raylog.actors.partition.bounds import InFlight
 from raylog.actors.partition.partition import MAX_REST_S, Partition
 from raylog.cluster.client.sender import MAX_BACKOFF_MS, _throttled_ms
 from raylog.storage.errors import DiskFull, RaylogError
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
 
@@ -115,35 +116,35 @@ def test_a_poll_that_finds_no_place_is_refused_at_once_and_others_are_served(
 
 def test_an_idle_partition_rests_until_something_is_due(disk: Disk) -> None:
     partition = Partition(disk.open(segment_bytes=100, retention_bytes=0), disk.clock)
-    day_ms = 86_400_000
-    assert partition.rest_s(day_ms) == MAX_REST_S, "of an empty one nothing is ever due"
+    a_day = ProducerExpiration(86_400_000)
+    assert partition.rest_s(a_day) == MAX_REST_S, "of an empty one nothing is ever due"
     partition.append(batch_of_size(100))
     partition.append(batch_of_size(100))
-    assert partition.rest_s(day_ms) == 0, "a sealed segment is to be flushed"
-    partition.maintain(day_ms)
-    assert partition.rest_s(day_ms) == MAX_REST_S
+    assert partition.rest_s(a_day) == 0, "a sealed segment is to be flushed"
+    partition.maintain(a_day)
+    assert partition.rest_s(a_day) == MAX_REST_S
     partition.delete_old_segments()
-    assert partition.rest_s(day_ms) == 60, "file.delete.delay.ms"
+    assert partition.rest_s(a_day) == 60, "file.delete.delay.ms"
     disk.clock.advance(60_000)
-    partition.maintain(day_ms)
+    partition.maintain(a_day)
     assert disk.names(".deleted") == []
     partition.append(of_producer(0))
-    partition.maintain(5000)
-    assert partition.rest_s(5000) == 5, "then the producer is forgotten"
+    partition.maintain(ProducerExpiration(5000))
+    assert partition.rest_s(ProducerExpiration(5000)) == 5, "then the producer is forgotten"
     disk.clock.advance(5000)
-    partition.maintain(5000)
-    assert partition.rest_s(5000) == MAX_REST_S
+    partition.maintain(ProducerExpiration(5000))
+    assert partition.rest_s(ProducerExpiration(5000)) == MAX_REST_S
 
 
 def test_flush_ms_is_due_while_records_are_unflushed(disk: Disk) -> None:
     partition = Partition(disk.open(flush_ms=2000), disk.clock)
-    assert partition.rest_s(10**9) == MAX_REST_S
+    assert partition.rest_s(ProducerExpiration(10**9)) == MAX_REST_S
     partition.append(batch())
-    assert partition.rest_s(10**9) == 2
+    assert partition.rest_s(ProducerExpiration(10**9)) == 2
     disk.clock.advance(2000)
-    partition.maintain(10**9)
+    partition.maintain(ProducerExpiration(10**9))
     assert partition.log.recovery_point == 1
-    assert partition.rest_s(10**9) == MAX_REST_S
+    assert partition.rest_s(ProducerExpiration(10**9)) == MAX_REST_S
 
 
 @pytest.mark.parametrize(
@@ -158,8 +159,8 @@ def test_flush_ms_is_due_while_records_are_unflushed(disk: Disk) -> None:
 def test_whatever_is_asked_ends_the_rest(disk: Disk, pool: ThreadPoolExecutor, call: Any) -> None:
     partition = Partition(disk.open(retention_bytes=0), disk.clock)
     partition.append(batch())
-    partition.maintain(10**12)
-    resting = pool.submit(partition.rest, 10**12)
+    partition.maintain(ProducerExpiration(10**12))
+    resting = pool.submit(partition.rest, ProducerExpiration(10**12))
     call(partition)
     resting.result(DEADLINE_S)
 
@@ -169,7 +170,7 @@ def test_a_retention_that_removes_nothing_asks_for_no_upkeep(
 ) -> None:
     partition = Partition(disk.open(), disk.clock)
     partition.append(batch())
-    partition.maintain(10**12)
+    partition.maintain(ProducerExpiration(10**12))
     asked: list[int] = []
     monkeypatch.setattr(partition, "_ask_for_upkeep", lambda: asked.append(1))
     assert partition.delete_old_segments().segments == 0
@@ -178,9 +179,9 @@ def test_a_retention_that_removes_nothing_asks_for_no_upkeep(
 
 def test_rest_has_an_end_for_those_who_show_how_a_partition_stands(disk: Disk) -> None:
     partition = Partition(disk.open(), disk.clock)
-    partition.maintain(10**12)
-    assert partition.rest_s(10**12) == MAX_REST_S
-    partition.rest(10**12, 0.0)  # returns
+    partition.maintain(ProducerExpiration(10**12))
+    assert partition.rest_s(ProducerExpiration(10**12)) == MAX_REST_S
+    partition.rest(ProducerExpiration(10**12), 0.0)  # returns
 
 
 def test_a_partition_that_is_offline_is_looked_after_without_rest(disk: Disk) -> None:
@@ -188,6 +189,6 @@ def test_a_partition_that_is_offline_is_looked_after_without_rest(disk: Disk) ->
     partition.append(batch())
     with disk.fs.failing(DiskFull, "flush"), pytest.raises(DiskFull):
         partition.flush()
-    partition.maintain(10**12)
-    partition.rest(10**12)  # returns
+    partition.maintain(ProducerExpiration(10**12))
+    partition.rest(ProducerExpiration(10**12))  # returns
     assert partition.is_stuck

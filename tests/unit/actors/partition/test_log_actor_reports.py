@@ -12,6 +12,7 @@ from raylog.actors.partition.log_actor import LogActorImpl, LogSpec, _report
 from raylog.actors.partition.partition import Partition
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, StorageError
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk, batch
 
 SPEC = LogSpec(
@@ -20,7 +21,7 @@ SPEC = LogSpec(
     folder=FOLDER,
     config=LogConfig(),
     is_clean=False,
-    producer_expiration_ms=1000,
+    producer_expiration=ProducerExpiration(1000),
     node="n1",
 )
 FAILURE = StorageError(FOLDER, "Input/output error")

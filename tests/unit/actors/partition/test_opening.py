@@ -25,6 +25,7 @@ from raylog.storage.errors import LogShorterThanFlushed
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.report import Mended, Progress
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.logs import FOLDER, TOPIC_ID, Disk, batch, flip
 from tests.harness.futures import future_of, futures_are_references
@@ -129,7 +130,7 @@ def opening_of(folder: Path, patch: pytest.MonkeyPatch, manager: LogManager) -> 
         folder=str(folder),
         config=LogConfig(),
         is_clean=False,
-        producer_expiration_ms=1000,
+        producer_expiration=ProducerExpiration(1000),
         node="n1",
     )
 

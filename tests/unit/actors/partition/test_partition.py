@@ -10,15 +10,17 @@ import pytest
 
 from raylog.actors.errors import InvalidRequest
 from raylog.actors.messages import FetchResult
-from raylog.actors.partition.partition import Partition
+from raylog.actors.partition.partition import MAX_REST_S, Partition
 from raylog.storage.errors import (
     DiskFull,
     OffsetOutOfRange,
     OutOfOrderSequence,
     StorageError,
-    UndoFailed,
+    UndoInterrupted,
 )
 from raylog.storage.records.decode import decode_records
+from raylog.storage.state import producers
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer
 from raylog.storage.testing.memory import MemoryFile
 from raylog.storage.testing.waiting import DEADLINE_S, wait_for
@@ -266,7 +268,7 @@ def test_after_a_failed_fsync_every_call_answers_with_it(disk: Disk, call: str) 
     for _ in range(2):
         with pytest.raises(StorageError, match="Input/output error"):
             EVERY_CALL[call](partition)
-    partition.maintain(1000)
+    partition.maintain(ProducerExpiration(1000))
     assert disk.fs.operations == operations
 
 
@@ -315,7 +317,7 @@ def test_a_write_that_could_not_be_undone_takes_the_partition_offline() -> None:
             break
         except StorageError as error:
             outcomes.append((type(error), partition.is_offline))
-    assert set(outcomes) == {(DiskFull, False), (UndoFailed, True)}
+    assert set(outcomes) == {(DiskFull, False), (UndoInterrupted, True)}
 
 
 def test_a_write_that_the_disk_fails_takes_the_partition_offline_and_tells_whose_fault_it_was(
@@ -348,11 +350,40 @@ def test_upkeep_purges_flushes_and_forgets(disk: Disk) -> None:
     for sequence in range(3):
         partition.append(of_producer(sequence))
     assert partition.log.recovery_point == 0
-    partition.maintain(1000)
+    partition.maintain(ProducerExpiration(1000))
     assert partition.log.recovery_point == 2
     size_bytes = partition.log.size_bytes
     assert partition.delete_old_segments()[:2] == (3, size_bytes)
     disk.clock.advance(1000)
-    partition.maintain(1000)
+    partition.maintain(ProducerExpiration(1000))
     assert disk.names(".deleted") == []
     assert partition.append(of_producer(77)).base_offset == 3
+
+
+class CountedLock:
+    """A lock that counts how often it was taken."""
+
+    def __init__(self) -> None:
+        self.taken, self._lock = 0, threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_an_append_may_come_between_two_slices_of_producers_that_are_forgotten(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "EXPIRED_AT_ONCE", 2)
+    partition = partition_on(disk)
+    for producer in range(5):
+        partition.append(of_producer(0, producer=producer))
+    disk.clock.advance(1000)
+    lock = CountedLock()
+    monkeypatch.setattr(partition, "_append_lock", lock)
+    partition.maintain(ProducerExpiration(1000))
+    assert lock.taken == 3, "two, two and one"
+    assert partition.rest_s(ProducerExpiration(1000)) == MAX_REST_S

@@ -12,6 +12,7 @@ import pytest
 from raylog.actors.partition.partition import Partition
 from raylog.storage.records.encode import encode_records
 from raylog.storage.segment import Segment
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, offsets_of
 from raylog.storage.testing.memory import MemoryFileSystem
@@ -84,9 +85,9 @@ def swap(partition: Partition) -> None:
     view = partition.cleaning_view()
     old = log.segments[0]
     fresh = Segment(
-        log._fs, log.folder, old.base_offset, log.config, 0, create=True, suffix=".cleaned"
+        log._fs, log.folder, old.base_offset, log.config, create=True, suffix=".cleaned"
     )
-    fresh.append((old.log.read(100, 0),), 100, old.base_offset, old.max_timestamp.timestamp)
+    fresh.log.append([old.log.read(100, 0)])
     fresh.flush()
     partition.replace_segments([segment.id for segment in log.segments[:2]], view.round_id)
 
@@ -102,7 +103,10 @@ def slow_work() -> dict[str, tuple[Hang, Callable[[Partition], object]]]:
         "a swap syncs the folder": (Hang("sync_dir"), swap),
         "a swap renames": (Hang("rename"), swap),
         "a flush syncs a segment": (Hang("flush", ".log"), Partition.flush),
-        "upkeep flushes": (Hang("flush", ".log"), lambda partition: partition.maintain(1000)),
+        "upkeep flushes": (
+            Hang("flush", ".log"),
+            lambda partition: partition.maintain(ProducerExpiration(1000)),
+        ),
         "delete_records flushes": (
             Hang("flush", ".log"),
             lambda partition: partition.delete_records(5),
@@ -114,7 +118,7 @@ def slow_work() -> dict[str, tuple[Hang, Callable[[Partition], object]]]:
 def purge(partition: Partition) -> None:
     partition.flush()
     partition.delete_old_segments()
-    partition.maintain(1000)
+    partition.maintain(ProducerExpiration(1000))
 
 
 @pytest.mark.parametrize("work", slow_work())

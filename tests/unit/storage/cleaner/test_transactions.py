@@ -223,11 +223,10 @@ def test_a_slice_read_before_the_swap_is_told_its_aborted_transactions_after_it(
     producer.end(abort=False)
     log.roll()
     found = log.read(0, 10**6, "committed")
-    assert found is not None
-    before = log.aborted_in(found, 0)
+    before = found.aborted
     for _ in range(3):
         compact(disk, log)
-        assert log.aborted_in(found, 0) == before == [AbortedTransaction(1, 0, 3, 4)]
+        assert found.aborted == before == (AbortedTransaction(1, 0, 3, 4),)
 
 
 # -- the tracker -----------------------------------------------------------------------------------

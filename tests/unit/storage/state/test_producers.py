@@ -8,13 +8,22 @@ from raylog.storage.errors import (
     InvalidProducerEpoch,
     OutOfOrderSequence,
 )
+from raylog.storage.records.batch import read_header
 from raylog.storage.records.layout import MAX_SEQUENCE
-from raylog.storage.state.producers import CachedBatch, ProducerState, ProducerStates
+from raylog.storage.state.producers import (
+    EXPIRED_AT_ONCE,
+    NEVER_MS,
+    CachedBatch,
+    ProducerExpiration,
+    ProducerState,
+    ProducerStates,
+)
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, of_producer, offsets_of
 from raylog.storage.testing.memory import MemoryFileSystem
 
 DAY = 86_400_000
+A_DAY = ProducerExpiration(DAY)
 
 
 def test_a_batch_that_follows_is_written_and_a_repeat_is_answered_with_its_offsets(
@@ -117,11 +126,11 @@ def test_a_silent_producer_is_forgotten_and_may_begin_anywhere(disk: Disk) -> No
     log = disk.open()
     log.append(of_producer(0))
     disk.clock.advance(DAY - 1)
-    log.expire_producers(DAY)
+    log.expire_producers(A_DAY)
     with pytest.raises(OutOfOrderSequence):
         log.append(of_producer(50))
     disk.clock.advance(1)
-    log.expire_producers(DAY)
+    log.expire_producers(A_DAY)
     log.append(of_producer(50))
 
 
@@ -129,12 +138,74 @@ def test_a_silent_producer_is_forgotten_and_may_begin_anywhere(disk: Disk) -> No
 def test_a_producer_of_old_records_is_not_forgotten_at_once(disk: Disk, timestamp: int) -> None:
     log = disk.open()
     log.append(of_producer(0, timestamp=timestamp))
-    log.expire_producers(DAY)
+    log.expire_producers(A_DAY)
     assert log.append(of_producer(0, timestamp=timestamp)).is_duplicate
     log.close()
     again = disk.open()
-    again.expire_producers(DAY)
+    again.expire_producers(A_DAY)
     assert again.append(of_producer(0, timestamp=timestamp)).is_duplicate
+
+
+def written(count: int, at_ms: int = T0, first: int = 0) -> ProducerStates:
+    """States in which so many producers wrote one batch each."""
+    made = ProducerStates("orders-0")
+    for producer in range(first, first + count):
+        write(made, producer, at_ms)
+    return made
+
+
+def write(made: ProducerStates, producer: int, at_ms: int, *, transactional: bool = False) -> None:
+    content = of_producer(0, producer=producer, transactional=transactional)
+    made.add(read_header(content), made.end_offset, at_ms)
+
+
+def test_producers_are_forgotten_in_slices() -> None:
+    made = written(2 * EXPIRED_AT_ONCE + 1)
+    write(made, 10**6, T0 + 1)
+    assert made.expire(T0 + DAY, DAY)
+    assert len(made) == EXPIRED_AT_ONCE + 2
+    assert made.expire(T0 + DAY, DAY)
+    assert not made.expire(T0 + DAY, DAY)
+    assert len(made) == 1
+
+
+def test_who_wrote_again_is_forgotten_last() -> None:
+    made = written(3)
+    write(made, 0, T0 + 5)
+    assert not made.expire(T0 + DAY, DAY)
+    assert [number for number in range(3) if made.get(number)] == [0]
+    assert made.oldest_ms == T0 + 5
+    made.expire(T0 + 5 + DAY, DAY)
+    assert (len(made), made.oldest_ms) == (0, NEVER_MS)
+    write(made, 1, T0 + 7)
+    assert made.oldest_ms == T0 + 7
+
+
+def test_a_producer_with_an_open_transaction_is_kept_and_holds_up_nobody() -> None:
+    made = ProducerStates("orders-0")
+    for producer in range(EXPIRED_AT_ONCE):
+        write(made, producer, T0, transactional=True)
+    write(made, 10**6, T0)
+    while made.expire(T0 + DAY, DAY):
+        pass
+    assert len(made) == EXPIRED_AT_ONCE
+    assert made.get(10**6) is None
+    assert made.oldest_ms > T0, "who has nothing to do now is not woken again at once"
+
+
+def test_silent_producers_are_looked_for_at_an_interval(disk: Disk) -> None:
+    log = disk.open()
+    log.append(of_producer(0))
+    often = ProducerExpiration(1000, check_interval_ms=600)
+    disk.clock.advance(999)
+    log.expire_producers(often)
+    disk.clock.advance(1)
+    assert log.next_due_ms(often) == T0 + 999 + 600
+    log.expire_producers(often)
+    assert log.append(of_producer(0)).is_duplicate, "the last look was 1 ms ago"
+    disk.clock.advance(599)
+    log.expire_producers(often)
+    assert not log.append(of_producer(0)).is_duplicate
 
 
 # -- snapshots -------------------------------------------------------------------------------------
@@ -148,7 +219,7 @@ VECTOR = bytes.fromhex(
 
 def states(*producers: tuple[int, ProducerState]) -> ProducerStates:
     made = ProducerStates("orders-0")
-    made._producers = dict(producers)
+    made._producers.update(producers)
     return made
 
 

@@ -220,6 +220,18 @@ def test_a_snapshot_behind_the_end_and_one_of_other_producers_are_seen(disk: Dis
     assert why(disk) == f"{first}: lacks producer 8, whose transaction is open from offset 6"
 
 
+def test_a_snapshot_below_the_first_segment_is_decoded_but_not_compared(disk: Disk) -> None:
+    fill(disk)
+    (first, last) = disk.names(".snapshot")
+    assert first == "00000000000000000008.snapshot"
+    disk.write("00000000000000000005.snapshot", disk.read(last))
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.fs.remove(disk.path("0" * 20 + suffix))
+    assert told(disk) == []
+    disk.damage("00000000000000000005.snapshot", flip(20))
+    assert told(disk) == ["00000000000000000005.snapshot"]
+
+
 def test_behind_damage_producers_are_not_guessed_at(disk: Disk) -> None:
     fill(disk)
     disk.damage("00000000000000000000.log", flip(30))
