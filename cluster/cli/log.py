@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raylog.cluster.cli import asides
 from raylog.storage.limits import MAX_INT
 
 if TYPE_CHECKING:
@@ -270,7 +269,3 @@ def repair(
         _err(f"error: still wrong: {problem}")
     if left:
         raise typer.Exit(1)
-
-
-app.add_typer(asides.app, name="aside")
-app.command()(asides.accept_loss)

@@ -3,8 +3,7 @@
 import pytest
 
 from raylog.storage.gaps import Gaps, Recovered
-from raylog.storage.log_dir import CLEANER_OFFSETS
-from raylog.storage.state.checkpoints import write_offsets
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, write_offsets
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch, offsets_of
 
