@@ -268,6 +268,7 @@ class LogDirStatus(NamedTuple):
     usable_bytes: int
     loaded: int  # progress of the start; over when it has come to ``to_load``
     to_load: int
+    damaged_files: tuple[str, ...] = ()  # checkpoints of which a damaged one is kept as .corrupt
     todo: str = ""  # what to do about the problem; empty where the disk has failed
 
     @classmethod

@@ -25,7 +25,10 @@ from raylog.storage.errors import AsideRefused, CorruptRecord, DiskFull, NoRoomT
 from raylog.storage.files import File, FileSystem
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.names import (
+    INDEX_SUFFIX,
     LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
     aside_file,
     aside_number,
     offset_of,
@@ -247,6 +250,9 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
     if aside.end_offset - end > MAX_INT:
         raise AsideRefused(path, f"it is too far from the log's end, {end}, for one segment")
     target = os.path.join(folder, segment_file(end, LOG_SUFFIX))
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+        # of an empty segment that is replaced: opening makes those again that are missing
+        fs.remove(os.path.join(folder, segment_file(end, suffix)))
     if aside.good_bytes == aside.size_bytes:
         fs.rename(path, target)
     else:

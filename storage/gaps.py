@@ -7,7 +7,7 @@ segment), but only up to where it has come::
     cleaner-offset-checkpoint         a gap may be compaction's
     lists the partition               below its offset
     does not list it                  anywhere if the topic is compacted, else nowhere
-    cannot be read                    anywhere
+    cannot be read, or could not once anywhere
 
 (A partition that raylog creates is listed with 0.) Nor is a gap a loss behind a segment with gaps
 within, or where retention has renamed a segment, and the new name of its neighbour was lost.
@@ -21,7 +21,7 @@ from raylog.storage.errors import CorruptCheckpoint
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import parse_folder
-from raylog.storage.state.checkpoints import CLEANER_OFFSETS, read_offsets
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, CORRUPT_SUFFIX, read_offsets
 
 
 class Recovered(NamedTuple):
@@ -63,9 +63,12 @@ class Gaps:
         """How far compaction may have come."""
         log_dir, name = os.path.split(self._folder)
         partition = parse_folder(name)
+        path = os.path.join(log_dir, CLEANER_OFFSETS)
         try:
-            offsets = read_offsets(self._fs, os.path.join(log_dir, CLEANER_OFFSETS))
+            offsets = read_offsets(self._fs, path)
         except CorruptCheckpoint:
             return MAX_LONG
-        unlisted = MAX_LONG if self._is_compacted else 0
-        return unlisted if partition is None else offsets.get(partition, unlisted)
+        if partition in offsets:
+            return offsets[partition]
+        is_unknown = self._is_compacted or self._fs.exists(path + CORRUPT_SUFFIX)
+        return MAX_LONG if is_unknown else 0

@@ -573,7 +573,6 @@ class _Opening:
             why = "it did not have the leader epochs of the batches"
             self._report.add("rebuilt", LEADER_EPOCHS, why)
         epochs.truncate_from_start(self._start)
-        epochs.truncate_from_end(self.end)  # of an empty log: an epoch that now begins at its end
         return epochs
 
 

@@ -24,6 +24,7 @@ from raylog.actors.runtime.calls import Call, answered
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps
+from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.cluster.client.topic_watch import METADATA_MAX_AGE_MS, TopicWatch, check_max_age
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError, StorageError
@@ -219,7 +220,12 @@ class Consumer:
         fetched = list(self._fetched(timeout_ms))
         batches = [
             to_table(
-                decode_table(records, start_offset=assigned.offset, end_offset=assigned.end),
+                decode_table(
+                    records,
+                    start_offset=assigned.offset,
+                    end_offset=assigned.end,
+                    max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
+                ),
                 assigned.reader.topic,
                 assigned.reader.partition,
             )
@@ -335,7 +341,10 @@ def _advance(fetched: list[tuple[_Assigned, Buffer]]) -> None:
 def _rows(assigned: _Assigned, records: Buffer) -> Iterator[ConsumerRecord]:
     topic, partition, end = assigned.reader.topic, assigned.reader.partition, assigned.end
     kind = 1 if read_header(records).attributes & LOG_APPEND_TIME else 0
-    for record in decode_records(records, start_offset=assigned.offset):
+    decoded = decode_records(
+        records, start_offset=assigned.offset, max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES
+    )
+    for record in decoded:
         if end is not None and record.offset >= end:
             return
         # By position: by name costs half as much again, 0.6 instead of 0.4 us a record.

@@ -16,6 +16,7 @@ import pyarrow as pa
 from raylog.actors.messages import FetchRequest, FetchResult
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.nodes import own_node_id
+from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.storage.buffers import Buffer
 from raylog.storage.readable import Slice
 from raylog.storage.records.batch import next_offset
@@ -182,7 +183,12 @@ def read_range(
         records = reader.fetch(start, fetch_bytes)
         if records is None:
             return
-        batch = decode_table(records, start_offset=start, end_offset=end)
+        batch = decode_table(
+            records,
+            start_offset=start,
+            end_offset=end,
+            max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
+        )
         start = next_offset(records, start)
         if batch.num_rows:
             yield batch

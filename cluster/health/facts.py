@@ -21,8 +21,9 @@ NAMED_AT_MOST = 5
 class Finding(NamedTuple):
     """One problem.
 
-    Severity ``error``: records cannot be written or read. ``warning``: this will happen soon, the
-    broker is slower than it should be, or somebody has to decide. ``info``: nothing is wrong.
+    Severity ``error``: records cannot be written or read, or deleted ones can be read again.
+    ``warning``: this will happen soon, the broker is slower than it should be, or somebody has to
+    decide. ``info``: nothing is wrong.
     """
 
     severity: str

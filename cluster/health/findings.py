@@ -8,9 +8,17 @@ same problem make one finding: a failed disk with a thousand partitions is one p
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.placement import BEING_OPENED
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
 from raylog.cluster.health.recovery import mended, recovering, set_aside
+from raylog.storage.state.checkpoints import (
+    CLEANER_OFFSETS,
+    CORRUPT_SUFFIX,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 
 # The share of a disk that is free.
 NEARLY_FULL, FULL = 0.1, 0.02
@@ -19,6 +27,28 @@ LATE_MS = 600_000
 MISSED_ROUNDS = 2
 # What to do about a partition that is away, where its error does not say more.
 REPAIR = "repair the cause; the partition then opens by itself"
+# By the damaged checkpoint file: the severity, what it means, and what to do.
+DAMAGES = {
+    RECOVERY_POINTS: (
+        WARNING,
+        "nothing is lost; the logs of this log dir are checked from their beginning",
+        "Nothing needs to be restored.",
+    ),
+    HIGH_WATERMARKS: (WARNING, "nothing is lost", "Nothing needs to be restored."),
+    LOG_START_OFFSETS: (
+        ERROR,
+        "its whole lines are used. In partitions whose line was damaged, records that "
+        "delete-records has removed can be readable again",
+        "Compare the file with the log start offsets in `raylog status`, and run `raylog topic "
+        "delete-records` again where one is too low.",
+    ),
+    CLEANER_OFFSETS: (
+        WARNING,
+        "its whole lines are used. Partitions whose line was damaged are compacted from their "
+        "beginning, and recovery takes no gap in them for a loss until they are",
+        "Nothing needs to be restored.",
+    ),
+}
 
 
 def findings(facts: Facts) -> list[Finding]:
@@ -123,6 +153,19 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 what=f"it has opened {log_dir.loaded} of {log_dir.to_load} partitions",
                 todo="wait: logs that were not closed in order are read and checked first",
             )
+        for name in log_dir.damaged_files:
+            yield _damaged_file(log_dir, name)
+
+
+def _damaged_file(log_dir: LogDirStatus, name: str) -> Finding:
+    path = f"{log_dir.path}/{name}{CORRUPT_SUFFIX}"
+    severity, means, todo = DAMAGES[name]
+    return Finding(
+        severity=severity,
+        subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
+        what=f"{name} was damaged, and is kept as {path}: {means}",
+        todo=f"{todo} Check the disk (dmesg on that machine). Then remove {path}",
+    )
 
 
 def _partitions(facts: Facts) -> Iterator[Finding]:

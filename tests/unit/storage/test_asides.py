@@ -19,6 +19,7 @@ from raylog.storage.errors import (
 from raylog.storage.log import Log
 from raylog.storage.mirror import Mirror
 from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.recovery import check_indexes
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     FOLDER,
@@ -195,6 +196,22 @@ def test_a_segment_comes_back_where_it_continues_the_log(disk: Disk) -> None:
         log = disk.open(is_clean=is_clean, **SMALL)
         assert offsets_of(log) == list(range(60))
         log.close()
+
+
+def test_a_segment_comes_back_in_the_place_of_an_empty_one(disk: Disk) -> None:
+    fill(disk)
+    disk.fs.rename(disk.path(THIRD), disk.path(THIRD + ".aside-0"))
+    for suffix in (".index", ".timeindex"):
+        disk.fs.remove(disk.path(THIRD.replace(".log", suffix)))
+    log = disk.open(**SMALL)
+    log.roll()
+    log.close()
+    assert disk.names(".log") == [FIRST, SECOND, THIRD]
+    restore_aside(disk.fs, FOLDER, THIRD + ".aside-0")
+    log = disk.open(**SMALL)
+    assert offsets_of(log) == list(range(60))
+    check_indexes(log.segments[-1])
+    assert len(log.segments[-1].offset_index) == 4
 
 
 def test_a_tail_comes_back_where_its_first_batch_was_repaired(disk: Disk) -> None:

@@ -1,7 +1,9 @@
 """Opening a folder: after an orderly stop, after a crash, with files missing or damaged."""
 
 import re
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +16,16 @@ from raylog.storage.errors import (
     StorageError,
     TopicIdUnreadable,
 )
+from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
+from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import stamp
 from raylog.storage.records.decode import decode_records
 from raylog.storage.report import Progress
 from raylog.storage.state.checkpoints import write_epochs
-from raylog.storage.testing.clock import T0
+from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.logs import (
     FOLDER,
     PARTITION,
@@ -299,6 +303,14 @@ def test_gaps_that_compaction_left_are_no_loss(disk: Disk) -> None:
     assert offsets_of(disk.open(is_clean=False)) == [0, 1, 7, 8, 11, 12, 20, 21]
 
 
+def test_where_compaction_was_is_unknown_a_gap_is_no_loss(disk: Disk) -> None:
+    disk.write("00000000000000000000.log", bytes(batch(2)))
+    disk.write("00000000000000000010.log", bytes(batch(2, base_offset=11)))
+    disk.fs.write_file("/logs/cleaner-offset-checkpoint", b"0\n0\n")
+    disk.fs.write_file("/logs/cleaner-offset-checkpoint.corrupt", b"garbage")
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1, 11, 12]
+
+
 def test_a_tail_lost_behind_a_compacted_segment_is_seen_too(disk: Disk) -> None:
     disk.write("00000000000000000000.log", bytes(batch(2)) + bytes(batch(2, base_offset=18)))
     disk.write("00000000000000000020.log", bytes(batch(2, base_offset=20)))
@@ -431,6 +443,33 @@ def test_recovery_tells_how_far_it_has_come(disk: Disk, monkeypatch: pytest.Monk
         Progress(1400, 1500, 1, 2),
         Progress(1500, 1500, 2, 2),
     ]
+
+
+def test_the_memory_of_recovery_does_not_grow_with_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", 1 << 16)
+    fs, clock = RealFileSystem(), ManualClock()
+    records = bytearray(batch_of_size(100, 2))
+    peaks = []
+    for segments in (2, 8):
+        folder = f"{tmp_path}/orders-{segments}"
+        partition = TopicPartition("orders", segments)
+        create_log(fs, folder, TOPIC_ID)
+        for base in range(0, segments * 10_000, 10_000):
+            content = bytearray()
+            for offset in range(base, base + 10_000, 2):
+                stamp(records, offset, 0)
+                content += records
+            fs.write_file(f"{folder}/{base:020d}.log", content)
+        open_log(fs, clock, folder, partition, LogConfig()).close()  # the epochs are written
+        tracemalloc.start()
+        log = open_log(fs, clock, folder, partition, LogConfig())
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert log.log_end_offset == segments * 10_000
+        log.close()
+    assert peaks[1] < 1.5 * peaks[0] < 2_000_000
 
 
 def test_recovery_holds_the_entries_of_no_sealed_segment(disk: Disk) -> None:
