@@ -486,16 +486,19 @@ class Log(ReadableLog):
         segments = self._segments
         first = floor_of(segments, self.recovery_point)
         dirty = [segment for segment in segments[first:] if segment.base_offset < offset]
+        if first > 0:
+            # Its last entries were written when it was sealed, which may be after its last flush.
+            self._flush(segments[first - 1], Segment.flush_indexes)
         for segment in dirty:
-            self._flush(segment)
+            self._flush(segment, Segment.flush)
         if any(segment.base_offset >= self.recovery_point for segment in dirty):
             self._fs.sync_dir(self.folder)
         self._recover_from(offset)
         self._flushed_ms = self._clock.now_ms()
 
-    def _flush(self, segment: Segment) -> None:
+    def _flush(self, segment: Segment, flush: Callable[[Segment], None]) -> None:
         try:
-            segment.flush()
+            flush(segment)
         except StorageError:
             if segment in self._segments:
                 raise  # else it was deleted and closed meanwhile

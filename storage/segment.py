@@ -393,6 +393,7 @@ class Segment:
         self.largest, self.appender = self.max_timestamp, None
         self.offset_index.drop()
         self.time_index.drop()
+        self.txn_index.seal()
 
     def give_back_room(self) -> None:
         """Return what was allocated behind the end."""

@@ -177,7 +177,7 @@ def _copy(fs: FileSystem, folder: str, target: str) -> str:
             source = os.path.join(folder, name)
             if fs.is_dir(source):
                 continue
-            fs.copy_file(source, os.path.join(target, name), lambda size_bytes: None, flush=True)
+            fs.copy_file(source, os.path.join(target, name), lambda _: None, flush=True)
         fs.sync_dir(target)
         fs.sync_dir(os.path.dirname(target))
     except StorageError:

@@ -51,13 +51,14 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import read_marker
 from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 from raylog.storage.state.properties import PARTITION_METADATA, read_topic_id
+from raylog.storage.tools.dump.logs import file_batches
 
 
 class Problem(NamedTuple):
@@ -208,9 +209,10 @@ def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
     batch at the end is left out. What is good here is what recovery keeps, but recovery gives no
     reasons.
     """
-    view, next_offset = segment.log.view(), segment.base_offset
-    for position, header in iter_batches(view):
-        check_crc(view, position, header)
+    next_offset = segment.base_offset
+    for batch in file_batches(segment.log):
+        position, header = batch.position, batch.header
+        batch.check_crc()
         if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT:
             raise CorruptRecord(
                 f"position {position}",
