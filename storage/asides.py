@@ -220,12 +220,12 @@ def aside_names(fs: FileSystem, folder: str) -> list[str]:
     return sorted(names, key=lambda name: (offset_of(name), aside_number(name)))
 
 
-def restore_aside(fs: FileSystem, folder: str, name: str, *, is_compacted: bool = False) -> Aside:
+def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = False) -> Aside:
     """Put the good batches of an aside back behind the log's end, as a segment of its own.
 
     An aside with other bytes, too, stays; any other is no longer there afterwards. The log must be
-    closed, and is to be opened as after a crash. ``is_compacted``: the topic's ``cleanup.policy``
-    has compact, so that offsets may be missing before it.
+    closed, and is to be opened as after a crash. ``allow_gap``: offsets may be
+    missing before it.
 
     Raises AsideRefused with nothing changed: there is no such aside, it has no good batch, the log
     has records at its offsets, offsets would be missing, or the log is damaged itself. Raises
@@ -241,11 +241,11 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, is_compacted: bool 
             path,
             f"it begins at offset {aside.first_offset}, but the log has other records up to {end}",
         )
-    if aside.first_offset > end and not is_compacted:
+    if aside.first_offset > end and not allow_gap:
         raise AsideRefused(
             path,
             f"it begins at offset {aside.first_offset}, but the log ends at {end}: offsets would "
-            "be missing; restore what was between first",
+            "be missing; restore what was between first, or give --allow-gap",
         )
     if aside.end_offset - end > MAX_INT:
         raise AsideRefused(path, f"it is too far from the log's end, {end}, for one segment")

@@ -28,12 +28,14 @@ from raylog.storage.cleaner.recovery import finish_swaps
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
+    CorruptCheckpoint,
     CorruptIndex,
     CorruptRecord,
     LogMissing,
     LogShorterThanFlushed,
     RaylogError,
     StorageError,
+    TopicIdUnreadable,
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.gaps import Gaps, Recovered
@@ -152,9 +154,21 @@ def open_log(
 def _check_identity(fs: FileSystem, folder: str, topic_id: str | None) -> None:
     if not fs.is_dir(folder):
         raise LogMissing(folder, "the partition's folder does not exist")
-    own_topic_id = read_topic_id(fs, folder)
+    own_topic_id = _read_topic_id(fs, folder, topic_id)
     if topic_id is not None and own_topic_id != topic_id:
         raise LogMissing(folder, f"the folder belongs to topic id {own_topic_id}, not {topic_id}")
+
+
+def _read_topic_id(fs: FileSystem, folder: str, topic_id: str | None) -> str | None:
+    if topic_id is None:
+        return read_topic_id(fs, folder)
+    try:
+        own_topic_id = read_topic_id(fs, folder)
+    except CorruptCheckpoint as error:
+        raise TopicIdUnreadable(folder, topic_id, f"is damaged ({error.args[1]})") from error
+    if own_topic_id is None:
+        raise TopicIdUnreadable(folder, topic_id, "is missing")
+    return own_topic_id
 
 
 def _remove_leftovers(fs: FileSystem, folder: str, report: Report) -> set[int | None]:

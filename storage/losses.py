@@ -53,12 +53,12 @@ def loss(folder_end: int, recovery_point: int, base_offset: int) -> Mended:
     )
 
 
-def accept_loss(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> Mended | None:
-    """Let a log open that is shorter than its recovery point; None if it is not shorter.
+def find_loss(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> Mended | None:
+    """The flushed records that a log has lost; None if it has lost none. Changes nothing.
 
-    The log must be closed. The recovery point is that of the log dir's checkpoint. What was
-    accepted is on the disk when this returns; accepting it again changes nothing. ``is_compacted``:
-    the topic's ``cleanup.policy`` has compact. Raises LogMissing or CorruptCheckpoint.
+    The log must be closed. The recovery point is that of the log dir's checkpoint.
+    ``is_compacted``: the topic's ``cleanup.policy`` has compact. Raises LogMissing or
+    CorruptCheckpoint.
     """
     folder = os.path.abspath(folder)
     recovery_point = _checkpointed(fs, folder, RECOVERY_POINTS)
@@ -67,10 +67,20 @@ def accept_loss(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> M
     base_offset, end_offset = _end_by_recovery(fs, folder, recovery_point, is_compacted)
     if end_offset >= recovery_point:
         return None
-    if not is_accepted(fs, folder, end_offset, recovery_point):
-        path = os.path.join(folder, ACCEPTED_LOSSES)
-        write_losses(fs, path, [*read_losses(fs, path), (end_offset, recovery_point)])
     return loss(end_offset, recovery_point, base_offset)
+
+
+def accept_loss(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> Mended | None:
+    """Let a log open that has lost flushed records; returns as ``find_loss``, and raises so.
+
+    What was accepted is on the disk when this returns; accepting it again changes nothing.
+    """
+    lost = find_loss(fs, folder, is_compacted=is_compacted)
+    if lost is not None and not is_accepted(fs, folder, lost.first_offset, lost.end_offset):
+        path = os.path.join(folder, ACCEPTED_LOSSES)
+        losses = [*read_losses(fs, path), (lost.first_offset, lost.end_offset)]
+        write_losses(fs, path, losses)
+    return lost
 
 
 def _checkpointed(fs: FileSystem, folder: str, name: str) -> int:

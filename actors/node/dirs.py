@@ -115,7 +115,8 @@ class NodeDirs:
             self._online.clear()
             raise
         for path, problem in problems.items():
-            self._add_offline(OfflineDir(path, None, str(problem)))
+            todo = "" if isinstance(problem, StorageError) else problem.advice
+            self._add_offline(OfflineDir(path, None, problem.problem, todo))
 
     def _check_different(self, paths: Sequence[str]) -> None:
         path_by_real_path: dict[str, str] = {}
@@ -224,8 +225,8 @@ class NodeDirs:
             if not error.is_disk_failure:
                 raise
             with self._lock:
-                self.fail(dir.directory_id, str(error))
-            raise LogDirOffline(dir.log_dir.path, str(error)) from error
+                self.fail(dir.directory_id, error.problem)
+            raise LogDirOffline(dir.log_dir.path, error.problem) from error
 
     def _each(self, work: Callable[[OnlineDir], None]) -> None:
         """Do ``work`` in every dir that is online; if one fails, the others go on."""

@@ -105,7 +105,7 @@ class OnlineDir:
         try:
             self.log_dir.check()
         except CorruptCheckpoint as error:
-            raise StorageError(self.log_dir.path, str(error)) from error
+            raise StorageError(self.log_dir.path, error.problem) from error
 
     def status(self, node_id: str) -> LogDirStatus:
         """What the dir holds, and how much room it has.
@@ -120,7 +120,7 @@ class OnlineDir:
             damaged_files = tuple(self.log_dir.damaged_files())
         except StorageError as error:
             unknown = LogDirStatus.offline(
-                node_id, self.log_dir.path, self.directory_id, str(error)
+                node_id, self.log_dir.path, self.directory_id, error.problem
             )
             return unknown._replace(is_online=not error.is_disk_failure)
         return LogDirStatus(

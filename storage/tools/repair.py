@@ -15,8 +15,8 @@ raylog leaves it alone for ever. Source of the recovery: ``LogLoader`` of Kafka.
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from raylog.storage.clock import Clock
@@ -24,7 +24,6 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptCheckpoint, RepairRefused, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import open_log
-from raylog.storage.log_dir import LOCK_FILE
 from raylog.storage.losses import accept_loss
 from raylog.storage.names import (
     LOG_SUFFIX,
@@ -42,6 +41,7 @@ from raylog.storage.state.checkpoints import (
     read_offsets,
 )
 from raylog.storage.state.properties import read_topic_id
+from raylog.storage.tools.folders import locked
 from raylog.storage.tools.verify import SegmentReport, count_recoverable, verify_folder
 
 
@@ -76,7 +76,9 @@ def repair_folder(
         raise RepairRefused(
             folder, "this is not a partition's folder; its name must be <topic>-<partition>"
         )
-    with _locked(fs, folder):
+    if not fs.is_dir(folder):
+        raise RepairRefused(folder, "the folder does not exist")
+    with locked(fs, folder):
         before = verify_folder(fs, folder)
         if not any(report.problems for report in before):
             return None
@@ -102,22 +104,6 @@ def repair_folder(
         dropped=tuple(segment_file(base, LOG_SUFFIX) for base in gone),
         end_offset=end_offset,
     )
-
-
-@contextmanager
-def _locked(fs: FileSystem, folder: str) -> Iterator[None]:
-    """Hold what a broker holds: its node's lock on the log dir, its partition's on the folder."""
-    if not fs.is_dir(folder):
-        raise RepairRefused(folder, "the folder does not exist")
-    dir_lock = fs.lock(os.path.join(os.path.dirname(folder), LOCK_FILE))
-    try:
-        folder_lock = fs.lock(folder)
-        try:
-            yield
-        finally:
-            folder_lock.release()
-    finally:
-        dir_lock.release()
 
 
 def _check(

@@ -1,5 +1,6 @@
 """Opening a folder: after an orderly stop, after a crash, with files missing or damaged."""
 
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,13 @@ from typing import Any
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptCheckpoint, CorruptRecord, LogMissing, StorageError
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    CorruptRecord,
+    LogMissing,
+    StorageError,
+    TopicIdUnreadable,
+)
 from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import create_log, open_log
@@ -166,9 +173,6 @@ def test_another_topics_folder_is_refused(disk: Disk) -> None:
     open_log(*args, topic_id=TOPIC_ID)
     with pytest.raises(LogMissing, match=f"belongs to topic id {TOPIC_ID}, not other"):
         open_log(*args, topic_id="other")
-    disk.fs.remove(disk.path("partition.metadata"))
-    with pytest.raises(LogMissing, match="belongs to topic id None"):
-        open_log(*args, topic_id=TOPIC_ID)
 
 
 def test_creating_a_log_again_is_fine_while_it_is_empty(disk: Disk) -> None:
@@ -636,3 +640,25 @@ def test_what_a_recovery_cut_never_comes_back(disk: Disk) -> None:
     disk.fs = disk.fs.crash("flushed", names="all")
     assert len(disk.read("00000000000000000000.log")) == 300
     assert offsets_of(disk.open(is_clean=False, recovery_point=6, **SMALL)) == list(range(6))
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "is missing"), (b"version: 7", "is damaged")])
+def test_a_folder_that_does_not_say_whose_it_is_opens_when_the_advice_is_followed(
+    content: bytes | None, why: str
+) -> None:
+    disk = Disk()
+    log = disk.open()
+    log.append(batch())
+    log.close()
+    disk.fs.remove(disk.path("partition.metadata"))
+    if content is not None:
+        disk.write("partition.metadata", content)
+    with pytest.raises(TopicIdUnreadable, match=why) as refused:
+        open_as(disk, TOPIC_ID)
+    advice = re.findall(r"'([^']*)'", refused.value.advice)
+    disk.write("partition.metadata", "\n".join(advice).encode())
+    assert offsets_of(open_as(disk, TOPIC_ID)) == [0]
+
+
+def open_as(disk: Disk, topic_id: str) -> Log:
+    return open_log(disk.fs, disk.clock, FOLDER, PARTITION, LogConfig(), topic_id=topic_id)

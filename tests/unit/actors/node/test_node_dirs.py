@@ -104,10 +104,23 @@ def test_a_folder_that_could_not_be_removed_is_due_again(node: Node) -> None:
 def test_a_dir_that_cannot_be_used_is_offline_with_its_reason_as_long_as_another_can() -> None:
     node = Node().start(A, "/nowhere/b")
     assert list(node.dirs.paths.values()) == [A]
-    [(path, directory_id, why)] = node.dirs.offline
+    [(path, directory_id, why, _)] = node.dirs.offline
     assert (path, directory_id) == ("/nowhere/b", None)
     assert "neither the folder nor its parent exists" in why
     assert node.make() == A
+
+
+def test_a_dir_that_is_offline_has_advice_where_no_disk_failed_and_says_nothing_twice() -> None:
+    node = Node().start()
+    node.dirs.unlock(set())
+    node.fs.write_file(f"{A}/meta.properties", b"not the file")
+    node.start()
+    [damaged] = node.dirs.offline
+    assert damaged.why.startswith(f"{A}/meta.properties: not a meta.properties file")
+    assert damaged.todo.startswith("restore the file from a copy")
+    node.dirs.fail(node.id_of(B), io_error("/disk").problem)
+    failed = node.dirs.offline[-1]
+    assert (failed.why, failed.todo) == ("/disk: Input/output error", "")
 
 
 def test_a_dir_whose_identity_cannot_be_read_is_offline() -> None:
