@@ -182,11 +182,14 @@ class ReadableLog:
         of what ``isolation`` lets a reader see. Raises OffsetOutOfRange, CorruptRecord.
         """
         while True:
+            before = self._segments
             mark = self._high_watermark
             stable = self._stable(mark.offset)
             end = self._end
             segments = self._segments
             start = self.log_start_offset
+            if segments is not before or mark.offset > end.offset:
+                continue  # a truncation has come between, and these are not of one moment
             if not start <= offset <= end.offset:
                 raise OffsetOutOfRange(str(self.partition), offset, start, end.offset)
             bound = end if isolation == LOG_END else mark
@@ -259,7 +262,8 @@ class ReadableLog:
 
         Raises LogClosed if a segment was deleted meanwhile.
         """
-        after = segments[found.number].offset_index.offset_after(found.position + found.size_bytes)
+        after = segments[found.number].offset_beyond(found.position + found.size_bytes)
+        self._look_for_problems(segments[found.number])
         if after is None:
             is_last = found.number + 1 == len(segments)
             after = end_offset if is_last else segments[found.number + 1].base_offset

@@ -28,7 +28,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem, undo_failed
 from raylog.storage.indexes.builder import IndexBuilder
-from raylog.storage.indexes.offset_index import OffsetIndex
+from raylog.storage.indexes.offset_index import OffsetIndex, OffsetPosition
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import TransactionIndex
 from raylog.storage.limits import MAX_INT, MAX_LONG
@@ -288,16 +288,16 @@ class Segment:
 
     def _find_near(self, offset: int, end: int) -> Place | None:
         """As :meth:`find`, by the index. Raises CorruptIndex if it lies."""
+        if self.offset_index.is_missing:
+            self.index_problem = CorruptIndex(self.base_offset, 0, "its file is gone")
         below, above = self.offset_index.around(offset)
         if below.position >= self.size > 0:
             why = f"position {below.position} is behind the end of the file"
             raise CorruptIndex(self.base_offset, offset, why)
         try:
-            if above is not None and above.position - below.position > BLOCK_BYTES:
-                # Large batches: the entry behind is mostly of the very batch.
-                holder = self._holder(offset, above.position, end)
-                if holder is not None:
-                    return holder
+            holder = self._holder_by_entry(offset, below, above, end)
+            if holder is not None:
+                return holder
             place = self._walk(below.position, end, offset, MAX_LONG)
             if place is None or place.position == 0 or place.position > below.position:
                 return place
@@ -310,6 +310,21 @@ class Segment:
             why = f"the batch at position {below.position} begins behind the offset"
             raise CorruptIndex(self.base_offset, offset, why)
         return holder
+
+    def _holder_by_entry(
+        self, offset: int, below: OffsetPosition, above: OffsetPosition | None, end: int
+    ) -> Place | None:
+        """The batch of one of the two entries around ``offset``, where it is likely the holder.
+
+        An entry has the last offset of its batch. Where batches are large nearly each of them has
+        an entry, but never the first of a segment.
+        """
+        if below.position and below.offset == offset:
+            return self._holder(offset, below.position, end)
+        if below.position and above is not None:
+            if above.position - below.position > BLOCK_BYTES:
+                return self._holder(offset, above.position, end)
+        return None
 
     def _holder(self, offset: int, position: int, end: int) -> Place | None:
         """Where the batch lies at ``position``, if it holds ``offset`` and ends by ``end``."""
@@ -337,6 +352,8 @@ class Segment:
                 return Place(position, size)
             if state != kernel.ops.WALK_MORE or not at:
                 return self._walk_slowly(position, end, offset, limit)
+        if position > end:
+            raise self._corrupt(end, f"a batch before it leads to position {position}")
         return None
 
     def _walk_slowly(self, position: int, end: int, offset: int, limit: int) -> Place | None:
@@ -357,6 +374,24 @@ class Segment:
             return None
         stop = self._end_of_batches(first, max_bytes, end)
         return Place(first.position, stop - first.position)
+
+    def offset_beyond(self, position: int) -> int | None:
+        """An offset behind all batches before a batch's position, by the index; None: no entry.
+
+        Raises CorruptRecord.
+        """
+        try:
+            entry = self.offset_index.entry_from(position)
+            if entry is None:
+                return None
+            header = read_header(self.log.read(HEADER_SIZE, entry.position))
+            if header.base_offset <= header.last_offset <= entry.offset:
+                return entry.offset
+            why = f"no batch that ends by this offset at position {entry.position}"
+            self.index_problem = CorruptIndex(self.base_offset, entry.offset, why)
+        except (CorruptIndex, CorruptRecord) as error:
+            self.index_problem = CorruptIndex(self.base_offset, position, str(error))
+        return None
 
     def _end_of_batches(self, first: Place, max_bytes: int, end: int) -> int:
         """Where the last whole batch within ``max_bytes`` ends; ``first`` is taken anyway."""

@@ -56,6 +56,7 @@ class SparseIndex:
         self._file: File | None = None
         self._bytes: Entries | None = None
         self._written, self._unflushed = 0, False
+        self.is_missing = False  # there was no file where one was looked for
 
     def __len__(self) -> int:
         return len(self._loaded()) // self.entry.size
@@ -72,7 +73,8 @@ class SparseIndex:
     def _loaded(self) -> Entries:
         entries = self._bytes
         if entries is None:
-            entries = self._mapped() if self._fs.exists(self.path) else memoryview(b"")
+            self.is_missing = not self._fs.exists(self.path)
+            entries = memoryview(b"") if self.is_missing else self._mapped()
             self._check(entries)
             self._bytes, self._written = entries, len(entries)
         return entries
@@ -168,22 +170,30 @@ class SparseIndex:
         """Keep the first ``count`` entries."""
         if count >= len(self):
             return
-        size = count * self.entry.size
+        size, was_mapped = count * self.entry.size, isinstance(self._bytes, memoryview)
         # a copy: readers may be looking into the other one
         self._bytes = bytearray(self._loaded()[:size])
-        if size < self._written:
+        if size >= self._written:
+            return
+        if was_mapped:
+            # A reader that touches a page which was cut away from under its map ends the process.
+            self.release()
+            write_atomically(self._fs, self.path, bytes(self._bytes))
+        else:
             self._opened().truncate(size)
-            self._written, self._unflushed = size, True
+        self._written, self._unflushed = size, True
 
     def replace(self, content: bytes) -> None:
         """Put ``content`` in the place of all entries, on disk too: the end of a rebuild."""
         self.release()
-        self._bytes, self._written = bytearray(content), len(content)
+        self._bytes, self._written = bytearray(content), 0
         try:
             write_atomically(self._fs, self.path, content)
         except DiskFull:
             self._fs.remove(self.path)  # the log must open, or its retention could never make space
-            self._written = 0
+            return
+        self._written = len(content)
+        self.is_missing = False
 
     def rewrite(self, content: bytes) -> None:
         """Put ``content`` in place of all entries.
