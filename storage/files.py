@@ -55,6 +55,7 @@ from raylog.storage.errors import (
     UndoFailed,
     UndoInterrupted,
 )
+from raylog.storage.records import kernel
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -153,6 +154,9 @@ class File(Protocol):
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Append a few buffers in order, or raise with the file's size unchanged."""
+
+    def append_stamped(self, stamp: bytes, batch: Buffer) -> None:
+        """Append ``batch`` with ``stamp`` in the place of its first bytes, as :meth:`append`."""
 
     def read(self, size_bytes: int, position: int) -> bytes:
         """Up to ``size_bytes`` from ``position``; fewer at the end of the file."""
@@ -539,6 +543,18 @@ class RealFile:
         finally:
             self._is_dirty = True  # after the write: a flush beside it may have missed it
         self.size += total
+
+    def append_stamped(self, stamp: bytes, batch: Buffer) -> None:
+        own = self._own
+        if own is None or not own.is_writable:
+            own = self._writable()
+        try:
+            self.size += kernel.ops.write_stamped(own.fileno(), stamp, batch)
+            self._is_dirty = True  # after the write, as in append
+        except OSError as error:
+            self._is_dirty = True
+            self._undo(own.fileno())
+            raise storage_error(self.path, error) from error
 
     def _undo(self, number: int) -> None:
         try:

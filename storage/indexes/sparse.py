@@ -97,7 +97,17 @@ class SparseIndex:
         finally:
             file.close()
 
-    def _changeable(self) -> bytearray:
+    @property
+    def room(self) -> int:
+        """How many entries can be added in memory, before a write, or before the last one."""
+        size = self.entry.size
+        entries = len(self._loaded())
+        until_full = (self._full_bytes - entries) // size - 1
+        until_write = (UNWRITTEN_BYTES - 1 - entries + self._written) // size
+        return max(min(until_full, until_write), 0)
+
+    def changeable(self) -> bytearray:
+        """The entries in memory, to add to."""
         entries = self._loaded()
         if not isinstance(entries, bytearray):
             self._bytes = entries = bytearray(entries)
@@ -145,7 +155,7 @@ class SparseIndex:
         return self._file
 
     def _append(self, entry: bytes) -> None:
-        entries = self._changeable()
+        entries = self.changeable()
         entries += entry
         if len(entries) - self._written >= UNWRITTEN_BYTES:
             self.write()

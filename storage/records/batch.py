@@ -51,7 +51,6 @@ from raylog.storage.errors import CorruptRecord
 from raylog.storage.records.layout import (
     AT_BASE_OFFSET,
     AT_CRC,
-    AT_LEADER_EPOCH,
     AT_LENGTH,
     AT_MAGIC,
     CODEC_MASK,
@@ -73,6 +72,7 @@ from raylog.storage.records.layout import (
     MIN_BATCH_SIZE,
     MIN_MESSAGE_LENGTH,
     MIN_V1_MESSAGE_LENGTH,
+    STAMP,
     TRANSACTIONAL,
 )
 
@@ -281,8 +281,8 @@ def stamp(
 
     Both fields are outside of the CRC.
     """
-    struct.pack_into(">q", batch, position + AT_BASE_OFFSET, base_offset)
-    struct.pack_into(">i", batch, position + AT_LEADER_EPOCH, leader_epoch)
+    (length,) = LENGTH.unpack_from(batch, position + AT_LENGTH)
+    STAMP.pack_into(batch, position + AT_BASE_OFFSET, base_offset, length, leader_epoch)
 
 
 def seal(batch: bytearray, header: BatchHeader) -> bytearray:
