@@ -67,6 +67,13 @@ class Bound(NamedTuple):
     appended_bytes: int = 0
 
 
+class Ended(NamedTuple):
+    """A transaction whose marker was written."""
+
+    first_offset: int
+    marker_offset: int
+
+
 class LogRead(NamedTuple):
     """What a read answers: where the batches lie, and the log's offsets at that moment.
 
@@ -129,6 +136,7 @@ class ReadableLog:
     _segments: tuple[Segment, ...]
     _end: Bound
     _high_watermark: Bound
+    _ended: tuple[Ended, ...]  # transactions that ended last, and maybe above the high watermark
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -164,9 +172,10 @@ class ReadableLog:
     def _stable(self, high_watermark: int) -> int:
         """The last stable offset under a high watermark that was taken before."""
         unstable = self._producers.first_unstable_offset
-        if unstable is None:
-            return high_watermark
-        return max(min(unstable, high_watermark), min(self.log_start_offset, high_watermark))
+        firsts = [high_watermark if unstable is None else unstable]
+        # A marker that a loss of power may still take away decides nothing.
+        firsts += (e.first_offset for e in self._ended if e.marker_offset >= high_watermark)
+        return max(min(*firsts, high_watermark), min(self.log_start_offset, high_watermark))
 
     @property
     def size_bytes(self) -> int:

@@ -327,10 +327,10 @@ class Segment:
         """
         if below.position and below.offset == offset:
             return self._holder(offset, below.position, end)
-        if below.position and above is not None:
-            if above.position - below.position > BLOCK_BYTES:
-                return self._holder(offset, above.position, end)
-        return None
+        if not below.position or above is None:
+            return None
+        is_large = above.position - below.position > BLOCK_BYTES
+        return self._holder(offset, above.position, end) if is_large else None
 
     def _holder(self, offset: int, position: int, end: int) -> Place | None:
         """Where the batch lies at ``position``, if it holds ``offset`` and ends by ``end``."""

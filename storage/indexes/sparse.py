@@ -67,6 +67,11 @@ class SparseIndex:
         return len(self._loaded())
 
     @property
+    def entries_left(self) -> int:
+        """How many entries it takes until it is full."""
+        return (self._full_bytes - len(self._loaded())) // self.entry.size
+
+    @property
     def is_full(self) -> bool:
         return len(self._loaded()) >= self._full_bytes
 
@@ -173,8 +178,9 @@ class SparseIndex:
         The log's one writer calls this when the segment is sealed. The file is closed by the next
         flush, which has another owner.
         """
-        assert self._bytes is None or len(self._bytes) == self._written, "write comes first"
-        self._bytes = None
+        has_all = self._bytes is None or len(self._bytes) == self._written
+        if has_all:  # else the disk was full
+            self._bytes = None
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
@@ -221,6 +227,7 @@ class SparseIndex:
                 file.truncate(0)
                 file.append([content])
             self._unflushed = True
+            self.is_missing = False
         except DiskFull:
             self.release()
             self._fs.remove(self.path)  # as in replace
