@@ -58,6 +58,8 @@ from raylog.storage.records.scan import (
 SCAN_BYTES = 1 << 20
 # How much a search reads at once: what lies between two index entries, mostly.
 BLOCK_BYTES = 8192
+# What lies between two index entries is read at once, up to this.
+MAX_FIRST_BYTES = 65536
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -304,7 +306,9 @@ class Segment:
             holder = self._holder_by_entry(offset, below, above, end)
             if holder is not None:
                 return holder
-            place = self._walk(below.position, end, offset, MAX_LONG)
+            gap = BLOCK_BYTES if above is None else above.position - below.position + HEADER_SIZE
+            first_bytes = max(gap, BLOCK_BYTES) if gap <= MAX_FIRST_BYTES else BLOCK_BYTES
+            place = self._walk(below.position, end, offset, MAX_LONG, first_bytes)
             if place is None or place.position == 0 or place.position > below.position:
                 return place
             holder = self._holder(offset, below.position, end)
@@ -327,10 +331,12 @@ class Segment:
         """
         if below.position and below.offset == offset:
             return self._holder(offset, below.position, end)
-        if not below.position or above is None:
+        if above is None or above.position - below.position <= BLOCK_BYTES:
             return None
-        is_large = above.position - below.position > BLOCK_BYTES
-        return self._holder(offset, above.position, end) if is_large else None
+        is_first_likely = 2 * (offset - self.base_offset) <= above.offset - self.base_offset
+        if below.position == 0 and is_first_likely:
+            return None
+        return self._holder(offset, above.position, end)
 
     def _holder(self, offset: int, position: int, end: int) -> Place | None:
         """Where the batch lies at ``position``, if it holds ``offset`` and ends by ``end``."""
@@ -342,14 +348,18 @@ class Segment:
             return None
         return Place(position, header.size_bytes)
 
-    def _walk(self, position: int, end: int, offset: int, limit: int) -> Place | None:
+    def _walk(
+        self, position: int, end: int, offset: int, limit: int, block_bytes: int = BLOCK_BYTES
+    ) -> Place | None:
         """The first batch from ``position`` on that reaches ``offset`` or ends behind ``limit``.
 
-        None if there is none before ``end``. Raises CorruptRecord.
+        ``block_bytes``: how much the first read takes. None if there is none before ``end``. Raises
+        CorruptRecord.
         """
         next_offset = self.base_offset
         while position < end:
-            block = self.log.read(min(BLOCK_BYTES, end - position), position)
+            block = self.log.read(min(block_bytes, end - position), position)
+            block_bytes = BLOCK_BYTES
             state, at, size, next_offset = kernel.ops.walk(
                 block, offset, limit - position, next_offset
             )
