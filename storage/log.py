@@ -684,8 +684,11 @@ class Log(ReadableLog):
         self._end_at(offset, last)
         with self.list_lock:
             self._segments = (*kept,)
-        # The newest first: whatever a crash leaves is the log's beginning.
-        self._doom([segment for segment in reversed(segments) if segment not in kept])
+        gone = [segment for segment in segments if segment not in kept]
+        below = [segment for segment in gone if segment.base_offset < offset]
+        above = [segment for segment in gone if segment.base_offset >= offset]
+        # From both ends towards the offset: whatever a crash leaves has no hole.
+        self._doom([*below, *reversed(above)])
         last.truncate_to(offset)
         self._writer = SegmentWriter(last, self._clock.now_ms())
         if is_whole:
@@ -699,8 +702,7 @@ class Log(ReadableLog):
 
     def _end_at(self, offset: int, segment: Segment) -> None:
         """Publish a lower end, before the bytes behind it go."""
-        place = segment.find(offset)
-        position = segment.size if place is None else place.position
+        position = segment.position_of(offset)
         end = Bound(offset, segment.base_offset, position, self._end.appended_bytes)
         self._high_watermark = min(self._high_watermark, end)
         self._end = end

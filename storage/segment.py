@@ -294,6 +294,16 @@ class Segment:
             self.index_problem = problem
             return self._walk(0, end, offset, MAX_LONG)
 
+    def position_of(self, offset: int) -> int:
+        """Where the batch begins that holds ``offset``; the size if the segment ends before.
+
+        Nothing is read for an offset that is not behind the base offset. Raises CorruptRecord.
+        """
+        if offset <= self.base_offset:
+            return 0
+        place = self.find(offset)
+        return self.size if place is None else place.position
+
     def _find_near(self, offset: int, end: int) -> Place | None:
         """As :meth:`find`, by the index. Raises CorruptIndex if it lies."""
         if self.offset_index.is_missing:
@@ -613,16 +623,21 @@ class Segment:
 
         It is on the disk when this returns. No writer may be at work.
         """
-        place = self.find(offset)
-        if place is None:
+        position = self.position_of(offset)
+        if position == self.size:
             return
         # first: entries lead readers to bytes
-        self.offset_index.truncate_to_position(place.position)
-        self.time_index.truncate_to(offset)
+        try:
+            self.offset_index.truncate_to_position(position)
+            self.time_index.truncate_to(offset)
+        except CorruptIndex as problem:
+            self.index_problem = problem
         self.txn_index.truncate_to(offset)
-        self.log.truncate(place.position)
+        self.log.truncate(position)
         self.log.flush()
         self.largest = self.appender = None
+        if self.index_problem is not None:
+            self.rebuild_indexes()
 
     def flush(self) -> None:
         self.log.flush()
