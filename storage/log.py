@@ -49,6 +49,7 @@ from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CleaningAborted,
+    CorruptRecord,
     DiskFull,
     OffsetOutOfRange,
     OutOfResources,
@@ -69,7 +70,7 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.readable import Bound, ReadableLog, floor_of
+from raylog.storage.readable import Bound, Ended, ReadableLog, floor_of
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import Marker, read_marker
@@ -199,6 +200,8 @@ class Log(ReadableLog):
         # a lock, where there is more than one thread
         self.list_lock: AbstractContextManager[Any] = nullcontext()
         self.wrong_indexes: set[Segment] = set()
+        self._ended: tuple[Ended, ...] = ()
+        self._unmendable: set[Segment] = set()
         self._rounds = 0  # of compaction, and truncations, since the log was opened
         self._flushed_ms = clock.now_ms()
         self._producers_checked_ms = self._flushed_ms
@@ -310,6 +313,10 @@ class Log(ReadableLog):
         if header.producer_id != NO_PRODUCER:
             run.producers.borrow(header.producer_id, self._producers)
             duplicate = run.producers.check(header, marker, is_client=origin == CLIENT)
+            if duplicate is not None and duplicate.last_offset >= self._end.offset:
+                self._write(run, now_ms)  # its first copy is among those: it may fail
+                run.producers.borrow(header.producer_id, self._producers)
+                duplicate = run.producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None:
                 run.answers.append(self._first_append(duplicate))
                 return
@@ -324,9 +331,17 @@ class Log(ReadableLog):
 
     def _should_roll(self, header: BatchHeader, run: "_Run", now_ms: int) -> bool:
         """Whether a batch cannot go to the active segment behind those that are gathered."""
-        return bool(run.prepared) and self._writer.should_roll(
+        if not run.prepared:
+            return False
+        max_timestamp = now_ms if self._stamps_append_time else header.max_timestamp
+        if self._writer.may_fill_up(len(run.prepared)):
+            return True
+        first = run.prepared[0].piece.max_timestamp
+        if not self._end.position and self._writer.rolling.is_over(first, max_timestamp, now_ms):
+            return True
+        return self._writer.should_roll(
             run.size_bytes + header.size_bytes,
-            now_ms if self._stamps_append_time else header.max_timestamp,
+            max_timestamp,
             run.next_offset + header.last_offset_delta,
             now_ms,
         )
@@ -399,6 +414,8 @@ class Log(ReadableLog):
     ) -> AppendInfo:
         """A batch was written: remember its producer, and tell the readers."""
         if header.producer_id != NO_PRODUCER:
+            if marker is not None:
+                self._remember_ended(header.producer_id, base_offset)
             self._producers.add(header, base_offset, now_ms, marker)
         before, size_bytes = self._end, header.batch_length + LOG_OVERHEAD
         end = Bound(
@@ -408,6 +425,15 @@ class Log(ReadableLog):
             appended_bytes=before.appended_bytes + size_bytes,
         )
         return self._publish(end, base_offset, append_time)
+
+    def _remember_ended(self, producer_id: int, marker_offset: int) -> None:
+        """A transaction ends with this marker. For readers, only once they can see the marker."""
+        first_offset = self._producers.open_transactions.get(producer_id)
+        if first_offset is None:
+            return
+        readable = self._high_watermark.offset
+        unseen = (ended for ended in self._ended if ended.marker_offset >= readable)
+        self._ended = (*unseen, Ended(first_offset, marker_offset))
 
     def _publish(self, end: Bound, base_offset: int, append_time: int) -> AppendInfo:
         """The log ends there now; it is readable up to there, if nothing waits for an fsync."""
@@ -530,10 +556,11 @@ class Log(ReadableLog):
                         self.roll()
                     except DiskFull:
                         count -= 1  # the others make room for it
-            # The new segment alone carries the log's end: its name must outlive the old ones.
-            self._fs.sync_dir(self.folder)
         old = segments[:count]
         if old:
+            # What is left carries the log's end. Its names must outlive the old ones, and be on
+            # the disk before a checkpoint can say that the log begins there.
+            self._fs.sync_dir(self.folder)
             start = max(self.log_start_offset, self._segments[count].base_offset)
             self._raise_start(start)  # first: no reader may take a later record for an older one
             self._doom(old)
@@ -663,9 +690,14 @@ class Log(ReadableLog):
         self._end_at(offset, last)
         with self.list_lock:
             self._segments = (*kept,)
-        # The newest first: whatever a crash leaves is the log's beginning.
-        self._doom([segment for segment in reversed(segments) if segment not in kept])
+        gone = [segment for segment in segments if segment not in kept]
+        below = [segment for segment in gone if segment.base_offset < offset]
+        above = [segment for segment in gone if segment.base_offset >= offset]
+        # From both ends towards the offset: whatever a crash leaves has no hole.
+        self._doom([*below, *reversed(above)])
         last.truncate_to(offset)
+        if last.index_problem is not None:
+            rebuild_indexes(last)
         self._writer = SegmentWriter(last, self._clock.now_ms())
         if is_whole:
             self.log_start_offset = offset
@@ -678,8 +710,7 @@ class Log(ReadableLog):
 
     def _end_at(self, offset: int, segment: Segment) -> None:
         """Publish a lower end, before the bytes behind it go."""
-        place = segment.find(offset)
-        position = segment.size if place is None else place.position
+        position = segment.position_of(offset)
         end = Bound(offset, segment.base_offset, position, self._end.appended_bytes)
         self._high_watermark = min(self._high_watermark, end)
         self._end = end
@@ -693,6 +724,7 @@ class Log(ReadableLog):
             at = offset_of(name) if name.endswith(SNAPSHOT_SUFFIX) else None
             if at is not None and not self.log_start_offset < at <= offset:
                 self._fs.remove(os.path.join(self.folder, name))
+        self._ended = ()
         self._producers = ProducerStates(str(self.partition))
         self._producers.load_newest(self._fs, self.folder, offset, now_ms)
         replay(self._producers, self._segments, self.log_start_offset, offset, now_ms)
@@ -786,13 +818,23 @@ class Log(ReadableLog):
     def mend_indexes(self) -> list[SegmentId]:
         """Make the indexes again that a reader found lying; returns whose they are.
 
-        Those of the active segment wait until it is sealed.
+        Those of the active segment wait until it is sealed. A segment whose batches do not lead to
+        its end is left as it is.
         """
-        wrong = [segment for segment in self._segments[:-1] if segment in self.wrong_indexes]
-        for segment in wrong:
-            rebuild_indexes(segment)
+        wrong = self.wrong_indexes - self._unmendable
+        mended = []
+        for segment in self._segments[:-1]:
+            if segment not in wrong:
+                continue
+            try:
+                rebuild_indexes(segment)
+            except CorruptRecord:  # the log itself is damaged, which its readers are told
+                self._unmendable.add(segment)
+            else:
+                segment.seal()
+                mended.append(segment.id)
         self.wrong_indexes.intersection_update(self._segments[-1:])
-        return [segment.id for segment in wrong]
+        return mended
 
     def _facts(self, segments: Sequence[Segment]) -> list[SegmentFacts]:
         ends = [*(segment.base_offset for segment in segments[1:]), self._end.offset]

@@ -67,6 +67,13 @@ class Bound(NamedTuple):
     appended_bytes: int = 0
 
 
+class Ended(NamedTuple):
+    """A transaction whose marker was written."""
+
+    first_offset: int
+    marker_offset: int
+
+
 class LogRead(NamedTuple):
     """What a read answers: where the batches lie, and the log's offsets at that moment.
 
@@ -129,6 +136,7 @@ class ReadableLog:
     _segments: tuple[Segment, ...]
     _end: Bound
     _high_watermark: Bound
+    _ended: tuple[Ended, ...]  # transactions that ended last, and maybe above the high watermark
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -164,9 +172,10 @@ class ReadableLog:
     def _stable(self, high_watermark: int) -> int:
         """The last stable offset under a high watermark that was taken before."""
         unstable = self._producers.first_unstable_offset
-        if unstable is None:
-            return high_watermark
-        return max(min(unstable, high_watermark), min(self.log_start_offset, high_watermark))
+        firsts = [high_watermark if unstable is None else unstable]
+        # A marker that a loss of power may still take away decides nothing.
+        firsts += (e.first_offset for e in self._ended if e.marker_offset >= high_watermark)
+        return max(min(*firsts, high_watermark), min(self.log_start_offset, high_watermark))
 
     @property
     def size_bytes(self) -> int:
@@ -182,11 +191,14 @@ class ReadableLog:
         of what ``isolation`` lets a reader see. Raises OffsetOutOfRange, CorruptRecord.
         """
         while True:
+            before = self._segments
             mark = self._high_watermark
             stable = self._stable(mark.offset)
             end = self._end
             segments = self._segments
             start = self.log_start_offset
+            if segments is not before or mark.offset > end.offset:
+                continue  # a truncation has come between, and these are not of one moment
             if not start <= offset <= end.offset:
                 raise OffsetOutOfRange(str(self.partition), offset, start, end.offset)
             bound = end if isolation == LOG_END else mark
@@ -259,7 +271,8 @@ class ReadableLog:
 
         Raises LogClosed if a segment was deleted meanwhile.
         """
-        after = segments[found.number].offset_index.offset_after(found.position + found.size_bytes)
+        after = segments[found.number].offset_beyond(found.position + found.size_bytes)
+        self._look_for_problems(segments[found.number])
         if after is None:
             is_last = found.number + 1 == len(segments)
             after = end_offset if is_last else segments[found.number + 1].base_offset

@@ -53,3 +53,9 @@ class Rolling:
         if self._first_timestamp >= 0:
             return True
         return now_ms - self._created_ms > self._span_ms
+
+    def is_over(self, first_timestamp: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether time would part a first batch of this timestamp from a later one of that."""
+        if first_timestamp >= 0:
+            return max_timestamp > first_timestamp + self._span_ms
+        return now_ms - self._created_ms > self._span_ms

@@ -26,7 +26,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.disk_errors import undo_failed
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem
-from raylog.storage.indexes.offset_index import OffsetIndex
+from raylog.storage.indexes.offset_index import OffsetIndex, OffsetPosition
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import TransactionIndex
 from raylog.storage.limits import MAX_INT, MAX_LONG
@@ -46,6 +46,8 @@ from raylog.storage.records.layout import HEADER_SIZE, NO_TIMESTAMP
 SCAN_BYTES = 1 << 20
 # How much a search reads at once: what lies between two index entries, mostly.
 BLOCK_BYTES = 8192
+# What lies between two index entries is read at once, up to this.
+MAX_FIRST_BYTES = 65536
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -272,19 +274,31 @@ class Segment:
             self.index_problem = problem
             return self._walk(0, end, offset, MAX_LONG)
 
+    def position_of(self, offset: int) -> int:
+        """Where the batch begins that holds ``offset``; the size if the segment ends before.
+
+        Nothing is read for an offset that is not behind the base offset. Raises CorruptRecord.
+        """
+        if offset <= self.base_offset:
+            return 0
+        place = self.find(offset)
+        return self.size if place is None else place.position
+
     def _find_near(self, offset: int, end: int) -> Place | None:
         """As :meth:`find`, by the index. Raises CorruptIndex if it lies."""
+        if self.offset_index.is_missing:
+            self.index_problem = CorruptIndex(self.base_offset, 0, "its file is gone")
         below, above = self.offset_index.around(offset)
         if below.position >= self.size > 0:
             why = f"position {below.position} is behind the end of the file"
             raise CorruptIndex(self.base_offset, offset, why)
         try:
-            if above is not None and above.position - below.position > BLOCK_BYTES:
-                # Large batches: the entry behind is mostly of the very batch.
-                holder = self._holder(offset, above.position, end)
-                if holder is not None:
-                    return holder
-            place = self._walk(below.position, end, offset, MAX_LONG)
+            holder = self._holder_by_entry(offset, below, above, end)
+            if holder is not None:
+                return holder
+            gap = BLOCK_BYTES if above is None else above.position - below.position + HEADER_SIZE
+            first_bytes = max(gap, BLOCK_BYTES) if gap <= MAX_FIRST_BYTES else BLOCK_BYTES
+            place = self._walk(below.position, end, offset, MAX_LONG, first_bytes)
             if place is None or place.position == 0 or place.position > below.position:
                 return place
             holder = self._holder(offset, below.position, end)
@@ -297,6 +311,23 @@ class Segment:
             raise CorruptIndex(self.base_offset, offset, why)
         return holder
 
+    def _holder_by_entry(
+        self, offset: int, below: OffsetPosition, above: OffsetPosition | None, end: int
+    ) -> Place | None:
+        """The batch of one of the two entries around ``offset``, where it is likely the holder.
+
+        An entry has the last offset of its batch. Where batches are large nearly each of them has
+        an entry, but never the first of a segment.
+        """
+        if below.position and below.offset == offset:
+            return self._holder(offset, below.position, end)
+        if above is None or above.position - below.position <= BLOCK_BYTES:
+            return None
+        is_first_likely = 2 * (offset - self.base_offset) <= above.offset - self.base_offset
+        if below.position == 0 and is_first_likely:
+            return None
+        return self._holder(offset, above.position, end)
+
     def _holder(self, offset: int, position: int, end: int) -> Place | None:
         """Where the batch lies at ``position``, if it holds ``offset`` and ends by ``end``."""
         if position >= end:
@@ -307,14 +338,18 @@ class Segment:
             return None
         return Place(position, header.size_bytes)
 
-    def _walk(self, position: int, end: int, offset: int, limit: int) -> Place | None:
+    def _walk(
+        self, position: int, end: int, offset: int, limit: int, block_bytes: int = BLOCK_BYTES
+    ) -> Place | None:
         """The first batch from ``position`` on that reaches ``offset`` or ends behind ``limit``.
 
-        None if there is none before ``end``. Raises CorruptRecord.
+        ``block_bytes``: how much the first read takes. None if there is none before ``end``. Raises
+        CorruptRecord.
         """
         next_offset = self.base_offset
         while position < end:
-            block = self.log.read(min(BLOCK_BYTES, end - position), position)
+            block = self.log.read(min(block_bytes, end - position), position)
+            block_bytes = BLOCK_BYTES
             state, at, size, next_offset = kernel.ops.walk(
                 block, offset, limit - position, next_offset
             )
@@ -323,6 +358,8 @@ class Segment:
                 return Place(position, size)
             if state != kernel.ops.WALK_MORE or not at:
                 return self._walk_slowly(position, end, offset, limit)
+        if position > end:
+            raise self._corrupt(end, f"a batch before it leads to position {position}")
         return None
 
     def _walk_slowly(self, position: int, end: int, offset: int, limit: int) -> Place | None:
@@ -343,6 +380,24 @@ class Segment:
             return None
         stop = self._end_of_batches(first, max_bytes, end)
         return Place(first.position, stop - first.position)
+
+    def offset_beyond(self, position: int) -> int | None:
+        """An offset behind all batches before a batch's position, by the index; None: no entry.
+
+        Raises CorruptRecord.
+        """
+        try:
+            entry = self.offset_index.entry_from(position)
+            if entry is None:
+                return None
+            header = read_header(self.log.read(HEADER_SIZE, entry.position))
+            if header.base_offset <= header.last_offset <= entry.offset:
+                return entry.offset
+            why = f"no batch that ends by this offset at position {entry.position}"
+            self.index_problem = CorruptIndex(self.base_offset, entry.offset, why)
+        except (CorruptIndex, CorruptRecord) as error:
+            self.index_problem = CorruptIndex(self.base_offset, position, str(error))
+        return None
 
     def _end_of_batches(self, first: Place, max_bytes: int, end: int) -> int:
         """Where the last whole batch within ``max_bytes`` ends; ``first`` is taken anyway."""
@@ -404,16 +459,20 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Drop the whole batch that holds ``offset``, and all behind it.
 
-        It is on the disk when this returns. No writer may be at work.
+        It is on the disk when this returns. No writer may be at work. An index that lies is left
+        in ``index_problem``.
         """
-        place = self.find(offset)
-        if place is None:
+        position = self.position_of(offset)
+        if position == self.size:
             return
         # first: entries lead readers to bytes
-        self.offset_index.truncate_to_position(place.position)
-        self.time_index.truncate_to(offset)
+        try:
+            self.offset_index.truncate_to_position(position)
+            self.time_index.truncate_to(offset)
+        except CorruptIndex as problem:
+            self.index_problem = problem
         self.txn_index.truncate_to(offset)
-        self.log.truncate(place.position)
+        self.log.truncate(position)
         self.log.flush()
         self.largest = self.appender = None
 

@@ -68,7 +68,7 @@ class SegmentWriter:
         self._appender.arm(
             offsets.changeable(),
             times.changeable(),
-            min(offsets.room, times.room),
+            min(offsets.room, times.room) if self._has_room else -1,  # -1: the next one rolls
             (rolling.max_bytes, rolling.last_offset, rolling.last_timestamp),
             segment.config.index_interval_bytes,
             state.since_entry,
@@ -96,6 +96,12 @@ class SegmentWriter:
         size = self.segment.log.size
         is_due = self.rolling.is_due(size, size_bytes, max_timestamp, last_offset, now_ms)
         return is_due or not self._has_room
+
+    def may_fill_up(self, pieces: int) -> bool:
+        """Whether so many batches could fill an index, and the next one needs a new segment."""
+        segment = self.segment
+        left = min(segment.offset_index.entries_left, segment.time_index.entries_left)
+        return left <= pieces
 
     def append_one(
         self, batch: Buffer, header: BatchHeader, base_offset: int, epoch: int, position: int

@@ -316,11 +316,11 @@ class Partition:
         with self._flush_lock:
             self._or_offline(partial(self.log.flush_due, self._append_lock))
         self._wake()
-        self._mend_indexes()
         with self._purge_lock:
             if not self.is_closed:
                 self.log.purge_deleted()
         self._expire_producers(expiration)
+        self._mend_indexes()  # last: a full disk, which it may meet, must not hold up the rest
 
     def _mend_indexes(self) -> None:
         """Make the indexes again that a reader found lying."""

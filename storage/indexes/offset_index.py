@@ -63,15 +63,12 @@ class OffsetIndex(SparseIndex):
         entries = self._loaded()
         return self._before(entries, self._count_up_to(entries, _POSITION, position))
 
-    def offset_after(self, position: int) -> int | None:
-        """The offset of the first entry at or above a position in the file, or None."""
+    def entry_from(self, position: int) -> OffsetPosition | None:
+        """The first entry at or above a position in the file, or None."""
         entries = self._loaded()
         count = self._count_up_to(entries, _POSITION, position - 1)
-        return (
-            self._before(entries, count + 1).offset
-            if count < len(entries) // self.entry.size
-            else None
-        )
+        has_one = count < len(entries) // self.entry.size
+        return self._before(entries, count + 1) if has_one else None
 
     def truncate_to_position(self, position: int) -> None:
         """Drop entries at and above a position in the file."""

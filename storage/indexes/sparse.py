@@ -56,6 +56,7 @@ class SparseIndex:
         self._file: File | None = None
         self._bytes: Entries | None = None
         self._written, self._unflushed = 0, False
+        self.is_missing = False  # there was no file where one was looked for
 
     def __len__(self) -> int:
         return len(self._loaded()) // self.entry.size
@@ -64,6 +65,11 @@ class SparseIndex:
     def size_bytes(self) -> int:
         """Bytes of all entries."""
         return len(self._loaded())
+
+    @property
+    def entries_left(self) -> int:
+        """How many entries it takes until it is full."""
+        return (self._full_bytes - len(self._loaded())) // self.entry.size
 
     @property
     def is_full(self) -> bool:
@@ -81,7 +87,8 @@ class SparseIndex:
 
     def _mapped_if_there(self) -> memoryview:
         try:
-            return self._mapped() if self._fs.exists(self.path) else memoryview(b"")
+            self.is_missing = not self._fs.exists(self.path)
+            return memoryview(b"") if self.is_missing else self._mapped()
         except StorageError:
             if self._bytes is None and self._fs.exists(self.path):
                 raise
@@ -181,8 +188,9 @@ class SparseIndex:
         The log's one writer calls this when the segment is sealed. The file is open read-only from
         then on, and closed by the next flush, which has another owner.
         """
-        assert self._bytes is None or len(self._bytes) == self._written, "write comes first"
-        self._bytes = None
+        has_all = self._bytes is None or len(self._bytes) == self._written
+        if has_all:  # else the disk was full
+            self._bytes = None
         file = self._file  # a flush may let it go meanwhile
         if file is not None:
             file.seal()
@@ -191,22 +199,30 @@ class SparseIndex:
         """Keep the first ``count`` entries."""
         if count >= len(self):
             return
-        size = count * self.entry.size
+        size, was_mapped = count * self.entry.size, isinstance(self._bytes, memoryview)
         # a copy: readers may be looking into the other one
         self._bytes = bytearray(self._loaded()[:size])
-        if size < self._written:
+        if size >= self._written:
+            return
+        if was_mapped:
+            # A reader that touches a page which was cut away from under its map ends the process.
+            self.release()
+            write_atomically(self._fs, self.path, bytes(self._bytes))
+        else:
             self._opened().truncate(size)
-            self._written, self._unflushed = size, True
+        self._written, self._unflushed = size, True
 
     def replace(self, content: bytes) -> None:
         """Put ``content`` in the place of all entries, on disk too: the end of a rebuild."""
         self.release()
-        self._bytes, self._written = bytearray(content), len(content)
+        self._bytes, self._written = bytearray(content), 0
         try:
             write_atomically(self._fs, self.path, content)
         except DiskFull:
             self._fs.remove(self.path)  # the log must open, or its retention could never make space
-            self._written = 0
+            return
+        self._written = len(content)
+        self.is_missing = False
 
     def rewrite(self, content: bytes) -> None:
         """Put ``content`` in place of all entries.
@@ -225,6 +241,7 @@ class SparseIndex:
                 file.append([content])
             file.seal()
             self._unflushed = True
+            self.is_missing = False
         except DiskFull:
             self.release()
             self._fs.remove(self.path)  # as in replace

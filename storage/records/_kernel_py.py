@@ -878,13 +878,13 @@ def count_up_to(
         raise ValueError(f"no column of {width} bytes at {at} in entries of {entry_size}")
     if warm_bytes < 0:
         raise ValueError(f"a warm end of {warm_bytes} bytes")
-    view = memoryview(entries)
 
     def column(number: int) -> int:
+        """By a copy: a view would keep the writer from adding to the entries meanwhile."""
         begin = number * entry_size + at
-        return int.from_bytes(view[begin : begin + width], "big", signed=True)
+        return int.from_bytes(entries[begin : begin + width], "big", signed=True)
 
-    count = len(view) // entry_size
+    count = len(entries) // entry_size
     first, end = 0, count
     warm = count - 1 - warm_bytes // entry_size
     if warm > 0:

@@ -72,9 +72,9 @@ def test_the_warm_end_and_the_cold_rest_meet(fs: MemoryFileSystem, count: int) -
                     entries.lookup(2 * wanted + 10) == entries.lookup(2 * wanted + 11) == expected
                 )
                 assert entries.lookup_position(100 * wanted + 50) == expected
-                assert entries.offset_after(100 * wanted + 50) == expected.offset
+                assert entries.entry_from(100 * wanted + 50) == expected
         assert entries.lookup(9) == OffsetPosition(0, 0)
-        assert entries.offset_after(100 * count) is None
+        assert entries.entry_from(100 * count) is None
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,8 @@ def test_kafkas_scenario_of_upper_bounds(
     """13.6: entries (b, 0), (b+1, 10), (b+2, 23), (b+3, 37); what a fetch of so many bytes from
     there ends before."""
     index = offset_index(fs, (100, 0), (101, 10), (102, 23), (103, 37), base=100)
-    assert index.offset_after(position + size) == expected
+    entry = index.entry_from(position + size)
+    assert (entry and entry.offset) == expected
 
 
 def test_lookups_agree_with_a_plain_search(fs: MemoryFileSystem) -> None:
