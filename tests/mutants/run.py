@@ -21,7 +21,7 @@ from tests.mutants.recording import FILES, MAP
 from tests.mutants.report import Result
 
 # Which tests look at the storage.
-SUITES = ("tests/unit/storage", "tests/unit/actors/partition", "tests/faults")
+SUITES = ("tests/unit/storage", "tests/unit/actors", "tests/faults")
 # Run for every mutant that the others let live: they start processes, or trace threads, whose
 # lines the map does not have.
 LAST = ("tests/faults/test_syscalls.py", "tests/faults/test_interleavings.py")
@@ -160,7 +160,7 @@ class Worker:
         print(json.dumps(order), file=self._process.stdin, flush=True)
         answer = self._answer()
         if answer["outcome"] == "error":
-            raise SystemExit(f"pytest does not know these tests: {tests}")
+            raise SystemExit(f"{planted.key}\nthese tests could not be run: {tests}")
         return answer
 
     def close(self) -> None:
