@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
@@ -238,7 +238,8 @@ def run_all(
 
         if todo:
             check_workers(free, tree, todo[0], known)
-        yield from pool.map(take, todo)
+        for future in as_completed([pool.submit(take, planted) for planted in todo]):
+            yield future.result()
 
 
 def minutes(seconds: float) -> str:
