@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
@@ -21,7 +21,7 @@ from tests.mutants.recording import FILES, MAP
 from tests.mutants.report import Result
 
 # Which tests look at the storage.
-SUITES = ("tests/unit/storage", "tests/unit/actors/partition", "tests/faults")
+SUITES = ("tests/unit/storage", "tests/unit/actors", "tests/faults")
 # Run for every mutant that the others let live: they start processes, or trace threads, whose
 # lines the map does not have.
 LAST = ("tests/faults/test_syscalls.py", "tests/faults/test_interleavings.py")
@@ -160,7 +160,7 @@ class Worker:
         print(json.dumps(order), file=self._process.stdin, flush=True)
         answer = self._answer()
         if answer["outcome"] == "error":
-            raise SystemExit(f"pytest does not know these tests: {tests}")
+            raise SystemExit(f"{planted.key}\nthese tests could not be run: {tests}")
         return answer
 
     def close(self) -> None:
@@ -238,7 +238,8 @@ def run_all(
 
         if todo:
             check_workers(free, tree, todo[0], known)
-        yield from pool.map(take, todo)
+        for future in as_completed([pool.submit(take, planted) for planted in todo]):
+            yield future.result()
 
 
 def minutes(seconds: float) -> str:

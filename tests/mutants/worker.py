@@ -30,7 +30,7 @@ import pytest
 MEMORY_BYTES = 8 << 30  # an error may be a loop that allocates
 POLL_S = 0.01
 FEW_SCHEDULES = "5"  # of each pair in test_interleavings.py: it runs for every mutant that lives
-NOT_EXCHANGED = 90  # an exit status that pytest does not have
+NOT_EXCHANGED, NOT_RUN = 90, 91  # exit statuses that pytest does not have
 QUIET = ("-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no")
 
 
@@ -52,6 +52,8 @@ def all_functions() -> list[FunctionType]:
 def exchange(functions: Iterable[FunctionType], path: str, source: str) -> None:
     """Give the functions of a file the code of another source with as many lines."""
     own = [each for each in functions if each.__code__.co_filename.endswith("/" + path)]
+    if not own:
+        return  # no test imports the file
     codes = dict(_codes(compile(source, own[0].__code__.co_filename, "exec")))
     for function in own:
         old = function.__code__
@@ -85,7 +87,7 @@ def outcome_of(code: int | None) -> str:
     """What the end of pytest says of the mutant. None: it did not end."""
     if code is None:
         return "timeout"
-    if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
+    if code in (NOT_RUN, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
         return "error"
     return "killed" if code else "living"
 
@@ -94,7 +96,7 @@ def _forked(order: dict[str, Any], functions: Iterable[FunctionType], noted: Pat
     child = os.fork()
     if child:
         return child
-    code = int(pytest.ExitCode.INTERNAL_ERROR)
+    code = NOT_RUN
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
