@@ -196,7 +196,7 @@ def test_the_active_segments_index_is_made_again_after_a_roll(disk: Disk) -> Non
     log.wrong_indexes.add(active)
     partition.maintain(EXPIRATION)
     assert log.segments[-1] is not active
-    active.check_indexes()
+    check_indexes(active)
     assert not log.wrong_indexes
     assert partition.append(batch()).base_offset == 60
 
