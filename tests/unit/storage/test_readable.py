@@ -9,6 +9,7 @@ import pytest
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from raylog.storage.log import Log
 from raylog.storage.readable import COMMITTED, LATEST, LOG_END, LogRead
+from raylog.storage.records.batch import stamp
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.segment import Segment
@@ -204,6 +205,21 @@ def test_a_marker_that_waits_for_an_fsync_decides_nothing(disk: Disk) -> None:
     assert log.read(0, 1000, COMMITTED).size_bytes > 0
 
 
+def test_a_gap_below_the_bound_leads_to_nothing_behind_it(disk: Disk) -> None:
+    """Compaction took offsets 1 to 4, at 5 a transaction is open, and later segments have more."""
+    first, second = batch(), of_producer(0, transactional=True)
+    stamp(first, 0, 0)
+    stamp(second, 5, 0)
+    disk.write("00000000000000000000.log", bytes(first + second))
+    log = disk.open(is_clean=False)
+    log.roll()
+    log.append(batch())
+    assert log.last_stable_offset == 5
+    for offset in (1, 3, 4, 5):
+        assert log.read(offset, 1000, COMMITTED).size_bytes == 0
+        assert log.read(offset, 1000).size_bytes > 0
+
+
 # -- one snapshot ----------------------------------------------------------------------------------
 
 
@@ -345,6 +361,31 @@ def test_the_start_is_not_recorded_before_the_names_of_what_is_left_are_on_the_d
         after = Disk(disk.fs.crash("flushed", names="flushed"))
         again = after.open(is_clean=False, log_start_offset=start, recovery_point=recovery_point)
         assert again.log_end_offset >= max(start, recovery_point), operation
+
+
+@pytest.mark.parametrize("cut", [Log.truncate_to, Log.truncate_fully])
+def test_a_read_that_a_truncation_comes_into_answers_from_one_moment(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, cut: Callable[[Log, int], Any]
+) -> None:
+    log = disk.open()
+    for _ in range(6):
+        log.append(batch(2))
+    calls = []
+    real = log._stable
+
+    def stable(high_watermark: int) -> int:
+        """Called when the bound was taken, and the list of segments was not."""
+        calls.append(high_watermark)
+        if len(calls) == 1:
+            cut(log, 4)
+        return real(high_watermark)
+
+    monkeypatch.setattr(log, "_stable", stable)
+    start = 0 if cut is Log.truncate_to else 4
+    found = log.read(start, 1000)
+    assert len(calls) == 2
+    assert (found.high_watermark, found.last_stable_offset, found.log_end_offset) == (4, 4, 4)
+    assert len(decode_records(found.read())) == 4 - start
 
 
 # -- lying indexes ---------------------------------------------------------------------------------
