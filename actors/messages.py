@@ -13,6 +13,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.log_dir import CheckpointedOffsets
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
+from raylog.storage.report import Kind, Mended, Progress
 
 
 class AppendResult(NamedTuple):
@@ -102,12 +103,47 @@ class PartitionOffsets(NamedTuple):
         return CheckpointedOffsets(self.recovery_point, self.log_start_offset, self.high_watermark)
 
 
+class MendedTotal(NamedTuple):
+    """How much opening a log did of one kind."""
+
+    kind: Kind
+    files: int
+    size_bytes: int
+
+
+class AsideFile(NamedTuple):
+    """A file that recovery took out of a log, and that lies beside it."""
+
+    name: str
+    size_bytes: int
+    first_offset: int = -1  # of the good batches; -1 if there is none, or nobody has looked
+    end_offset: int = -1  # behind the last of them
+    # whether it is the beginning of one batch, of which the rest was never written
+    is_unfinished: bool = False
+
+
+class OpeningReport(NamedTuple):
+    """What opening a log did to its files; see ``partition/opening.py``."""
+
+    records: tuple[Mended, ...] = ()  # what was set aside or lost, the first of many
+    totals: tuple[MendedTotal, ...] = ()  # of everything, by kind
+    asides: tuple[AsideFile, ...] = ()  # all in the folder, of earlier openings, too
+
+
+class Recovering(NamedTuple):
+    """A partition that is being opened, and how far its recovery has come."""
+
+    partition: str
+    progress: Progress
+
+
 class Serving(NamedTuple):
-    """Which log a LogActor serves, and where."""
+    """Which log a LogActor serves, and where, and what opening it did."""
 
     topic_id: str
     folder: str
     node_id: str
+    report: OpeningReport = OpeningReport()
 
 
 class PartitionStatus(NamedTuple):
@@ -122,6 +158,7 @@ class PartitionStatus(NamedTuple):
     size_bytes: int
     segments: int
     is_offline: bool
+    report: OpeningReport = OpeningReport()
 
 
 class Found(NamedTuple):
@@ -133,11 +170,12 @@ class Found(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where a partition is."""
+    """Where a partition is, and what opening its log did."""
 
     node_id: str
     directory_id: str
     folder: str
+    report: OpeningReport = OpeningReport()
 
 
 class Hosted(NamedTuple):
@@ -206,6 +244,7 @@ class OfflineDir(NamedTuple):
     path: str
     directory_id: str | None  # None where it could not even be read
     why: str
+    todo: str = ""  # empty where the disk has failed
 
 
 class NodeState(NamedTuple):
@@ -230,9 +269,12 @@ class LogDirStatus(NamedTuple):
     loaded: int  # progress of the start; over when it has come to ``to_load``
     to_load: int
     damaged_files: tuple[str, ...] = ()  # checkpoints of which a damaged one is kept as .corrupt
+    todo: str = ""  # what to do about the problem; empty where the disk has failed
 
     @classmethod
-    def offline(cls, node_id: str, path: str, directory_id: str | None, why: str) -> Self:
+    def offline(
+        cls, node_id: str, path: str, directory_id: str | None, why: str, todo: str = ""
+    ) -> Self:
         return cls(
             node_id=node_id,
             path=path,
@@ -245,6 +287,7 @@ class LogDirStatus(NamedTuple):
             usable_bytes=0,
             loaded=0,
             to_load=0,
+            todo=todo,
         )
 
 

@@ -28,6 +28,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 EXPORT_INTERVAL_S, IDLE_EXPORT_INTERVAL_S = 5.0, 15.0
 OF_PARTITION = ("topic", "partition")
 OF_ERROR = (*OF_PARTITION, "error")
+OF_KIND = (*OF_PARTITION, "kind")
 OF_NODE = ("node",)
 OF_DIR = ("node", "log_dir")
 # Seconds. An append by Ray call is served in about 0.0001; a flush of a busy disk takes a second.
@@ -139,6 +140,24 @@ METRICS = (
         tags=OF_PARTITION,
         unit="s",
     ),
+    # Gauges: a counter that is there from its first sample on has no rate.
+    _gauge(
+        "raylog_mended_files",
+        "What the last opening of the log did to files: cut, set_aside, rebuilt, removed, lost.",
+        tags=OF_KIND,
+    ),
+    _gauge(
+        "raylog_mended_bytes",
+        "Bytes that the last opening of the log cut, set aside, rebuilt or removed, by kind.",
+        tags=OF_KIND,
+        unit="bytes",
+    ),
+    _gauge(
+        "raylog_asides",
+        "Files that recovery set aside and that nobody has restored or dropped yet.",
+        tags=OF_PARTITION,
+    ),
+    _gauge("raylog_aside_bytes", "Size of these files.", tags=OF_PARTITION, unit="bytes"),
     # of each node, from its LogManager
     _gauge("raylog_partitions", "Partitions that the node serves.", tags=OF_NODE),
     _gauge(

@@ -66,7 +66,7 @@ from raylog.storage.names import TopicPartition
 if TYPE_CHECKING:
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
-    from raylog.cluster.health.findings import Finding
+    from raylog.cluster.health.facts import Finding
 
 logger = logging.getLogger(__name__)
 

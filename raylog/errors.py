@@ -47,6 +47,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.storage.errors import (
+    AsideRefused,
     CleaningAborted,
     CorruptCheckpoint,
     CorruptIndex,
@@ -66,7 +67,9 @@ from raylog.storage.errors import (
     LogDirOffline,
     LogLocked,
     LogMissing,
+    LogShorterThanFlushed,
     NoRoom,
+    NoRoomToSetAside,
     OffsetOutOfRange,
     OutOfOrderSequence,
     OutOfResources,
@@ -80,6 +83,7 @@ from raylog.storage.errors import (
     StorageError,
     SwapUnfinished,
     TemporaryFileLost,
+    TopicIdUnreadable,
     TransactionCoordinatorFenced,
     UndoFailed,
     UndoInterrupted,
@@ -101,6 +105,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AsideRefused",
     "BrokerNotFound",
     "BrokerRunning",
     "CleaningAborted",
@@ -130,9 +135,11 @@ __all__ = [
     "LogDirOffline",
     "LogLocked",
     "LogMissing",
+    "LogShorterThanFlushed",
     "MoveRunning",
     "NoLogDirs",
     "NoRoom",
+    "NoRoomToSetAside",
     "NotLeader",
     "OffsetOutOfRange",
     "OutOfOrderSequence",
@@ -158,6 +165,7 @@ __all__ = [
     "TooManyPolls",
     "TopicBusy",
     "TopicExists",
+    "TopicIdUnreadable",
     "TransactionCoordinatorFenced",
     "UndoFailed",
     "UndoInterrupted",

@@ -21,6 +21,7 @@ class RaylogError(Exception):
     # The names of the constructor's arguments, in order. Subclasses define them, __init__ sets
     # them as attributes, and pickling calls the constructor with them again.
     fields: ClassVar[tuple[str, ...]] = ("why",)
+    # what happened; what to do
     template: ClassVar[str] = "{why}"
 
     def __init__(self, *args: Any) -> None:
@@ -31,7 +32,20 @@ class RaylogError(Exception):
             setattr(self, name, value)
 
     def __str__(self) -> str:
-        return self.template.format(**{name: getattr(self, name) for name in self.fields})
+        return self._filled(self.template)
+
+    @property
+    def problem(self) -> str:
+        """What happened, without what to do."""
+        return self._filled(self.template.partition("; ")[0])
+
+    @property
+    def advice(self) -> str:
+        """What to do; empty where the class does not say."""
+        return self._filled(self.template.partition("; ")[2])
+
+    def _filled(self, template: str) -> str:
+        return template.format(**{name: getattr(self, name) for name in self.fields})
 
 
 # -- bytes -----------------------------------------------------------------------------------------
@@ -101,7 +115,7 @@ class PlainBatchTooLarge(CorruptRecord):
     code, error_name = 10, "MESSAGE_TOO_LARGE"
     template = (
         "record batch too large at {where}: {why}; send smaller batches, or raise "
-        "max.plain.batch.bytes of the topic"
+        "max.plain.batch.bytes of the topic; a reader can set RAYLOG_MAX_PLAIN_BATCH_BYTES"
     )
 
 
@@ -391,9 +405,63 @@ class LogMissing(RaylogError):
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = (
-        "{path}: {why}; mount its disk, start the node that has it, or restore the folder from a "
-        "copy. Only if the data is lost: delete the topic and create it again"
+        "{path}: {why}; mount its disk, or stop the broker and restore the folder from a copy, "
+        "then start the broker again. Only if there is no copy: delete the topic, with all of its "
+        "partitions, and create it again"
     )
+
+
+class TopicIdUnreadable(RaylogError):
+    """``partition.metadata`` is missing or damaged: nobody can tell whose records a folder has.
+
+    The folder stays where it is, and is not opened.
+    """
+
+    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    fields = ("folder", "topic_id", "why")
+    template = (
+        "{folder}/partition.metadata {why}, so it is not known whether the records are this "
+        "topic's; restore the file from a copy. Without a copy: if no topic of this name was "
+        "deleted since the log dir was last in use, write it again, with the two lines 'version: "
+        "0' and 'topic_id: {topic_id}'. The partition then opens by itself"
+    )
+
+
+class LogShorterThanFlushed(RaylogError):
+    """A log ends before its recovery point: records are missing that were fsynced.
+
+    Opening changed no record. ``end_offset``: where the log would end now.
+    """
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "end_offset", "recovery_point")
+    end_offset: int
+    recovery_point: int
+    template = (
+        "{path}: the log ends at offset {end_offset}, but everything below {recovery_point} was "
+        "on the disk; stop the broker, and mount the disk or restore the missing file from a copy. "
+        "Only if the records are lost for good: `raylog log accept-loss {path}`. Then start the "
+        "broker"
+    )
+
+
+class NoRoomToSetAside(RaylogError):
+    """The disk has no room to keep what recovery must cut off a log. Nothing was cut."""
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "needed_bytes", "usable_bytes")
+    template = (
+        "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
+        "so the log stays closed; free some space, and the partition opens by itself"
+    )
+
+
+class AsideRefused(RaylogError):
+    """A file that was set aside was not restored or dropped. Nothing was changed."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path", "why")
+    template = "{path}: {why}; nothing was changed"
 
 
 class FileNotReadable(RaylogError):

@@ -1,106 +1,43 @@
 """The disk, as an argument. ``storage`` touches files only through a :class:`FileSystem`.
 
-There are two: :class:`RealFileSystem` here, the only code of ``storage`` that calls ``os``, and
-``storage.testing.memory``, which can lose power. Both turn the system's errors into a
-:class:`StorageError`, and neither tries a call again.
-
-**Whose fault it is.** A failed disk takes all partitions of its log dir offline, so it must be the
-disk that failed. The call decides it together with what the system answers:
-
-=========================  ======================  =============================================
-call                       answer                  error
-=========================  ======================  =============================================
-``fsync``, ``fdatasync``   any                     StorageError: the disk failed
-any other                  ENOSPC, EDQUOT          DiskFull: a write was undone
-any other                  EMFILE, ENFILE,         OutOfResources: nothing was changed
-                           ENOMEM, EAGAIN, EINTR
-rename of our own          ENOENT                  TemporaryFileLost
-temporary file
-any other                  any other               StorageError: the disk failed
-undoing a failed write     as above                UndoFailed where the disk failed,
-                                                   UndoInterrupted otherwise
-=========================  ======================  =============================================
-
-**No second fsync.** After an fsync that failed, the system may have dropped what was written, and
-maybe acknowledged, from the page cache. A second one would find nothing to do and succeed. So it is
-never retried, and even "no space", which a thin volume or a network's file system may say as late
-as this, means that the disk failed.
-
-**How many descriptors.** A file that nobody changes has none of its own: those that were read last
-share a bounded number (:class:`SealedFiles`). So the number that a log needs does not grow with the
-number of its segments (docs/OPERATIONS.md, Open files).
+There are two: :class:`RealFileSystem` here, which with ``descriptors.py`` is the only code of
+``storage`` that calls ``os``, and ``storage.testing.memory``, which can lose power. Both turn the
+system's errors into a :class:`StorageError` (``disk_errors.py`` says which), and neither tries a
+call again.
 """
 
 import ctypes
 import errno
-import fcntl
-import mmap
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import count
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from stat import S_ISDIR
 from typing import NamedTuple, Protocol
 
 from raylog.storage.buffers import Buffer
+from raylog.storage.descriptors import (
+    MAX_SEALED_OPEN,
+    MAX_UNFLUSHED,
+    Descriptor,
+    SealedFiles,
+    map_file,
+)
+from raylog.storage.disk_errors import NO_ROOM, named_errors, storage_error, sync, undo_failed
 from raylog.storage.errors import (
-    DiskFull,
     LogClosed,
-    LogLocked,
-    OutOfResources,
     SegmentDeleted,
     StorageError,
     TemporaryFileLost,
-    UndoFailed,
-    UndoInterrupted,
 )
+from raylog.storage.file_lock import RealLock
 from raylog.storage.records import kernel
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KEEP_SIZE = 1
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-# What a call may meet on a disk that is fine.
-_SHORTAGES = {
-    errno.EMFILE: (
-        "this process has no file descriptor left; raise its limit (ulimit -n) to what "
-        "docs/OPERATIONS.md, Open files, gives"
-    ),
-    errno.ENFILE: "the machine has no file descriptor left; raise its limit (fs.file-max)",
-    errno.ENOMEM: (
-        "the machine has no memory left for this call, or the process has too many memory maps; "
-        "free memory, or raise the limit (vm.max_map_count)"
-    ),
-    errno.EAGAIN: "the system could not do this now",
-    errno.EINTR: "a signal interrupted the call",
-}
-# What to do about the others; see storage_error for the rest.
-_ADVICE = {
-    errno.EIO: "repair or replace the disk",
-    errno.EROFS: (
-        "the kernel's log says whether an error of the disk made it so; repair the disk, and mount "
-        "it writable"
-    ),
-    errno.EACCES: "give the broker's user the right to read and write it",
-    errno.EPERM: "give the broker's user the right to read and write it",
-    errno.ENOENT: "mount the disk that has it, or restore it from a copy",
-    errno.ENOTDIR: "move away the file that has the place of a folder",
-    errno.EISDIR: "move away the folder that has the place of a file",
-    errno.EEXIST: "move away what has this name",
-    errno.EFBIG: "raise the limit of the process (ulimit -f), or lower segment.bytes",
-    errno.ENAMETOOLONG: "use a log dir with a shorter path",
-}
-_SEE_KERNEL_LOG = "the kernel's log says more about the disk"
-# What a lock answers that another process has; ENOENT: that process has just removed the file.
-_HELD_BY_ANOTHER = (errno.EAGAIN, errno.EACCES, errno.ENOENT)
 # One call of the system: large enough to cost nothing, small enough to be slowed down between two.
 COPY_BYTES = 4 << 20
 _WRITABLE = os.O_RDWR | os.O_APPEND
-# Files of one file system that are held open only to be read again: more than a fetch touches.
-MAX_SEALED_OPEN = 64
-# Sealed files that may wait for their flush, each with a descriptor of its own; then sealing waits.
-MAX_UNFLUSHED = 32
 # Under how many names a file is looked for: it is renamed once in its life, and then removed.
 OPENING_ATTEMPTS = 3
 
@@ -277,145 +214,6 @@ def write_atomically(fs: FileSystem, path: str, content: bytes) -> None:
     fs.sync_dir(os.path.dirname(path))
 
 
-def storage_error(path: str, error: OSError) -> StorageError:
-    """The named error for what any call but an fsync answered. See the module's head."""
-    if error.errno in _NO_ROOM:
-        return DiskFull(path)
-    if error.errno in _SHORTAGES:
-        return OutOfResources(path, _SHORTAGES[error.errno])
-    return StorageError(path, f"{_said(error)}; {_ADVICE.get(error.errno or 0, _SEE_KERNEL_LOG)}")
-
-
-def _said(error: OSError) -> str:
-    return error.strerror or str(error)
-
-
-def undo_failed(path: str, error: StorageError) -> UndoFailed:
-    """The error where a failed write could not be undone, by what the undoing met."""
-    kind = UndoFailed if error.is_disk_failure else UndoInterrupted
-    return kind(path, str(error))
-
-
-@contextmanager
-def _named_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise storage_error(path, error) from error
-
-
-def _sync(path: str, call: Callable[[int], None], descriptor: int) -> None:
-    """fsync or its kin. Whatever it answers, the disk failed: see the module's head."""
-    try:
-        call(descriptor)
-    except OSError as error:
-        raise StorageError(
-            path,
-            f"{_said(error)} during an fsync, so data that was written may be lost; repair or "
-            "replace the disk",
-        ) from error
-
-
-class Descriptor:
-    """A file that the system has open. It is closed when the last reference to this goes.
-
-    So nobody reads by a number that the system has given to another file meanwhile.
-    """
-
-    __slots__ = ("_number", "inode", "is_writable", "path", "size_bytes")
-
-    def __init__(self, path: str, flags: int) -> None:
-        """Open ``path``; raises OSError."""
-        self._number = -1
-        self._number = os.open(path, flags | os.O_CLOEXEC, 0o644)
-        self.path = path
-        self.is_writable = flags & os.O_ACCMODE != os.O_RDONLY
-        status = os.fstat(self._number)
-        self.inode = status.st_ino
-        self.size_bytes = status.st_size  # when it was opened
-
-    def fileno(self) -> int:
-        return self._number
-
-    def read(self, size_bytes: int, position: int) -> bytes:
-        try:
-            return os.pread(self._number, size_bytes, position)
-        except OSError as error:
-            raise storage_error(self.path, error) from error
-
-    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
-        try:
-            return os.preadv(self._number, (buffer,), position)
-        except OSError as error:
-            raise storage_error(self.path, error) from error
-
-    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
-        if self._number >= 0:
-            # What a file promises, its flush has answered for.
-            with suppress(OSError):
-                _close(self._number)
-
-
-class SealedFiles:
-    """The descriptors of files that are only read: those used last, up to a bound.
-
-    Threads share it without a lock: each step is one call of an ``OrderedDict``, whole under the
-    GIL. Two threads that open the same file at once keep one of the two descriptors.
-    """
-
-    def __init__(self, max_open: int, max_unflushed: int) -> None:
-        self._max_open, self._max_unflushed = max_open, max_unflushed
-        self._open: OrderedDict[int, Descriptor] = OrderedDict()
-        self._unflushed: set[int] = set()
-        self._numbers = count()
-
-    def new_number(self) -> int:
-        """What a file is called here."""
-        return next(self._numbers)
-
-    def get(self, number: int) -> Descriptor | None:
-        """The open descriptor of a file, which is now the one used last."""
-        descriptor = self._open.get(number)
-        if descriptor is not None:
-            with suppress(KeyError):  # it was dropped meanwhile
-                self._open.move_to_end(number)
-        return descriptor
-
-    def keep(self, number: int, descriptor: Descriptor) -> Descriptor:
-        """Keep a descriptor, or answer with the one that is kept already."""
-        kept = self._open.setdefault(number, descriptor)
-        while len(self._open) > self._max_open:
-            self._drop_oldest()
-        return kept
-
-    def forget(self, number: int) -> None:
-        """The file is writable again, or closed."""
-        self._open.pop(number, None)
-        self._unflushed.discard(number)
-
-    def make_room(self) -> bool:
-        """Drop all descriptors that are not in use; returns whether there were any."""
-        had_any = bool(self._open)
-        while self._open:
-            self._drop_oldest()
-        return had_any
-
-    def _drop_oldest(self) -> None:
-        with suppress(KeyError):  # another thread has emptied it
-            self._open.popitem(last=False)
-
-    def await_flush(self, number: int) -> None:
-        """Count a sealed file whose own descriptor stays open until it is flushed."""
-        self._unflushed.add(number)
-
-    def was_flushed(self, number: int) -> None:
-        self._unflushed.discard(number)
-
-    @property
-    def has_too_many_unflushed(self) -> bool:
-        return len(self._unflushed) >= self._max_unflushed
-
-
 class RealFile:
     """A file on a disk. Readers and the writer share no cursor.
 
@@ -446,7 +244,7 @@ class RealFile:
         self._sealed_files = sealed_files
         self._number = sealed_files.new_number()
         self._own: Descriptor | None = None
-        with _named_errors(path):
+        with named_errors(path):
             descriptor = self._open(path, _WRITABLE | os.O_CREAT if create else os.O_RDONLY)
         if create:
             self._own = descriptor
@@ -495,7 +293,7 @@ class RealFile:
 
     def _open_if_same(self, path: str, flags: int) -> Descriptor | None:
         """The file at ``path``; None if this file is not there."""
-        with _named_errors(path):
+        with named_errors(path):
             try:
                 descriptor = self._open(path, flags)
             except FileNotFoundError:
@@ -503,14 +301,7 @@ class RealFile:
         return descriptor if descriptor.inode == self.inode else None
 
     def _open(self, path: str, flags: int) -> Descriptor:
-        try:
-            return Descriptor(path, flags)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            if not self._sealed_files.make_room():
-                raise
-        return Descriptor(path, flags)
+        return self._sealed_files.making_room(lambda: Descriptor(path, flags))
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -524,8 +315,8 @@ class RealFile:
         if self.size == 0:
             return memoryview(b"")
         descriptor = self.opened()
-        with _named_errors(self.path):
-            return memoryview(mmap.mmap(descriptor.fileno(), self.size, prot=mmap.PROT_READ))
+        with named_errors(self.path):
+            return map_file(descriptor.fileno(), self.size)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -564,7 +355,7 @@ class RealFile:
 
     def truncate(self, size_bytes: int) -> None:
         descriptor = self._writable()
-        with _named_errors(self.path):
+        with named_errors(self.path):
             os.ftruncate(descriptor.fileno(), size_bytes)
         self.size = size_bytes
         self._is_dirty = True
@@ -584,7 +375,7 @@ class RealFile:
         descriptor = self.opened()
         self._is_dirty = False  # before: an append beside this sets it again
         try:
-            _sync(self.path, os.fdatasync, descriptor.fileno())
+            sync(self.path, os.fdatasync, descriptor.fileno())
         except StorageError:
             self._is_dirty = True
             raise
@@ -601,7 +392,7 @@ class RealFile:
         # Opened before the other is closed, so that no error of writing is missed between.
         descriptor = self._open_if_same(self.path, os.O_RDONLY)
         if descriptor is None:
-            raise SegmentDeleted(self.path)
+            return  # its name has gone, so it could not be opened again
         if self._is_dirty:
             self._sealed_files.await_flush(self._number)
             self._own = descriptor
@@ -616,7 +407,7 @@ class RealFile:
     def rename(self, target: str) -> None:
         self._moving_to = target  # a reader finds the file under one of the two names
         try:
-            with _named_errors(self.path):
+            with named_errors(self.path):
                 os.replace(self.path, target)
             self.path = target
         finally:
@@ -627,7 +418,7 @@ class RealFile:
 
     def remove(self) -> None:
         self._close(SegmentDeleted)
-        with _named_errors(self.path), suppress(FileNotFoundError):
+        with named_errors(self.path), suppress(FileNotFoundError):
             os.unlink(self.path)
 
     def _close(self, why: type[LogClosed | SegmentDeleted]) -> None:
@@ -653,44 +444,6 @@ def _copy(reader: int, writer: int, copied: Callable[[int], None]) -> None:
         copied(size_bytes)
 
 
-class RealLock:
-    """A lock on a folder, or on a file that is made for it.
-
-    A folder is locked with ``flock``, which puts no file of ours into it.
-
-    A file is locked in both of Linux's ways: ``flock`` tells two owners in one process apart, and
-    the POSIX lock is the one that a Java broker takes on its ``.lock``.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path, self._is_file = path, not os.path.isdir(path)
-        flags = os.O_RDWR | os.O_CREAT if self._is_file else os.O_RDONLY
-        with _named_errors(path):
-            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self._is_file:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(self._descriptor).st_ino != os.stat(path).st_ino:
-                raise BlockingIOError(errno.EAGAIN, "its owner has just removed the lock file")
-        except OSError as error:
-            os.close(self._descriptor)
-            if error.errno in _HELD_BY_ANOTHER:
-                raise LogLocked(os.path.dirname(path) if self._is_file else path) from error
-            raise storage_error(path, error) from error
-
-    def release(self) -> None:
-        if self._descriptor < 0:
-            return
-        try:
-            if self._is_file and os.stat(self._path).st_ino == os.fstat(self._descriptor).st_ino:
-                os.unlink(self._path)
-        except OSError:
-            pass  # its disk is gone; the lock ends with the descriptor
-        os.close(self._descriptor)
-        self._descriptor = -1
-
-
 class RealFileSystem:
     """The machine's own file system.
 
@@ -703,6 +456,9 @@ class RealFileSystem:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return RealFile(path, self._sealed_files, create=create)
 
+    def _open(self, path: str, flags: int) -> int:
+        return self._sealed_files.making_room(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+
     def exists(self, path: str) -> bool:
         return self._status(path) is not None
 
@@ -712,22 +468,22 @@ class RealFileSystem:
 
     def _status(self, path: str) -> os.stat_result | None:
         """None if nothing has this name; what cannot be looked at is an error."""
-        with _named_errors(path):
+        with named_errors(path):
             try:
                 return os.stat(path)
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def list_dir(self, path: str) -> list[str]:
-        with _named_errors(path):
-            return sorted(os.listdir(path))
+        with named_errors(path):
+            return sorted(self._sealed_files.making_room(lambda: os.listdir(path)))
 
     def make_dir(self, path: str) -> None:
-        with _named_errors(path):
+        with named_errors(path):
             os.makedirs(path, exist_ok=True)
 
     def remove(self, path: str) -> None:
-        with _named_errors(path):
+        with named_errors(path):
             try:
                 os.unlink(path)
             except FileNotFoundError:
@@ -736,8 +492,8 @@ class RealFileSystem:
     def remove_dir(self, path: str) -> None:
         if not self.is_dir(path):
             return
-        with _named_errors(path):
-            for entry in os.scandir(path):
+        with named_errors(path):
+            for entry in self._sealed_files.making_room(lambda: os.scandir(path)):
                 if entry.is_dir(follow_symlinks=False):
                     self.remove_dir(entry.path)
                 else:
@@ -745,25 +501,25 @@ class RealFileSystem:
             os.rmdir(path)
 
     def rename(self, source: str, target: str) -> None:
-        with _named_errors(source):
+        with named_errors(source):
             os.replace(source, target)
 
     def read_file(self, path: str) -> bytes:
-        with _named_errors(path), open(path, "rb") as file:
+        with named_errors(path), self._sealed_files.making_room(lambda: open(path, "rb")) as file:
             return file.read()
 
     def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
-        with _named_errors(path), open(path, "wb") as file:
+        with named_errors(path), self._sealed_files.making_room(lambda: open(path, "wb")) as file:
             file.write(content)
             file.flush()
             if flush:
-                _sync(path, os.fsync, file.fileno())
+                sync(path, os.fsync, file.fileno())
 
     def sync_dir(self, path: str) -> None:
-        with _named_errors(path):
-            descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with named_errors(path):
+            descriptor = self._open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
             try:
-                _sync(path, os.fsync, descriptor)
+                sync(path, os.fsync, descriptor)
             finally:
                 os.close(descriptor)
 
@@ -777,37 +533,35 @@ class RealFileSystem:
         return FileStat(status.st_ino, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def room(self, path: str) -> Room:
-        with _named_errors(path):
+        with named_errors(path):
             status = os.statvfs(path)
         return Room(status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail)
 
     def copy_file(
         self, source: str, target: str, copied: Callable[[int], None], *, flush: bool
     ) -> None:
-        with _named_errors(source):
-            reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        with named_errors(source):
+            reader = self._open(source, os.O_RDONLY)
         try:
-            with _named_errors(target):
-                writer = os.open(
-                    target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
-                )
+            with named_errors(target):
+                writer = self._open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 try:
                     _copy(reader, writer, copied)
                     mtime_ns = os.fstat(reader).st_mtime_ns
                     os.utime(writer, ns=(mtime_ns, mtime_ns))
                     if flush:
-                        _sync(target, os.fsync, writer)
+                        sync(target, os.fsync, writer)
                 finally:
                     os.close(writer)
         finally:
             os.close(reader)
 
     def mtime_ms(self, path: str) -> int:
-        with _named_errors(path):
+        with named_errors(path):
             return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
-        with _named_errors(path):
+        with named_errors(path):
             os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
 
     def can_write(self, folder: str) -> bool:
@@ -819,7 +573,7 @@ class RealFileSystem:
             if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
                 return False
             # a full disk is one that files can be made on, some day
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_ROOM:
                 raise storage_error(probe, error) from error
         return True
 

@@ -87,7 +87,9 @@ from raylog.storage.records.layout import (
     STAMP,
     TIMESTAMP,
 )
+from raylog.storage.recovery import rebuild_indexes
 from raylog.storage.replay import replay
+from raylog.storage.report import Mended
 from raylog.storage.retention import SegmentFacts, segments_to_delete
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.epochs import LeaderEpochs
@@ -189,6 +191,7 @@ class Log(ReadableLog):
         self.epochs = epochs
         self.log_start_offset = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
+        self.mended: tuple[Mended, ...] = ()  # what opening did to the files
         self._fs, self._clock = fs, clock
         self._producers = producers
         self._obey(config)
@@ -509,16 +512,19 @@ class Log(ReadableLog):
         segments = self._segments
         first = floor_of(segments, self.recovery_point)
         dirty = [segment for segment in segments[first:] if segment.base_offset < offset]
+        if first > 0:
+            # Its last entries were written when it was sealed, which may be after its last flush.
+            self._flush(segments[first - 1], Segment.flush_indexes)
         for segment in dirty:
-            self._flush(segment)
+            self._flush(segment, Segment.flush)
         if any(segment.base_offset >= self.recovery_point for segment in dirty):
             self._fs.sync_dir(self.folder)
         self._recover_from(offset)
         self._flushed_ms = self._clock.now_ms()
 
-    def _flush(self, segment: Segment) -> None:
+    def _flush(self, segment: Segment, flush: Callable[[Segment], None]) -> None:
         try:
-            segment.flush()
+            flush(segment)
         except StorageError:
             if segment in self._segments:
                 raise  # else it was deleted and closed meanwhile
@@ -690,6 +696,8 @@ class Log(ReadableLog):
         # From both ends towards the offset: whatever a crash leaves has no hole.
         self._doom([*below, *reversed(above)])
         last.truncate_to(offset)
+        if last.index_problem is not None:
+            rebuild_indexes(last)
         self._writer = SegmentWriter(last, self._clock.now_ms())
         if is_whole:
             self.log_start_offset = offset
@@ -819,7 +827,7 @@ class Log(ReadableLog):
             if segment not in wrong:
                 continue
             try:
-                segment.rebuild_indexes()
+                rebuild_indexes(segment)
             except CorruptRecord:  # the log itself is damaged, which its readers are told
                 self._unmendable.add(segment)
             else:

@@ -7,6 +7,7 @@
     <topic>-<partition>.<32 hex>-stray/  the same, set aside: it belongs to no topic
     <topic>-<partition>.<32 hex>-future/ a copy that is being made of one in another log dir
     00000000000000000042.log             a segment's file: base offset in 20 digits, then its kind
+    00000000000000000042.log.aside-0     what recovery took out of the log (``asides.py``)
 
 Source: ``org.apache.kafka.common.internals.Topic``, ``LocalLog`` and ``LogFileUtils`` of Kafka.
 """
@@ -30,6 +31,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
+ASIDE_SUFFIX = ".log.aside-"
 DELETE_DIR_SUFFIX = "-delete"
 STRAY_DIR_SUFFIX = "-stray"
 FUTURE_DIR_SUFFIX = "-future"
@@ -108,3 +110,15 @@ def offset_of(file_name: str) -> int | None:
     """The offset at the head of a file's name, or None if it has none."""
     head = file_name.split(".", 1)[0]
     return int(head) if len(head) == OFFSET_DIGITS and head.isascii() and head.isdigit() else None
+
+
+def aside_file(base_offset: int, number: int) -> str:
+    """The name of what was taken out of a segment, the ``number``-th time."""
+    return segment_file(base_offset, f"{ASIDE_SUFFIX}{number}")
+
+
+def aside_number(name: str) -> int | None:
+    """Which one of its segment's asides a file is, or None if it is none."""
+    _, _, number = name.partition(ASIDE_SUFFIX)
+    is_number = number.isascii() and number.isdigit()
+    return int(number) if is_number and offset_of(name) is not None else None

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
-from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange
+from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange, SegmentDeleted
 from raylog.storage.files import OpenFile
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
@@ -209,7 +209,7 @@ class ReadableLog:
                 found = self._find(segments, offset, max_bytes, bound)
                 if found is not None and isolation == COMMITTED:
                     aborted = self._aborted(segments, found, offset, end.offset)
-            except (CorruptRecord, LogClosed):
+            except (CorruptRecord, LogClosed, SegmentDeleted):
                 if segments is self._segments:
                     raise
                 continue
@@ -312,7 +312,7 @@ class ReadableLog:
                 return None
             try:
                 moment = self._first_at(segments, timestamp, start, bound)
-            except (CorruptRecord, LogClosed):
+            except (CorruptRecord, LogClosed, SegmentDeleted):
                 if segments is self._segments:
                     raise
                 continue

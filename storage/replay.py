@@ -1,16 +1,18 @@
-"""What batches say of their producers, read back from a log.
+"""What batches say of their producers and transactions, read back from a log.
 
 This is done at opening, and after a truncation.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
+import numpy as np
+
+from raylog.storage.errors import CorruptIndex, CorruptRecord
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.records.batch import BatchHeader, read_header
-from raylog.storage.records.control import Marker, read_marker
-from raylog.storage.records.layout import HEADER_SIZE
-from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID, Scan
+from raylog.storage.records.batch import check_crc
+from raylog.storage.records.control import read_marker
+from raylog.storage.records.scan import LAST_OFFSET, POSITION, PRODUCER_ID
+from raylog.storage.recovery import Batches, Piece, find_batch_anyway
 from raylog.storage.segment import Segment
 from raylog.storage.state.producers import NO_PRODUCER, ProducerStates
 
@@ -21,47 +23,107 @@ def replay(
     start_offset: int,
     end_offset: int,
     now_ms: int,
-    mend: Collection[Segment] = (),
-    scans: Mapping[Segment, Scan] = MappingProxyType({}),
 ) -> None:
-    """Bring ``producers``, as of their own end offset, up to ``end_offset``.
-
-    The transaction indexes of the segments in ``mend`` are replaced by what the markers tell.
-    ``scans``: the batches of segments that were scanned already.
-    """
+    """Bring ``producers``, as of their own end offset, up to ``end_offset``."""
     begin = max(producers.end_offset, start_offset)
-    remade: dict[Segment, list[AbortedTransaction]] = {segment: [] for segment in mend}
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if following is not None and following.base_offset <= begin:
-            continue
-        for position, header in _of_producers(segment, begin, scans.get(segment)):
-            if not begin <= header.base_offset < end_offset:
-                continue
-            marker = _marker(segment, position, header)
-            if marker is not None and segment in remade:
-                aborted = producers.aborted_by(header, marker, header.base_offset)
-                if aborted is not None:
-                    remade[segment].append(aborted)
-            producers.add(header, header.base_offset, now_ms, marker)
+        if following is None or following.base_offset > begin:
+            replay_segment(producers, segment, begin, end_offset, now_ms)
     producers.end_offset = end_offset
-    for segment, entries in remade.items():
-        segment.txn_index.replace(entries)
 
 
-def _of_producers(
-    segment: Segment, begin: int, scan: Scan | None
-) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches that have a producer id, with their positions.
+def replay_segment(
+    producers: ProducerStates, segment: Segment, begin: int, end: int, now_ms: int
+) -> list[AbortedTransaction]:
+    """Take over the batches of one segment with offsets from ``begin`` to before ``end``.
 
-    The walk starts at the batch that reaches ``begin``.
+    Returns the transactions that its markers abort. Raises CorruptRecord for a segment whose
+    batches do not lead to its end.
     """
-    if scan is None:
-        batch = segment.find_batch_anyway(begin)
-        scan = segment.scan(segment.size if batch is None else batch[0])
-    wanted = (scan.rows[:, PRODUCER_ID] != NO_PRODUCER) & (scan.rows[:, LAST_OFFSET] >= begin)
-    for at in scan.rows[wanted, POSITION].tolist():
-        yield at, read_header(segment.log.read(HEADER_SIZE, at))
+    first = find_batch_anyway(segment, begin)
+    if first is None:
+        return []
+    aborted: list[AbortedTransaction] = []
+    batches = Batches(segment, first[0])
+    for piece in batches:
+        aborted += replay_piece(producers, segment, piece, begin, end, now_ms)
+    batches.check_whole()
+    return aborted
 
 
-def _marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
-    return read_marker(segment.log.read(header.size_bytes, position)) if header.is_control else None
+def replay_piece(
+    producers: ProducerStates, segment: Segment, piece: Piece, begin: int, end: int, now_ms: int
+) -> list[AbortedTransaction]:
+    """As :func:`replay_segment`, for some batches of the segment that follow each other."""
+    rows = piece.rows
+    wanted = (rows[:, PRODUCER_ID] != NO_PRODUCER) & (rows[:, LAST_OFFSET] >= begin)
+    aborted: list[AbortedTransaction] = []
+    for number in np.flatnonzero(wanted).tolist():
+        position = int(rows[number, POSITION])
+        header = piece.header(position)
+        if not begin <= header.base_offset < end:
+            continue
+        marker = None
+        if header.is_control:
+            marker = read_marker(segment.log.read(header.size_bytes, position))
+        if marker is not None:
+            transaction = producers.aborted_by(header, marker, header.base_offset)
+            if transaction is not None:
+                aborted.append(transaction)
+        producers.add(header, header.base_offset, now_ms, marker)
+    return aborted
+
+
+def check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
+    """Compare every entry of the last segment's transaction index with the batches.
+
+    Raises CorruptIndex if an entry is wrong.
+
+    ``ends``: by producer id, where its aborted transactions have ended so far, which is brought up
+    to date.
+
+    No checksum covers it, and it decides what readers of committed records see. Where the batches
+    themselves are damaged nothing is held against the index: readers are told when they come there.
+    """
+    index = segments[-1].txn_index
+    for number, entry in enumerate(index.entries):
+        if entry.first_offset <= ends.get(entry.producer_id, -1):
+            raise CorruptIndex(
+                index.base_offset,
+                number,
+                "it begins before the producer's previous transaction ended",
+            )
+        ends[entry.producer_id] = entry.last_offset
+        for offset in (entry.last_offset, entry.first_offset, entry.last_stable_offset):
+            try:
+                agrees = _agrees(segments, entry, offset)
+            except CorruptRecord:
+                return
+            if not agrees:
+                raise CorruptIndex(
+                    index.base_offset,
+                    number,
+                    f"it does not agree with the batch at offset {offset}",
+                )
+
+
+def _agrees(segments: Sequence[Segment], entry: AbortedTransaction, offset: int) -> bool:
+    """Whether a batch of the right kind begins at one of an entry's three offsets.
+
+    Compaction may have removed the batches of an aborted transaction, but never its marker before
+    them.
+    """
+    is_marker = offset == entry.last_offset
+    segment = next(
+        (segment for segment in reversed(segments) if segment.base_offset <= offset), None
+    )
+    batch = segment and find_batch_anyway(segment, offset)
+    if segment is None or not batch or batch[1].base_offset > offset or offset > entry.last_offset:
+        return not is_marker
+    position, header = batch
+    is_own = header.producer_id == entry.producer_id
+    kind = header.is_transactional and (is_own or offset == entry.last_stable_offset)
+    if header.base_offset == offset and kind and header.is_control == is_marker:
+        return True
+    check_crc(segment.log.read(header.size_bytes, position), 0, header)
+    return False

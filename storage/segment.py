@@ -22,12 +22,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-import numpy as np
-
 from raylog.storage.config import LogConfig
+from raylog.storage.disk_errors import undo_failed
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
-from raylog.storage.files import FileSystem, undo_failed
-from raylog.storage.indexes.builder import IndexBuilder
+from raylog.storage.files import FileSystem
 from raylog.storage.indexes.offset_index import OffsetIndex, OffsetPosition
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.indexes.transaction_index import TransactionIndex
@@ -40,19 +38,9 @@ from raylog.storage.names import (
     segment_file,
 )
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import BatchHeader, read_header, size_of
+from raylog.storage.records.batch import BatchHeader, read_header
 from raylog.storage.records.decode import decode_records
-from raylog.storage.records.layout import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP
-from raylog.storage.records.scan import (
-    BASE_OFFSET,
-    COUNT,
-    LAST_OFFSET,
-    MAX_TIMESTAMP,
-    POSITION,
-    SCAN_COLUMNS,
-    Scan,
-    scan_batches,
-)
+from raylog.storage.records.layout import HEADER_SIZE, NO_TIMESTAMP
 
 # How much recovery reads at once.
 SCAN_BYTES = 1 << 20
@@ -79,14 +67,6 @@ class Place(NamedTuple):
     @property
     def end(self) -> int:
         return self.position + self.size_bytes
-
-
-class Recovered(NamedTuple):
-    """What :meth:`Segment.recover` found."""
-
-    cut_bytes: int
-    next_offset: int
-    is_dense: bool  # no offset is missing between its records: no compaction has been here
 
 
 class Segment:
@@ -461,149 +441,6 @@ class Segment:
             batch = self.find_batch(start_offset, end)
         return None if batch is None else batch[0]
 
-    # -- mending -----------------------------------------------------------------------------------
-
-    def find_batch_anyway(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """As :meth:`find_batch`, but wrong indexes are rebuilt first.
-
-        Call it only while nobody else reads or writes.
-        """
-        batch = self.find_batch(offset)
-        if self.index_problem is not None:
-            self.rebuild_indexes()
-        return batch
-
-    def _trusted(self, offset: int, position: int) -> int:
-        """``position``, if the batch there agrees with the entry that says so."""
-        if position == 0:
-            return 0
-        try:
-            if read_header(self.log.read(HEADER_SIZE, position)).last_offset <= offset:
-                return position
-            why = f"no batch that ends by offset {offset} at position {position}"
-        except CorruptRecord as error:
-            why = str(error)
-        raise CorruptIndex(self.base_offset, offset, why)
-
-    def recover(self, end_offset: int = MAX_LONG) -> tuple[Recovered, Scan]:
-        """Check every batch, cut behind the last good one, rebuild the indexes.
-
-        The indexes are flushed with the rest.
-
-        ``end_offset``: where the next segment begins, which no good batch reaches into.
-        The transaction index stays: what aborted is known to who follows the producers.
-        """
-        size, good = self.size, self._rising_part(self._verified(), end_offset)
-        if good.end < size:
-            self.log.truncate(good.end)
-            self.log.flush()  # once it is sealed nobody looks for torn bytes in it again
-        entries = self._entries_of(good)
-        self.offset_index.rewrite(bytes(entries.offsets))
-        self.time_index.rewrite(entries.times())
-        bases, lasts = good.rows[:, BASE_OFFSET], good.rows[:, LAST_OFFSET]
-        ends = np.append(self.base_offset, lasts + 1)
-        is_dense = np.array_equal(bases, ends[:-1]) and np.array_equal(
-            lasts - bases + 1, good.rows[:, COUNT]
-        )
-        return Recovered(size - good.end, int(ends[-1]), is_dense), good
-
-    def scan(self, position: int = 0) -> Scan:
-        """As :meth:`batches`, all at once: what their headers say. Raises CorruptRecord."""
-        batches = self._rising_part(scan_batches(self.log.view(), position))
-        if batches.end < self.size:
-            for _ in self.batches(position):  # it says what is wrong
-                pass
-        return batches
-
-    def _rising_part(self, batches: Scan, end_offset: int = MAX_LONG) -> Scan:
-        """The batches before the first with offsets that no segment can hold.
-
-        See :meth:`_rising`.
-        """
-        bases, lasts = batches.rows[:, BASE_OFFSET], batches.rows[:, LAST_OFFSET]
-        bad = bases < np.append(self.base_offset, lasts[:-1] + 1)[: len(bases)]
-        bad |= (lasts < bases) | (lasts > min(self.base_offset + MAX_INT, end_offset - 1))
-        return batches.first(int(np.argmax(bad))) if bad.any() else batches
-
-    def _verified(self) -> Scan:
-        """The batches up to the first whose CRC is wrong: read in pieces that a cache can hold."""
-        runs, end, size = [np.empty((0, SCAN_COLUMNS), np.int64)], 0, SCAN_BYTES
-        while end < self.size:
-            piece = self.log.read(size, end)
-            batches = scan_batches(piece, verify=True)
-            if batches.end:
-                runs.append(batches.rows + np.array([end, *[0] * (SCAN_COLUMNS - 1)]))
-                end, size = end + batches.end, SCAN_BYTES
-            elif len(piece) < LOG_OVERHEAD or not size < size_of(piece) <= self.size - end:
-                break  # otherwise it is a batch larger than the piece
-            else:
-                size = size_of(piece)
-        return Scan(np.concatenate(runs), end)
-
-    def is_whole(self) -> bool:
-        """Whether batches' headers lead from the file's head exactly to its end."""
-        return self._rising_part(scan_batches(self.log.view())).end == self.size
-
-    def last_batch(self) -> BatchHeader | None:
-        """The header of the last batch; None if there is none."""
-        last = None
-        for _, header in self.batches(self._near_end()):
-            last = header
-        return last
-
-    def _near_end(self) -> int:
-        """The position of a batch near the end."""
-        try:
-            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT))
-        except CorruptIndex:
-            self.rebuild_indexes()
-            return self._trusted(*self.offset_index.lookup(self.base_offset + MAX_INT))
-
-    def rebuild_indexes(self) -> None:
-        """Make both indexes again from the batches' headers; on disk when this returns."""
-        entries = self._entries_of(self.scan())
-        self.offset_index.replace(bytes(entries.offsets))
-        self.time_index.replace(entries.times())
-        self.index_problem = None
-
-    def _entries_of(self, batches: Scan) -> IndexBuilder:
-        """What both indexes of these batches, which are all, must hold."""
-        entries = IndexBuilder(self.base_offset, self.config.index_interval_bytes)
-        rows = batches.rows
-        entries.add_all(rows[:, POSITION], rows[:, LAST_OFFSET], rows[:, MAX_TIMESTAMP])
-        self.largest = entries.largest
-        return entries
-
-    def check_indexes(self) -> None:
-        """Hold every entry of both indexes against the batches; CorruptIndex if one lies.
-
-        An entry made for several batches at once, as Kafka's followers and old messages have it,
-        pairs the last offset of them all with the position of the first: a lookup is right by that
-        too.
-        """
-        offsets = [self.offset_index[number] for number in range(len(self.offset_index))]
-        times = [self.time_index[number] for number in range(len(self.time_index))]
-        positions = {entry.position: entry.offset for entry in offsets}
-        ends = set(positions.values())
-        timestamps = {entry.offset: entry.timestamp for entry in times}
-        largest = NO_TIMESTAMP
-        columns = map(self.scan().column, (POSITION, LAST_OFFSET, MAX_TIMESTAMP))
-        for position, last_offset, max_timestamp in zip(*columns, strict=True):
-            if last_offset <= positions.get(position, -1):
-                del positions[position]
-            ends.discard(last_offset)
-            largest = max(largest, max_timestamp)
-            if timestamps.get(last_offset) == max_timestamp == largest:
-                del timestamps[last_offset]
-        for offset in (*positions.values(), *ends):
-            raise CorruptIndex(
-                self.base_offset, offset, "no batch agrees with this entry of the offset index"
-            )
-        for offset in timestamps:
-            raise CorruptIndex(
-                self.base_offset, offset, "no batch agrees with this entry of the time index"
-            )
-
     # -- files -------------------------------------------------------------------------------------
 
     def seal(self) -> None:
@@ -612,6 +449,7 @@ class Segment:
         self.largest, self.appender = self.max_timestamp, None
         self.offset_index.drop()
         self.time_index.drop()
+        self.txn_index.seal()
 
     def give_back_room(self) -> None:
         """Return what was allocated behind the end."""
@@ -621,7 +459,8 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Drop the whole batch that holds ``offset``, and all behind it.
 
-        It is on the disk when this returns. No writer may be at work.
+        It is on the disk when this returns. No writer may be at work. An index that lies is left
+        in ``index_problem``.
         """
         position = self.position_of(offset)
         if position == self.size:
@@ -636,8 +475,6 @@ class Segment:
         self.log.truncate(position)
         self.log.flush()
         self.largest = self.appender = None
-        if self.index_problem is not None:
-            self.rebuild_indexes()
 
     def flush(self) -> None:
         self.log.flush()

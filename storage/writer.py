@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
+from raylog.storage.disk_errors import undo_failed
 from raylog.storage.errors import CorruptRecord, StorageError
-from raylog.storage.files import undo_failed
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT

@@ -14,16 +14,18 @@ start, and the shutdown. A task that hangs in one dir does not come to the next.
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.events import warn
-from raylog.actors.messages import Hosted, LogDirStatus, NodeState
+from raylog.actors.messages import Hosted, LogDirStatus, NodeState, Recovering
 from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dirs import NodeDirs
 from raylog.actors.node.meters import export_dirs
+from raylog.actors.node.recoveries import Recoveries
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, gather
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name
@@ -31,9 +33,10 @@ from raylog.actors.runtime.nodes import own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.storage.clock import SystemClock
-from raylog.storage.errors import StorageError
+from raylog.storage.errors import OutOfResources, StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
+from raylog.storage.report import Progress
 from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ class DirKeeper:
         self._dirs = NodeDirs(self._fs, SystemClock(), delete_delay_ms, self._lock)
         self._life = random_id()
         self._stopped = threading.Event()
+        self._recoveries = Recoveries(time.monotonic)
         self._exporter = Exporter(ray_metric, node=self._node.node_id)
 
     # -- what others ask ---------------------------------------------------------------------------
@@ -83,6 +87,16 @@ class DirKeeper:
             *(dir.status(self._node.node_id) for dir in online),
             *(LogDirStatus.offline(self._node.node_id, *dir) for dir in offline),
         ]
+
+    def recovering(self, partition: TopicPartition, progress: Progress | None) -> None:
+        """Hear how far the recovery of a partition has come; None: it is over."""
+        with self._lock:
+            self._recoveries.record(partition, progress)
+
+    def recoveries(self) -> list[Recovering]:
+        """The partitions whose recovery takes long, and how far it has come."""
+        with self._lock:
+            return self._recoveries.running()
 
     def hosted(self) -> list[Hosted]:
         """The partitions that are served now and whose config is known."""
@@ -175,6 +189,8 @@ class DirKeeper:
         for folder in due:
             try:
                 self._fs.remove_dir(folder)
+            except OutOfResources:
+                self._dirs.remove_later(folder)
             except StorageError as error:  # the next start removes it
                 warn(logger, "folder-not-removed", folder=folder, why=error)
 
@@ -190,7 +206,7 @@ class DirKeeper:
         with self._lock:
             opened = self._dirs.opened.get(partition)
             if error.is_disk_failure and opened is not None and opened.topic_id == topic_id:
-                self._dirs.fail(opened.directory_id, str(error))
+                self._dirs.fail(opened.directory_id, error.problem)
         self._kill_orphans()
 
     def _kill_orphans(self) -> None:

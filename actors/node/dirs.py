@@ -16,7 +16,8 @@ and again must not hold the lock while it waits for a disk, which may hang:
 ==============================================================  ================================
 method                                                          who takes the lock
 ==============================================================  ================================
-``check``, ``dir_of``, ``write_recovery_points``,               the method, to read the state and
+``check``, ``dir_of``, ``remove_later``,                        the method, to read the state and
+``write_recovery_points``,
 ``write_log_start_offsets``, ``cleaner_offsets``,               to change it, but never while it
 ``record_cleaner_offset``                                       waits for a disk
 every other                                                     its caller
@@ -26,6 +27,7 @@ Source: the state of Kafka's ``LogManager``.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -113,7 +115,8 @@ class NodeDirs:
             self._online.clear()
             raise
         for path, problem in problems.items():
-            self._add_offline(OfflineDir(path, None, str(problem)))
+            todo = "" if isinstance(problem, StorageError) else problem.advice
+            self._add_offline(OfflineDir(path, None, problem.problem, todo))
 
     def _check_different(self, paths: Sequence[str]) -> None:
         path_by_real_path: dict[str, str] = {}
@@ -222,8 +225,8 @@ class NodeDirs:
             if not error.is_disk_failure:
                 raise
             with self._lock:
-                self.fail(dir.directory_id, str(error))
-            raise LogDirOffline(dir.log_dir.path, str(error)) from error
+                self.fail(dir.directory_id, error.problem)
+            raise LogDirOffline(dir.log_dir.path, error.problem) from error
 
     def _each(self, work: Callable[[OnlineDir], None]) -> None:
         """Do ``work`` in every dir that is online; if one fails, the others go on."""
@@ -368,6 +371,13 @@ class NodeDirs:
     def due_deletions(self) -> list[str]:
         """The folders that are to be removed now; each is returned once."""
         return [folder for dir in self._online.values() for folder in dir.due_deletions()]
+
+    def remove_later(self, folder: str) -> None:
+        """A folder that was due could not be removed now: it is due again."""
+        with self._lock:
+            for dir in self._online.values():
+                if os.path.dirname(folder) == dir.log_dir.path:
+                    dir.drop_copy(folder)
 
     # -- checkpoints -------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import ray
 
 from raylog.actors.errors import NotLeader
 from raylog.actors.events import event, set_up_logs, warn
-from raylog.actors.messages import Configured, Found, Placed, Serving
+from raylog.actors.messages import Configured, Found, OpeningReport, Placed, Serving
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.dir_keeper import LOG_DIRS_VARIABLE, node_log_dirs
 from raylog.actors.node.mover import MOVES_AT_ONCE, Mover
@@ -138,7 +138,7 @@ class LogManagerImpl(Mover):
         with slot:
             begin_s = time.monotonic()
             try:
-                self._open(partition, topic_id, place, Configured(config, version))
+                report = self._open(partition, topic_id, place, Configured(config, version))
             except RaylogError as error:
                 if isinstance(error, StorageError):
                     self.failed(partition, topic_id, error)
@@ -147,11 +147,12 @@ class LogManagerImpl(Mover):
                 raise
             finally:
                 self._count_loaded(partition, place, time.monotonic() - begin_s)
-        return place
+        return place._replace(report=report)
 
     def _open(
         self, partition: TopicPartition, topic_id: str, place: Placed, requested: Configured
-    ) -> None:
+    ) -> OpeningReport:
+        """Start the LogActor, or find it running; returns what opening its log did."""
         spec = LogSpec(
             partition=partition,
             topic_id=topic_id,
@@ -164,13 +165,16 @@ class LogManagerImpl(Mover):
             node=self._node.key,
         )
         log, newest = self._start_actor(spec, place)
-        if not self._serves(log, spec):
+        report = self._opening_of(log, spec)
+        if report is None:
             kill(log_actor_name(partition), self._namespace)
             log, newest = self._start_actor(spec, place)
-            if not self._serves(log, spec):
-                raise NotLeader(str(partition), "its previous LogActor is still ending")
+            report = self._opening_of(log, spec)
+        if report is None:
+            raise NotLeader(str(partition), "its previous LogActor is still ending")
         # One that has lived on may have another config.
         log.reconfigure(newest).get()
+        return report
 
     def _start_actor(self, spec: LogSpec, place: Placed) -> tuple[LogActorStub, Configured]:
         """The LogActor, and the config that it is to obey: a newer one may have come meanwhile."""
@@ -192,14 +196,17 @@ class LogManagerImpl(Mover):
         """This node, as new actors are pinned to it: another may carry its label by now."""
         return own_node() if self._node.label else self._node
 
-    def _serves(self, log: LogActorStub, spec: LogSpec) -> bool:
-        """Whether an actor serves this log.
+    def _opening_of(self, log: LogActorStub, spec: LogSpec) -> OpeningReport | None:
+        """What opening this log did; None if the actor does not serve it.
 
         One that was adopted may not: an unfinished stop, deletion or move leaves it closed, or with
         another folder.
         """
         serving = log.serving().get(OPEN_TIMEOUT_S)
-        return serving == Serving(spec.topic_id, spec.folder, self._node.node_id)
+        if serving is None:
+            return None
+        is_own = self._is_same_log(serving, spec.topic_id, spec.folder)
+        return serving.report if is_own else None
 
     def _count_loaded(self, partition: TopicPartition, place: Placed, seconds: float) -> None:
         """Count the progress of the start.

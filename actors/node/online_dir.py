@@ -17,6 +17,7 @@ want to write to it.
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from typing import NamedTuple
 
 from raylog.actors.events import warn
@@ -26,6 +27,7 @@ from raylog.storage.errors import (
     CorruptCheckpoint,
     DiskFull,
     InvalidLogDir,
+    OutOfResources,
     RaylogError,
     StorageError,
 )
@@ -103,7 +105,7 @@ class OnlineDir:
         try:
             self.log_dir.check()
         except CorruptCheckpoint as error:
-            raise StorageError(self.log_dir.path, str(error)) from error
+            raise StorageError(self.log_dir.path, error.problem) from error
 
     def status(self, node_id: str) -> LogDirStatus:
         """What the dir holds, and how much room it has.
@@ -118,7 +120,7 @@ class OnlineDir:
             damaged_files = tuple(self.log_dir.damaged_files())
         except StorageError as error:
             unknown = LogDirStatus.offline(
-                node_id, self.log_dir.path, self.directory_id, str(error)
+                node_id, self.log_dir.path, self.directory_id, error.problem
             )
             return unknown._replace(is_online=not error.is_disk_failure)
         return LogDirStatus(
@@ -153,7 +155,10 @@ class OnlineDir:
             return None
 
     def create(self, partition: TopicPartition, topic_id: str) -> None:
-        """Make a new partition's folder; nothing is left of it if the disk is full."""
+        """Make a new partition's folder.
+
+        Nothing is left under its name if the disk is full, or there is no descriptor for a file.
+        """
         folder = self.folder(partition)
         if self._fs.exists(folder):
             raise InvalidLogDir(folder, "the partition's folder already exists; move it away")
@@ -161,8 +166,13 @@ class OnlineDir:
         self.offsets.pop(partition, None)
         try:
             create_log(self._fs, folder, topic_id)
+            with self.writing:  # so that recovery knows which gaps are not compaction's
+                self.log_dir.write_cleaner_offset(partition, 0)
         except DiskFull:
             self._fs.remove_dir(folder)
+            raise
+        except OutOfResources:
+            self._doom_now(partition)
             raise
         self._clean.add(partition)
 
@@ -175,8 +185,8 @@ class OnlineDir:
     ) -> None:
         """Make a copy the partition; its log was closed in order. Its checkpoints are written.
 
-        Where the disk is too full for them, the copy is removed: under the partition's name it
-        would be in the way of the next move.
+        Where the disk is too full for them, or there is no descriptor for a file, the copy is
+        removed: under the partition's name it would be in the way of the next move.
         """
         self._drop_stale_checkpoints()
         self.log_dir.adopt(partition, copy)
@@ -187,15 +197,22 @@ class OnlineDir:
                 self.write_log_start_offsets(self.offsets)
                 if cleaner_offset is not None:
                     self.log_dir.write_cleaner_offset(partition, cleaner_offset)
-        except DiskFull:
-            self._doom([self.log_dir.doom(partition)], 0)
+        except (DiskFull, OutOfResources):
+            self._doom_now(partition)
             self._forget(partition)
             raise
         self._clean.add(partition)
 
-    def drop_copy(self, copy: str) -> None:
-        """Have an unwanted copy removed; fine if it is gone."""
-        self._doom([copy], 0)
+    def _doom_now(self, partition: TopicPartition) -> None:
+        """Take a folder out of the way; a rename needs neither room nor a descriptor."""
+        if not self.has(partition):
+            return
+        with suppress(OutOfResources):  # of the sync behind it: the next start removes the folder
+            self._doom([self.log_dir.doom(partition)], 0)
+
+    def drop_copy(self, folder: str) -> None:
+        """Have an unwanted folder removed; fine if it is gone."""
+        self._doom([folder], 0)
 
     def open(self, partition: TopicPartition) -> bool:
         """Note that a partition is about to be opened.
@@ -237,7 +254,7 @@ class OnlineDir:
         self._has_stale_checkpoints = True
         try:
             self._drop_stale_checkpoints()
-        except DiskFull as error:
+        except (DiskFull, OutOfResources) as error:
             warn(logger, "checkpoint-not-written", partition=partition, why=error)
 
     def _drop_stale_checkpoints(self) -> None:

@@ -1,5 +1,6 @@
 """A partition's metrics: what its meters have counted, and its present state, for an exporter."""
 
+from raylog.actors.messages import OpeningReport
 from raylog.actors.metrics import Exporter
 from raylog.actors.partition.meters import drain
 from raylog.actors.partition.partition import Partition
@@ -27,6 +28,15 @@ def export_partition(partition: Partition, exporter: Exporter) -> None:
         exporter.add("raylog_fetch_errors", 1, error=name)
     for name, value in _present_state(partition).items():
         exporter.gauge(name, value)
+
+
+def export_opening(report: OpeningReport, exporter: Exporter) -> None:
+    """Export what opening the log did, and the files that it left aside."""
+    for total in report.totals:
+        exporter.gauge("raylog_mended_files", total.files, kind=total.kind)
+        exporter.gauge("raylog_mended_bytes", total.size_bytes, kind=total.kind)
+    exporter.gauge("raylog_asides", len(report.asides))
+    exporter.gauge("raylog_aside_bytes", sum(aside.size_bytes for aside in report.asides))
 
 
 def _present_state(partition: Partition) -> dict[str, float]:

@@ -25,6 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import ray
@@ -34,6 +35,7 @@ from raylog.actors.messages import (
     AppendResult,
     FetchRequest,
     FetchResult,
+    OpeningReport,
     PartitionOffsets,
     PartitionStatus,
     RemovedSegments,
@@ -46,8 +48,14 @@ from raylog.actors.partition.bounds import (
     PARKED_FETCHES,
     REFUSALS_AT_ONCE,
 )
-from raylog.actors.partition.exports import export_partition
+from raylog.actors.partition.exports import export_opening, export_partition
 from raylog.actors.partition.locking import lock_patiently
+from raylog.actors.partition.opening import (
+    ProgressTeller,
+    asides_in,
+    log_mended,
+    report_of,
+)
 from raylog.actors.partition.partition import Partition
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.ray_metrics import ray_metric
@@ -64,6 +72,7 @@ from raylog.storage.loader import open_log
 from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.kernel import KERNEL
+from raylog.storage.report import Progress
 from raylog.storage.segment import SegmentId
 from raylog.storage.state.checkpoints import (
     LOG_START_OFFSETS,
@@ -114,7 +123,7 @@ class LogActorImpl:
         self._is_silent = False  # whether a report has failed, so that the next ones are not logged
         self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
         try:
-            self._partition = _open(spec, is_restart=is_restarted())
+            self._partition, self._opening = _open(spec, is_restart=is_restarted())
         except StorageError as error:
             _report(spec, error)
             raise
@@ -188,7 +197,7 @@ class LogActorImpl:
         if self._partition.is_closed:
             return None
         _or_exit(self._partition.check_online)
-        return Serving(self._spec.topic_id, self._spec.folder, own_node_id())
+        return Serving(self._spec.topic_id, self._spec.folder, own_node_id(), self._opening)
 
     @ray.method(concurrency_group="admin")
     def offsets(self) -> PartitionOffsets:
@@ -217,6 +226,7 @@ class LogActorImpl:
             size_bytes=log.size_bytes,
             segments=len(log.segments),
             is_offline=partition.is_offline,
+            report=self._opening,
         )
 
     # -- upkeep ------------------------------------------------------------------------------------
@@ -329,6 +339,7 @@ class LogActorImpl:
     def _export(self, exporter: Exporter) -> None:
         try:
             export_partition(self._partition, exporter)
+            export_opening(self._opening, exporter)
         except Exception:  # whatever Ray raises: metrics are not worth a partition
             warn(logger, "metrics-failed", trace=True, partition=self._spec.partition)
 
@@ -396,7 +407,28 @@ def _report(spec: LogSpec, error: StorageError, *, is_loud: bool = True) -> bool
     return True
 
 
-def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
+def _tell_progress(spec: LogSpec, progress: Progress | None) -> None:
+    """Tell the LogManager how far the recovery has come; None: it is over. Waits for no answer."""
+    try:
+        log_manager = _log_manager_of(spec)
+        if log_manager is not None:
+            log_manager.recovering(spec.partition, progress).ignore()
+    except Exception as failure:  # whatever Ray raises: the recovery goes on
+        warn(logger, "progress-not-told", partition=spec.partition, why=failure)
+
+
+def _open(spec: LogSpec, *, is_restart: bool) -> tuple[Partition, OpeningReport]:
+    teller = ProgressTeller(spec.partition, SystemClock(), partial(_tell_progress, spec))
+    try:
+        return _open_log(spec, teller, is_restart=is_restart)
+    finally:
+        if teller.has_told:
+            _tell_progress(spec, None)
+
+
+def _open_log(
+    spec: LogSpec, teller: ProgressTeller, *, is_restart: bool
+) -> tuple[Partition, OpeningReport]:
     fs, clock = RealFileSystem(), SystemClock()
     log_dir, began_s = os.path.dirname(spec.folder), time.monotonic()
     log = open_log(
@@ -409,7 +441,9 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
         is_clean=spec.is_clean and not is_restart,
         recovery_point=_offset_in_checkpoint(log_dir, RECOVERY_POINTS, spec.partition),
         log_start_offset=_offset_in_checkpoint(log_dir, LOG_START_OFFSETS, spec.partition),
+        progress=teller,
     )
+    log_mended(spec.partition, log.mended)
     partition = Partition(log, clock, spec.config_version)
     event(
         logger,
@@ -424,7 +458,7 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
         kernel=KERNEL,
         seconds=time.monotonic() - began_s,
     )
-    return partition
+    return partition, report_of(log.mended, asides_in(fs, spec.folder))
 
 
 def _offset_in_checkpoint(log_dir: str, name: str, partition: TopicPartition) -> int:

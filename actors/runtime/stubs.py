@@ -28,6 +28,7 @@ from raylog.actors.messages import (
     PartitionOffsets,
     PartitionStatus,
     Placed,
+    Recovering,
     RemovedSegments,
     RetentionStatus,
     Serving,
@@ -47,6 +48,7 @@ from raylog.storage.errors import StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
+from raylog.storage.report import Progress
 from raylog.storage.segment import SegmentId
 
 
@@ -176,6 +178,12 @@ class LogManagerStub:
 
     def failed(self, partition: TopicPartition, topic_id: str, error: StorageError) -> Call[None]:
         return Call(self.handle.failed.remote(partition, topic_id, error), self.name)
+
+    def recovering(self, partition: TopicPartition, progress: Progress | None) -> Call[None]:
+        return Call(self.handle.recovering.remote(partition, progress), self.name)
+
+    def recoveries(self) -> Call[list[Recovering]]:
+        return Call(self.handle.recoveries.remote(), self.name)
 
     def cleaner_offsets(self) -> Call[dict[TopicPartition, int]]:
         return Call(self.handle.cleaner_offsets.remote(), self.name)

@@ -15,7 +15,7 @@ from raylog.actors.runtime.names import NAMESPACE as NAMESPACE  # for all comman
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
-    from raylog.cluster.health.findings import Finding
+    from raylog.cluster.health.facts import Finding
 
 Address = Annotated[
     str | None,

@@ -51,6 +51,8 @@ def page() -> str:
         "## Environment\n\n| variable | meaning |\n| --- | --- |\n"
         "| `RAYLOG_LOG_DIRS` | log dirs of this node, separated by commas; it replaces `log.dirs` "
         "|\n"
+        "| `RAYLOG_MAX_PLAIN_BATCH_BYTES` | maximum size to which a client decompresses one batch; "
+        "default: 104857600. Set it where a topic has a higher `max.plain.batch.bytes` |\n"
         "| `RAYLOG_PURE_PYTHON` | `1`: use the pure-Python kernel even if the compiled one is "
         "installed |\n"
         "| `RAY_ADDRESS` | the Ray cluster to join |\n",

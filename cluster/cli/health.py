@@ -21,6 +21,11 @@ from raylog.cluster.cli.common import (
 
 # Longer lines are hard to read.
 MAX_WIDTH = 100
+_COLOURS = {
+    "error": typer.colors.RED,
+    "warning": typer.colors.YELLOW,
+    "info": typer.colors.BLUE,
+}
 
 
 def health(
@@ -34,27 +39,32 @@ def health(
 ) -> None:
     """Show what is wrong, why, and what to do about it.
 
-    Exit status 0: no problem. 1: a problem, or no broker. The command answers within seconds even
-    if actors hang.
+    Also shows what recovery mended when the logs were opened ("info"), which is no problem. Exit
+    status 0: no problem. 1: a problem, or no broker. The command answers within seconds even if
+    actors hang.
     """
-    findings = connected(address, namespace).health()
+    from raylog.cluster.health.findings import findings, notes
+    from raylog.cluster.health.gathering import gather_facts
+
+    facts = gather_facts(connected(address, namespace).namespace)
+    problems, infos = findings(facts), notes(facts)
     if errors_only:
-        findings = [finding for finding in findings if finding.severity == "error"]
+        problems, infos = [finding for finding in problems if finding.severity == "error"], []
     if output is Output.json:
-        show_json({"healthy": not findings, "findings": findings})
+        show_json({"healthy": not problems, "findings": problems, "notes": infos})
     elif not sys.stdout.isatty():
-        for finding in findings:
+        for finding in (*problems, *infos):
             print("\t".join(finding))
     else:
         width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
-        for finding in findings:
-            colour = typer.colors.RED if finding.severity == "error" else typer.colors.YELLOW
+        for finding in (*problems, *infos):
+            colour = _COLOURS[finding.severity]
             typer.echo(f"{typer.style(finding.severity, fg=colour, bold=True)}  {finding.subject}")
             for text in (finding.what, "-> " + finding.todo):
                 typer.echo(
                     textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    ")
                 )
-    if findings:
+    if problems:
         raise typer.Exit(1)
     if output is Output.table:
         note("no problem was found")

@@ -1,4 +1,4 @@
-"""``raylog log dump``, ``verify``, ``repair``: work on a partition's files without a broker.
+"""``raylog log ...``: work on a partition's files without a broker.
 
 Nothing here needs Ray.
 """
@@ -187,11 +187,12 @@ def verify(
     """
     from raylog.storage.errors import RaylogError
     from raylog.storage.files import ReadOnlyFileSystem
+    from raylog.storage.tools.folders import partition_folders
     from raylog.storage.tools.verify import verify_folder
 
     fs, damaged = ReadOnlyFileSystem(), False
     for folder in folders:
-        for partition in _partitions(folder):
+        for partition in partition_folders(fs, folder):
             try:
                 for report in verify_folder(fs, partition):
                     _out(_verdict(partition, report))
@@ -201,19 +202,6 @@ def verify(
                 damaged = True
     if damaged:
         raise typer.Exit(1)
-
-
-def _partitions(folder: str) -> list[str]:
-    """The partitions' folders in a log dir; the folder itself if it is none."""
-    from raylog.storage.files import ReadOnlyFileSystem
-    from raylog.storage.names import parse_folder
-    from raylog.storage.tools.verify import base_offsets
-
-    fs = ReadOnlyFileSystem()
-    if not fs.is_dir(folder) or base_offsets(fs, folder):
-        return [folder]
-    inner = [os.path.join(folder, name) for name in fs.list_dir(folder) if parse_folder(name)]
-    return [path for path in inner if fs.is_dir(path)] or [folder]
 
 
 def _verdict(folder: str, report: "SegmentReport") -> str:

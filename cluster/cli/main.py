@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from raylog.cluster.cli import broker, configs, disks, health, log, records, status, topics, upkeep
+from raylog.cluster.cli import (
+    asides,
+    broker,
+    configs,
+    disks,
+    health,
+    log,
+    records,
+    status,
+    topics,
+    upkeep,
+)
 from raylog.storage.errors import RaylogError
 
 app = typer.Typer(
@@ -33,6 +44,8 @@ app.add_typer(disks.app, name="partition")
 app.add_typer(configs.app, name="config")
 app.command()(records.produce)
 app.command()(records.consume)
+log.app.add_typer(asides.app, name="aside")
+log.app.command()(asides.accept_loss)
 app.add_typer(log.app, name="log")
 
 

@@ -22,7 +22,7 @@ from raylog.cluster.cli.common import (
 if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus, PartitionStatus
     from raylog.cluster.broker import Broker
-    from raylog.cluster.health.findings import Facts
+    from raylog.cluster.health.facts import Facts
 
 COLUMNS = (
     "partition",
@@ -64,6 +64,8 @@ def status(
 
 def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
     """The lines above the table."""
+    from raylog.cluster.health.recovery import in_words
+
     described = list(facts.described())
     online = [log_dir for log_dir in facts.log_dirs if log_dir.is_online]
     loading = sum(log_dir.to_load - log_dir.loaded for log_dir in online)
@@ -78,6 +80,10 @@ def _overview(broker: "Broker", facts: "Facts") -> list[tuple[str, str]]:
             "partitions",
             f"{_serving(facts)} of {len(described)} serve"
             + (f", {loading} yet to open" if loading else ""),
+        ),
+        *(
+            ("recovering", f"{entry.partition}: {in_words(entry.progress)}")
+            for entry in facts.recovering
         ),
         (
             "records",
@@ -119,6 +125,7 @@ def _document(
         "topics": len(facts.topics),
         "partitions_serving": _serving(facts),
         "partitions_wanted": len(list(facts.described())),
+        "recovering": facts.recovering,
         "partitions": partitions,
         "findings": findings(facts),
     }

@@ -1,7 +1,7 @@
 """``raylog topic ...``: create, list, describe, extend and delete topics; delete records."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from raylog.cluster.cli.common import (
     show,
     show_json,
 )
+
+if TYPE_CHECKING:
+    from raylog.cluster.controller.placement import PartitionDescription
 
 app = typer.Typer(help="Create, list, describe, extend and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
@@ -83,10 +86,14 @@ def describe(
     overrides = " ".join(f"{key}={value}" for key, value in described.config.items())
     typer.echo(f"topic {topic}  id {described.topic_id}  {overrides}".rstrip())
     rows = [
-        (place.partition, (place.node_id or "-")[:8], place.folder or "-", place.problem or "")
+        (place.partition, (place.node_id or "-")[:8], place.folder or "-", _problem(place))
         for place in described.partitions
     ]
     show(("partition", "node", "folder", "problem"), rows)
+
+
+def _problem(place: "PartitionDescription") -> str:
+    return "; ".join(filter(None, (place.problem, place.todo)))
 
 
 @app.command()

@@ -276,11 +276,13 @@ class ControllerImpl(Moves):
     def _strays(self, node: str, found: Iterable[Found]) -> set[Found]:
         """What belongs to no topic.
 
-        What a deletion has left over is not set aside but removed, wherever it turns up.
+        What a deletion has left over is not set aside but removed, wherever it turns up. A folder
+        that cannot say which topic's it is stays where a topic wants one: its owner is told.
         """
         bound = {
-            (wanted.partition, wanted.topic.topic_id, wanted.directory_id)
+            (wanted.partition, topic_id, wanted.directory_id)
             for wanted in self._wanted()
+            for topic_id in (wanted.topic.topic_id, None)
         }
         strays = set()
         for entry in found:

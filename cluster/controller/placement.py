@@ -17,20 +17,21 @@ from raylog.actors.messages import Found, OfflineDir, Placed
 from raylog.actors.runtime.names import NODE_LABEL, Node, log_actor_name
 from raylog.cluster.controller.backoff import Backoff
 from raylog.cluster.controller.metadata import Topic
-from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError
+from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError, TopicIdUnreadable
 from raylog.storage.names import TopicPartition
 
 BEING_OPENED = "it is being opened"
 
 
 class PartitionDescription(NamedTuple):
-    """One partition: where it is, or why it is not."""
+    """One partition: where it is, or why it is not, and what to do."""
 
     partition: int
     directory_id: str
     node_id: str | None
     folder: str | None
     problem: str | None
+    todo: str | None = None
 
 
 class TopicDescription(NamedTuple):
@@ -104,7 +105,8 @@ class Placement:
         """A node brought log dirs (directory id -> path), and these partitions were found there.
 
         ``partitions``: all that ought to be, anywhere. Returns which of them to open. One that is
-        missing, or whose folder is another topic's, is a problem until its folder is back.
+        missing is a problem until its folder is back; so is one whose folder does not say which
+        topic's it is.
         """
         self.node_of.update(dict.fromkeys(directories, node))
         topic_ids = {(entry.directory_id, entry.partition): entry.topic_id for entry in found}
@@ -113,13 +115,14 @@ class Placement:
             if wanted.directory_id not in directories:
                 continue
             self._openings.reset(wanted.partition)
-            if topic_ids.get((wanted.directory_id, wanted.partition)) == wanted.topic.topic_id:
+            place = (wanted.directory_id, wanted.partition)
+            if topic_ids.get(place) == wanted.topic.topic_id:
                 self._problems.pop(wanted.partition, None)
                 to_open.append(wanted)
                 continue
             folder = f"{directories[wanted.directory_id]}/{wanted.partition}"
-            why = "the partition's folder does not exist, or belongs to another topic"
-            self.failed(wanted.partition, LogMissing(folder, why))
+            is_unread = place in topic_ids and topic_ids[place] is None
+            self.failed(wanted.partition, _why_not_here(wanted, folder, is_unread))
         return to_open
 
     def foreign(self, node: str, directories: Mapping[str, str]) -> list[str]:
@@ -243,7 +246,8 @@ class Placement:
             directory_id=wanted.directory_id,
             node_id=place.node_id if place else None,
             folder=place.folder if place else None,
-            problem=str(problem) if isinstance(problem, RaylogError) else problem,
+            problem=problem.problem if isinstance(problem, RaylogError) else problem,
+            todo=problem.advice if isinstance(problem, RaylogError) else None,
         )
 
     def _problem(self, wanted: Wanted) -> RaylogError | str | None:
@@ -283,3 +287,17 @@ class Placement:
         if isinstance(problem, str):
             return NotLeader(f"{topic.name}-{number}", problem)
         return problem
+
+
+def _why_not_here(wanted: Wanted, folder: str, is_unread: bool) -> RaylogError:
+    """Why a partition cannot be opened from its log dir.
+
+    ``is_unread``: its folder is there, but does not say which topic's it is.
+    """
+    if is_unread:
+        return TopicIdUnreadable(folder, wanted.topic.topic_id, "is missing or damaged")
+    return LogMissing(
+        folder,
+        "the partition's folder does not exist (a folder of another topic with this name was "
+        f"renamed {wanted.partition}.<id>-stray)",
+    )

@@ -6,12 +6,12 @@ same problem make one finding: a failed disk with a thousand partitions is one p
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
-from raylog.actors.messages import CompactionStatus, LogDirStatus, PartitionStatus, RetentionStatus
-from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.actors.messages import LogDirStatus
+from raylog.cluster.controller.placement import BEING_OPENED
+from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
+from raylog.cluster.health.recovery import mended, recovering, set_aside
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     CORRUPT_SUFFIX,
@@ -20,14 +20,13 @@ from raylog.storage.state.checkpoints import (
     RECOVERY_POINTS,
 )
 
-ERROR, WARNING = "error", "warning"
-# Partitions that one finding names at most.
-NAMED_AT_MOST = 5
 # The share of a disk that is free.
 NEARLY_FULL, FULL = 0.1, 0.02
 # Upkeep is late if it is this much overdue after so many missed rounds: a round may take long.
 LATE_MS = 600_000
 MISSED_ROUNDS = 2
+# What to do about a partition that is away, where its error does not say more.
+REPAIR = "repair the cause; the partition then opens by itself"
 # By the damaged checkpoint file: the severity, what it means, and what to do.
 DAMAGES = {
     RECOVERY_POINTS: (
@@ -52,52 +51,25 @@ DAMAGES = {
 }
 
 
-class Finding(NamedTuple):
-    """One problem.
-
-    Severity ``error``: records cannot be written or read, or deleted ones can be read again.
-    ``warning``: this will happen soon, or the broker is slower than it should be.
-    """
-
-    severity: str
-    subject: str
-    what: str
-    todo: str
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The state of a broker.
-
-    ``silent_...``: who did not answer in time -> why, if it is known.
-    """
-
-    cluster_id: str = ""
-    controller_problem: str | None = None
-    nodes: Mapping[str, str | None] = field(default_factory=dict)
-    silent_nodes: Mapping[str, str] = field(default_factory=dict)
-    log_dirs: Sequence[LogDirStatus] = ()
-    topics: Sequence[TopicDescription] = ()
-    partitions: Sequence[PartitionStatus] = ()
-    silent_partitions: Mapping[str, str] = field(default_factory=dict)
-    compaction: Sequence[CompactionStatus] = ()
-    retention: Sequence[RetentionStatus] = ()
-    silent_upkeep: Mapping[str, str] = field(default_factory=dict)
-    retention_interval_ms: int = 0
-    now_ms: int = 0
-
-    def described(self) -> Iterator[tuple[str, PartitionDescription]]:
-        """All partitions that the metadata lists, with their names."""
-        for topic in self.topics:
-            for partition in topic.partitions:
-                yield f"{topic.name}-{partition.partition}", partition
-
-
 def findings(facts: Facts) -> list[Finding]:
     """All problems, errors first; empty if there is none."""
-    rules = (_controller, _nodes, _log_dirs, _partitions, _upkeep, _slow_kernels)
+    rules = (
+        _controller,
+        _nodes,
+        _log_dirs,
+        _partitions,
+        recovering,
+        set_aside,
+        _upkeep,
+        _slow_kernels,
+    )
     found = [finding for rule in rules for finding in rule(facts)]
     return sorted(found, key=lambda finding: (finding.severity != ERROR, finding.subject))
+
+
+def notes(facts: Facts) -> list[Finding]:
+    """What is worth knowing, and no problem."""
+    return sorted(mended(facts), key=lambda finding: finding.what)
 
 
 def _controller(facts: Facts) -> Iterator[Finding]:
@@ -156,7 +128,8 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                     f"offline: {log_dir.problem}. Its partitions cannot be used; other log dirs "
                     "serve"
                 ),
-                todo=(
+                todo=log_dir.todo
+                or (
                     "repair, replace or mount the disk, then run `raylog stop` and `raylog start`; "
                     "all readable data is recovered"
                 ),
@@ -197,27 +170,32 @@ def _damaged_file(log_dir: LogDirStatus, name: str) -> Finding:
 
 def _partitions(facts: Facts) -> Iterator[Finding]:
     away = {
-        name: described.problem
-        for name, described in facts.described()
-        if described.problem is not None
+        name: described for name, described in facts.described() if described.problem is not None
     }
-    opening = [name for name, problem in away.items() if problem == BEING_OPENED]
+    recovering = {entry.partition for entry in facts.recovering}
+    opening = [
+        name
+        for name, described in away.items()
+        if described.problem == BEING_OPENED and name not in recovering
+    ]
     if opening:
         yield Finding(
             severity=WARNING,
-            subject=_named(opening),
+            subject=named(opening),
             what=BEING_OPENED,
             todo="wait: a log that was not closed in order is read and checked first",
         )
-    for reason, names in _grouped({name: why for name, why in away.items() if why != BEING_OPENED}):
+    reasons = {
+        name: (described.problem or "", described.todo or REPAIR)
+        for name, described in away.items()
+        if described.problem != BEING_OPENED
+    }
+    for (reason, todo), names in _grouped(reasons):
         yield Finding(
             severity=ERROR,
-            subject=_named(names),
+            subject=named(names),
             what=f"away: {reason}",
-            todo=(
-                "repair the cause; the partition then opens by itself. Until then clients wait, "
-                "and fail when their timeouts end"
-            ),
+            todo=f"{todo}. Until then clients wait, and fail when their timeouts end",
         )
     answered = {status.partition for status in facts.partitions}
     gone = {
@@ -225,12 +203,15 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
         for name, _ in facts.described()
         if name not in answered and name not in facts.silent_partitions
     }
-    for reason, names in _grouped(
-        {name: why for name, why in {**facts.silent_partitions, **gone}.items() if name not in away}
-    ):
+    silent = {
+        name: (why,)
+        for name, why in {**facts.silent_partitions, **gone}.items()
+        if name not in away and name not in recovering
+    }
+    for (reason,), names in _grouped(silent):
         yield Finding(
             severity=ERROR,
-            subject=_named(names),
+            subject=named(names),
             what=f"no answer: {reason}",
             todo=(
                 "wait: Ray restarts a process that died within seconds, and the process recovers "
@@ -242,7 +223,7 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
     if offline:
         yield Finding(
             severity=ERROR,
-            subject=_named(offline),
+            subject=named(offline),
             what=(
                 "offline: a write or an fsync failed on its disk, and raylog does not retry after "
                 "that"
@@ -254,16 +235,18 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _grouped(reasons: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+def _grouped(
+    reasons: Mapping[str, tuple[str, ...]],
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Each reason with its partitions.
 
     Reasons that differ only in the partition's name are one reason.
     """
-    groups: dict[str, list[str]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, reason in reasons.items():
-        groups[reason.replace(name, "\0")].append(name)
+        groups[tuple(text.replace(name, "\0") for text in reason)].append(name)
     for reason, names in groups.items():
-        yield reason.replace("\0", names[0]), names
+        yield tuple(text.replace("\0", names[0]) for text in reason), names
 
 
 def _upkeep(facts: Facts) -> Iterator[Finding]:
@@ -328,7 +311,7 @@ def _late_retention(facts: Facts) -> Iterator[Finding]:
         minutes = (facts.now_ms - min(retention.when_ms for retention in late)) // 60_000
         yield Finding(
             severity=WARNING,
-            subject=_named(retention.partition for retention in late),
+            subject=named(retention.partition for retention in late),
             what=(
                 f"retention has not run for up to {minutes} minutes "
                 f"(log.retention.check.interval.ms={facts.retention_interval_ms}): old segments "
@@ -343,19 +326,10 @@ def _slow_kernels(facts: Facts) -> Iterator[Finding]:
     if slow:
         yield Finding(
             severity=WARNING,
-            subject=_named(slow),
+            subject=named(slow),
             what="it runs without the compiled kernel, about 30 times slower",
             todo=(
                 "install a C compiler on its node and install raylog again, or unset "
                 "RAYLOG_PURE_PYTHON"
             ),
         )
-
-
-def _named(names: Iterable[str]) -> str:
-    """``t-0, t-1 and 3 more``."""
-    listed = list(names)
-    left = len(listed) - NAMED_AT_MOST
-    return (
-        ", ".join(listed) if left <= 0 else ", ".join(listed[:NAMED_AT_MOST]) + f" and {left} more"
-    )

@@ -18,7 +18,7 @@ from raylog.actors.runtime.stubs import (
     RetentionActorStub,
 )
 from raylog.cluster.controller.stub import ControllerStub
-from raylog.cluster.health.findings import Facts
+from raylog.cluster.health.facts import Facts
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import parse_folder
 
@@ -57,6 +57,7 @@ def gather_facts(namespace: str, timeout_s: float = ROUND_TIMEOUT_S) -> Facts:
         silent_nodes=_of_kind(LOG_MANAGER, silent),
         partitions=list(_of_kind(LOG, answers).values()),
         silent_partitions=_of_kind(LOG, silent),
+        recovering=_joined(answers, LOG_MANAGER, "recoveries"),
         compaction=_joined(answers, COMPACTION, "status"),
         retention=[
             *_joined(answers, RETENTION, "status"),
@@ -89,7 +90,7 @@ def _questions(name: str, handle: Any) -> dict[str, Call[Any]]:
         return {"status": RetentionActorStub(handle, name).status()}
     if name.startswith(LOG_MANAGER):
         log_manager = LogManagerStub(handle, name.removeprefix(LOG_MANAGER))
-        return {"log_dirs": log_manager.log_dirs()}
+        return {"log_dirs": log_manager.log_dirs(), "recoveries": log_manager.recoveries()}
     partition = parse_folder(name.removeprefix(LOG)) if name.startswith(LOG) else None
     return {} if partition is None else {"status": LogActorStub(handle, partition).status()}
 

@@ -17,17 +17,20 @@ of Kafka.
 """
 
 import os
+from collections.abc import Callable
 
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptRecord, UnfinishedCompaction
 from raylog.storage.files import FileSystem
 from raylog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, offset_of
-from raylog.storage.records.batch import check_crc, iter_batches
-from raylog.storage.segment import SUFFIXES
+from raylog.storage.recovery import Batches
+from raylog.storage.segment import SUFFIXES, Segment
 
 
-def finish_swaps(fs: FileSystem, folder: str) -> list[str]:
+def finish_swaps(fs: FileSystem, folder: str, remove: Callable[[str, str], None]) -> list[str]:
     """Finish or undo a compaction, and remove all that was to be deleted.
 
+    ``remove``: removes a file of the folder, by its name and the reason.
     Returns the names that were to be deleted, and are now removed.
 
     Raises UnfinishedCompaction, with nothing changed, for a valid segment that is damaged.
@@ -38,17 +41,19 @@ def finish_swaps(fs: FileSystem, folder: str) -> list[str]:
     undone = [name for name in swaps if unfinished and _base(name) >= min(unfinished)]
     valid = [name for name in swaps if name not in undone]
     ends = {
-        _base(name): _end_offset(fs, os.path.join(folder, name))
+        _base(name): _end_offset(fs, folder, _base(name))
         for name in valid
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
     }
     doomed = [name for name in names if name.endswith(DELETED_SUFFIX)]
+    for name in doomed:
+        remove(name, "deleted by retention or compaction")
     # A .cleaned goes after the .swap beside it, which it tells from a valid one.
-    for name in [*doomed, *undone, *(name for name in names if name.endswith(CLEANED_SUFFIX))]:
-        fs.remove(os.path.join(folder, name))
+    for name in [*undone, *(name for name in names if name.endswith(CLEANED_SUFFIX))]:
+        remove(name, "an unfinished compaction, whose sources are the log")
     for name in names:
         if name.endswith(SUFFIXES) and any(base <= _base(name) < end for base, end in ends.items()):
-            fs.remove(os.path.join(folder, name))
+            remove(name, "replaced by a compaction")
     # The .log goes after its indexes: while it is a .swap, its sources are known.
     for name in sorted(valid, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
         fs.rename(os.path.join(folder, name), os.path.join(folder, name.removesuffix(SWAP_SUFFIX)))
@@ -63,18 +68,16 @@ def _base(name: str) -> int:
     return offset
 
 
-def _end_offset(fs: FileSystem, path: str) -> int:
-    """The offset behind the last batch of a file, or behind its base offset if it has none."""
-    file, end, position = fs.open(path), _base(os.path.basename(path)) + 1, 0
+def _end_offset(fs: FileSystem, folder: str, base_offset: int) -> int:
+    """The offset behind the last batch of a ``.swap``, or behind its base offset if it has none."""
+    segment = Segment(fs, folder, base_offset, LogConfig(), suffix=SWAP_SUFFIX)
     try:
-        view = file.view()
-        for at, header in iter_batches(view):
-            check_crc(view, at, header)
-            end, position = header.next_offset, at + header.size_bytes
+        batches = Batches(segment, verify=True)
+        for _ in batches:
+            pass
+        batches.check_whole()
+        return max(batches.next_offset, base_offset + 1)
     except CorruptRecord as error:
-        raise UnfinishedCompaction(path, str(error)) from error
+        raise UnfinishedCompaction(segment.path, str(error)) from error
     finally:
-        file.close()
-    if position != file.size:
-        raise UnfinishedCompaction(path, "its last batch is incomplete")
-    return end
+        segment.log.close()

@@ -23,7 +23,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from raylog.storage.errors import CorruptIndex, DiskFull
+from raylog.storage.errors import CorruptIndex, DiskFull, StorageError
 from raylog.storage.files import File, FileSystem, write_atomically
 from raylog.storage.records import kernel
 
@@ -78,11 +78,21 @@ class SparseIndex:
     def _loaded(self) -> Entries:
         entries = self._bytes
         if entries is None:
-            self.is_missing = not self._fs.exists(self.path)
-            entries = memoryview(b"") if self.is_missing else self._mapped()
+            entries = self._mapped_if_there()
             self._check(entries)
+            if self._bytes is not None:  # its owner has read it, too, and may have renamed it since
+                return self._bytes
             self._bytes, self._written = entries, len(entries)
         return entries
+
+    def _mapped_if_there(self) -> memoryview:
+        try:
+            self.is_missing = not self._fs.exists(self.path)
+            return memoryview(b"") if self.is_missing else self._mapped()
+        except StorageError:
+            if self._bytes is None and self._fs.exists(self.path):
+                raise
+            return memoryview(b"")
 
     def check(self) -> None:
         """Raise CorruptIndex unless the file is whole entries, rising in every column.
@@ -175,12 +185,15 @@ class SparseIndex:
     def drop(self) -> None:
         """Hold no entry in memory any more: all are written, and the file is mapped when used.
 
-        The log's one writer calls this when the segment is sealed. The file is closed by the next
-        flush, which has another owner.
+        The log's one writer calls this when the segment is sealed. The file is open read-only from
+        then on, and closed by the next flush, which has another owner.
         """
         has_all = self._bytes is None or len(self._bytes) == self._written
         if has_all:  # else the disk was full
             self._bytes = None
+        file = self._file  # a flush may let it go meanwhile
+        if file is not None:
+            file.seal()
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
@@ -226,6 +239,7 @@ class SparseIndex:
             if file.read(file.size, 0) != content:
                 file.truncate(0)
                 file.append([content])
+            file.seal()
             self._unflushed = True
             self.is_missing = False
         except DiskFull:

@@ -18,7 +18,6 @@ Kafka; KIP-98.
 """
 
 import os
-import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 from struct import Struct
@@ -80,10 +79,10 @@ class TransactionIndex:
         self.path, self.base_offset = path, base_offset
         self._fs = fs
         self._file: File | None = None
-        self._entries: list[AbortedTransaction] | None = None
-        # A reader that is first, too, must not replace the list that the writer already adds to.
-        self._loading = threading.Lock()
-        self._is_name_flushed = True
+        # The list, once it was read. Of two threads that read it at once both go on with the one
+        # that comes first: the writer may add to it already.
+        self._loaded: dict[str, list[AbortedTransaction]] = {}
+        self._is_name_flushed, self._unflushed = True, False
 
     @property
     def entries(self) -> tuple[AbortedTransaction, ...]:
@@ -91,13 +90,16 @@ class TransactionIndex:
         return tuple(self._load())
 
     def _load(self) -> list[AbortedTransaction]:
-        entries = self._entries
-        if entries is None:
-            with self._loading:
-                entries = self._entries
-                if entries is None:
-                    entries = self._entries = list(self._read())
-        return entries
+        loaded = self._loaded
+        if loaded:
+            return loaded["entries"]
+        try:
+            entries = list(self._read())
+        except CorruptIndex:
+            if not loaded:
+                raise  # else its writer came first, and was adding to the file
+            entries = []
+        return loaded.setdefault("entries", entries)
 
     def _read(self) -> tuple[AbortedTransaction, ...]:
         if not self._fs.exists(self.path):
@@ -146,6 +148,7 @@ class TransactionIndex:
             self._file = self._fs.open(self.path, create=True)
         assert self._file.size == len(entries) * _ENTRY.size, "the file has these entries"
         self._file.append([_ENTRY.pack(_VERSION, *aborted)])
+        self._unflushed = True
         entries.append(aborted)
 
     def collect(self, start_offset: int, end_offset: int) -> Collected:
@@ -180,15 +183,22 @@ class TransactionIndex:
         elif self._fs.exists(self.path):
             self._fs.remove(self.path)
             self._fs.sync_dir(os.path.dirname(self.path))
-        self._entries = list(entries)
+        self._loaded = {"entries": list(entries)}
         self._is_name_flushed = True
 
     def flush(self) -> None:
-        if self._file is not None:
-            self._file.flush()
+        file = self._file
+        if file is not None and self._unflushed:
+            self._unflushed = False  # before: an append beside this sets it again
+            file.flush()
         if not self._is_name_flushed:
             self._fs.sync_dir(os.path.dirname(self.path))
             self._is_name_flushed = True
+
+    def seal(self) -> None:
+        """The index is complete: its file is open read-only from now on."""
+        if self._file is not None:
+            self._file.seal()
 
     def release(self) -> None:
         """Close the file as it is."""

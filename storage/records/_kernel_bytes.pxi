@@ -189,8 +189,6 @@ cdef class Vector:
             self.resize(capacity)
 
     cdef int resize(self, Py_ssize_t capacity) except -1:
-        if capacity < 0:
-            raise OverflowError(f"memory of {capacity} bytes")
         cdef View view = View(allocate(capacity))
         if view.buffer.readonly or view.size < capacity:
             raise BufferError(f"no {capacity} writable bytes were allocated")

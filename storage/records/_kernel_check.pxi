@@ -99,13 +99,14 @@ cdef void begin_walk(Walk* w, int64_t count, int64_t base_timestamp) noexcept no
 
 cdef inline const uint8_t* get_short(const uint8_t* p, int64_t* n) noexcept nogil:
     """Read a varint of one or two bytes, both of which can be read; NULL if it is longer."""
-    cdef uint32_t z = p[0]
+    cdef uint32_t z = load_once_8(p), second
     if z < 0x80:
         n[0] = unzigzag(z)
         return p + 1
-    if p[1] >= 0x80:
+    second = load_once_8(p + 1)
+    if second >= 0x80:
         return NULL
-    n[0] = unzigzag((z & 0x7F) | (<uint32_t>p[1] << 7))
+    n[0] = unzigzag((z & 0x7F) | (second << 7))
     return p + 2
 
 

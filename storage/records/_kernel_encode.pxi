@@ -140,13 +140,13 @@ def encode_rows(rows, base_timestamp, offsets, int64_t base_offset):
         r.header_count = PyTuple_Size(headers)
         r.headers_size = put_headers(header_bytes, headers, i) if r.header_count else 0
         body = body_size(&r)
-        if size + body > _MAX_PLAIN_BYTES:
+        needed = size + varint_size(body) + body
+        if needed > _MAX_PLAIN_BYTES:
             raise too_large(i)
-        needed = size + 5 + body
         if needed > out.capacity:
             # as if the others were like this one, within reason
-            guess = min(size + (5 + body) * min(count - i, INT32_MAX), MAX_GROWTH * needed)
-            out.reserve(max(needed, min(guess, _MAX_PLAIN_BYTES)))
+            guess = min(size + (needed - size) * min(count - i, INT32_MAX), MAX_GROWTH * needed)
+            out.reserve(min(guess, _MAX_PLAIN_BYTES))
         to = put_record(out.data + size, &r, body)
         if r.headers_size:
             memcpy(to, header_bytes.data, r.headers_size)

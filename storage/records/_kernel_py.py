@@ -21,7 +21,6 @@ from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
 from raylog.storage.records.layout import (
-    CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -438,12 +437,16 @@ class _Batch(NamedTuple):
 
 
 def _records(
-    buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, control: bool = False
+    buffer: Buffer,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int,
 ) -> Iterator[_Raw]:
     plain_bytes = 0
-    for batch in _batches(
-        memoryview(buffer).cast("B"), start_offset, end_offset, check_crc, control
-    ):
+    view = memoryview(buffer).cast("B")
+    for batch in _batches(view, start_offset, end_offset, check_crc, control, max_batch_bytes):
         plain_bytes += len(batch.plain)
         if plain_bytes > MAX_PLAIN_BYTES:
             raise InvalidRecord(
@@ -462,7 +465,12 @@ def _records(
 
 
 def _batches(
-    view: memoryview, start_offset: int, end_offset: int, check_crc: bool, control: bool
+    view: memoryview,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int,
 ) -> Iterator[_Batch]:
     """The batches with records for the reader, checked and decompressed."""
     for position, header in iter_batches(view):
@@ -490,7 +498,7 @@ def _batches(
             continue
         plain: Buffer = view[position + HEADER_SIZE : position + header.size_bytes]
         if header.codec and header.count:
-            plain = memoryview(decompress(header.attributes & CODEC_MASK, plain))
+            plain = memoryview(decompress(header.codec, plain, max_batch_bytes))
         if not 0 <= header.count <= len(plain) // MIN_RECORD_SIZE:
             raise CorruptRecord(
                 f"position {position}", "its bytes cannot hold its count of records"
@@ -547,7 +555,14 @@ def _get_field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int
     return bytes(data[position : position + size]), position + size
 
 
-def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool, control: bool) -> list[Record]:
+def decode_rows(
+    buffer: Buffer,
+    start_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int = MAX_PLAIN_BYTES,
+) -> list[Record]:
+    rows = _records(buffer, start_offset, MAX_LONG, check_crc, control, max_batch_bytes)
     return [
         Record(
             raw.offset,
@@ -556,14 +571,19 @@ def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool, control: boo
             raw.value,
             tuple(Header(name.decode(errors="replace"), value) for name, value in raw.headers),
         )
-        for raw in _records(buffer, start_offset, MAX_LONG, check_crc, control)
+        for raw in rows
     ]
 
 
 def decode_columns(
-    buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, headers: bool
+    buffer: Buffer,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    headers: bool,
+    max_batch_bytes: int = MAX_PLAIN_BYTES,
 ) -> Columns:
-    rows = list(_records(buffer, start_offset, end_offset, check_crc))
+    rows = list(_records(buffer, start_offset, end_offset, check_crc, False, max_batch_bytes))
     ends, entries = array("i", [0]), []
     for row in rows:
         entries += row.headers

@@ -1,7 +1,8 @@
 """The header of a record batch: the unit that is written, checked, stamped and fetched.
 
-Producers encode and compress a batch once. The log then reads and stamps this header and never
-looks at the records behind it. All integers are big-endian. Version 2, all that is written today::
+Producers encode and compress a batch once. The log checks the records behind the header when they
+are appended, stamps the header, and never encodes the records again. All integers are big-endian.
+Version 2, all that is written today::
 
      0        8         12      16  17     21      23           27          35          43
     +--------+---------+-------+---+------+-------+------------+-----------+-----------+----

@@ -29,6 +29,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
+ACCEPTED_LOSSES = "accepted-losses"  # ours, in Kafka's format: see ``losses.py``
 VERSION = "0"
 # Behind the name of a checkpoint file that was damaged, and is kept.
 CORRUPT_SUFFIX = ".corrupt"
@@ -98,6 +99,21 @@ def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
 def write_epochs(fs: FileSystem, path: str, epochs: Iterable[tuple[int, int]]) -> None:
     """Replace the file."""
     _write(fs, path, [f"{epoch} {start_offset}" for epoch, start_offset in epochs])
+
+
+def read_losses(fs: FileSystem, path: str) -> list[tuple[int, int]]:
+    """(first offset, end offset) of the ranges that were accepted as lost, in the file's order."""
+
+    def parse(words: list[str]) -> tuple[int, int]:
+        first_offset, end_offset = words
+        return _number(first_offset, 63), _number(end_offset, 63)
+
+    return _read(fs, path, parse)
+
+
+def write_losses(fs: FileSystem, path: str, losses: Iterable[tuple[int, int]]) -> None:
+    """Replace the file."""
+    _write(fs, path, [f"{first_offset} {end_offset}" for first_offset, end_offset in losses])
 
 
 def _read(fs: FileSystem, path: str, parse: Callable[[list[str]], Entry]) -> list[Entry]:

@@ -12,8 +12,9 @@ writes the next batch, or does not write that batch. Until then the file has mor
 """
 
 import os
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from raylog.storage.errors import CorruptCheckpoint, DiskFull
 from raylog.storage.files import FileSystem
@@ -23,6 +24,14 @@ from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs, write_e
 NO_EPOCH = -1
 NO_OFFSET = -1
 MAX_EPOCH = MAX_INT
+
+
+class EpochChange(NamedTuple):
+    """The first batch of an epoch, as the log tells it."""
+
+    epoch: int
+    base_offset: int
+    floor: int  # behind the batch before: compaction may have removed what was between
 
 
 class LeaderEpochs:
@@ -109,6 +118,18 @@ class LeaderEpochs:
         floor = max((each for each, _ in self.entries if each <= epoch), default=epoch)
         return floor, above[0][1]
 
+    def restore(self, changes: Iterable[EpochChange]) -> bool:
+        """Take over what the log's batches tell; returns whether the entries were wrong.
+
+        An entry may begin before its first batch, which compaction can remove. No epoch is dropped
+        for a lower one: a number that was given out must not be given out again.
+        """
+        with self.lock:
+            entries = with_changes(self.entries, changes)
+            is_wrong = entries != self.entries
+            self._change(entries)
+            return is_wrong
+
     def _change(self, entries: tuple[tuple[int, int], ...]) -> None:
         if entries == self.entries:
             return
@@ -124,3 +145,19 @@ class LeaderEpochs:
         with self.lock:
             write_epochs(self._fs, self._path, self.entries)
             self.is_stale = False
+
+
+def with_changes(
+    entries: Iterable[tuple[int, int]], changes: Iterable[EpochChange]
+) -> tuple[tuple[int, int], ...]:
+    """The entries, corrected by what the batches of a part of the log tell."""
+    starts = dict(entries)
+    for change in changes:
+        start = starts.get(change.epoch, NO_OFFSET)
+        if not change.floor <= start <= change.base_offset:
+            starts[change.epoch] = change.base_offset
+    kept: list[tuple[int, int]] = []
+    for epoch in sorted(starts, reverse=True):
+        if not kept or starts[epoch] < kept[-1][1]:
+            kept.append((epoch, starts[epoch]))
+    return tuple(reversed(kept))

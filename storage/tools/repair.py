@@ -6,7 +6,8 @@ Recovery is ``loader.py``'s: it checks every batch, ends the log before the firs
 and makes indexes, the producers' snapshot and the leader epochs anew from what is left. What this
 adds is the care of a tool that is run by hand: it takes the log dir's lock and the folder's, so
 that nobody serves it; it changes nothing where nothing is wrong; it keeps a copy of all files; and
-it drops whole segments behind a damaged one only if told to, which a broker does by itself.
+it takes whole segments behind a damaged one out of the log only if told to, which a broker does by
+itself; and who runs it accepts that flushed records are lost (``losses.py``).
 
 The copy is a folder beside the partition's, named as brokers name what they set aside (``-stray``):
 raylog leaves it alone for ever. Source of the recovery: ``LogLoader`` of Kafka.
@@ -14,16 +15,16 @@ raylog leaves it alone for ever. Source of the recovery: ``LogLoader`` of Kafka.
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import RepairRefused, StorageError
+from raylog.storage.errors import CorruptCheckpoint, RepairRefused, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import open_log
-from raylog.storage.log_dir import LOCK_FILE
+from raylog.storage.losses import accept_loss
 from raylog.storage.names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -40,6 +41,7 @@ from raylog.storage.state.checkpoints import (
     read_offsets,
 )
 from raylog.storage.state.properties import read_topic_id
+from raylog.storage.tools.folders import locked
 from raylog.storage.tools.verify import SegmentReport, count_recoverable, verify_folder
 
 
@@ -48,7 +50,7 @@ class Repaired(NamedTuple):
 
     copy: str  # where the files are as they were
     cut: tuple[tuple[str, int], ...]  # files that lost bytes at their end, and how many
-    dropped: tuple[str, ...]  # .log files of segments that are gone
+    dropped: tuple[str, ...]  # .log files of segments that left the log
     end_offset: int  # of the log now
 
 
@@ -64,8 +66,8 @@ def repair_folder(
     """Repair ``folder``; None if nothing is wrong with it, and then nothing is changed.
 
     ``copy_to``: a folder that does not exist yet, or is empty, for the copy; default: one beside
-    ``folder``. ``drop_segments``: segments behind a damaged one may go. ``on_copy`` is told where
-    the copy is before anything is changed. Raises LogLocked, LogMissing, RepairRefused,
+    ``folder``. ``drop_segments``: segments behind a damaged one may leave the log. ``on_copy`` is
+    told where the copy is before anything is changed. Raises LogLocked, LogMissing, RepairRefused,
     CorruptCheckpoint or DiskFull with nothing changed but the copy made.
     """
     folder = os.path.abspath(folder)
@@ -74,7 +76,9 @@ def repair_folder(
         raise RepairRefused(
             folder, "this is not a partition's folder; its name must be <topic>-<partition>"
         )
-    with _locked(fs, folder):
+    if not fs.is_dir(folder):
+        raise RepairRefused(folder, "the folder does not exist")
+    with locked(fs, folder):
         before = verify_folder(fs, folder)
         if not any(report.problems for report in before):
             return None
@@ -84,6 +88,8 @@ def repair_folder(
         _remove_wrong_state(fs, folder, before)
         log = open_log(fs, clock, folder, partition, LogConfig(), log_start_offset=start_offset)
         log.close()
+        with suppress(CorruptCheckpoint):  # the broker sets it aside, and then nothing is missed
+            accept_loss(fs, folder)
         kept = {segment.base_offset: segment.size for segment in log.segments}
         end_offset = log.log_end_offset
     cut = tuple(
@@ -98,22 +104,6 @@ def repair_folder(
         dropped=tuple(segment_file(base, LOG_SUFFIX) for base in gone),
         end_offset=end_offset,
     )
-
-
-@contextmanager
-def _locked(fs: FileSystem, folder: str) -> Iterator[None]:
-    """Hold what a broker holds: its node's lock on the log dir, its partition's on the folder."""
-    if not fs.is_dir(folder):
-        raise RepairRefused(folder, "the folder does not exist")
-    dir_lock = fs.lock(os.path.join(os.path.dirname(folder), LOCK_FILE))
-    try:
-        folder_lock = fs.lock(folder)
-        try:
-            yield
-        finally:
-            folder_lock.release()
-    finally:
-        dir_lock.release()
 
 
 def _check(
@@ -149,9 +139,9 @@ def _check(
         raise RepairRefused(
             folder,
             f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged after offset "
-            f"{last.next_offset - 1}, and the repair would delete the {len(lost)} segments after "
-            f"it ({sum(report.size_bytes for report in lost)} bytes); restore the file from a "
-            "copy, or allow this with --drop-segments",
+            f"{last.next_offset - 1}, and the repair would set aside the {len(lost)} segments "
+            f"after it ({sum(report.size_bytes for report in lost)} bytes); restore the file from "
+            "a copy, or allow this with --drop-segments",
         )
     return start
 
@@ -187,11 +177,7 @@ def _copy(fs: FileSystem, folder: str, target: str) -> str:
             source = os.path.join(folder, name)
             if fs.is_dir(source):
                 continue
-            file = fs.open(source)
-            try:
-                fs.write_file(os.path.join(target, name), file.view())
-            finally:
-                file.close()
+            fs.copy_file(source, os.path.join(target, name), lambda _: None, flush=True)
         fs.sync_dir(target)
         fs.sync_dir(os.path.dirname(target))
     except StorageError:

@@ -38,9 +38,9 @@ from raylog.storage.errors import (
     LogMissing,
 )
 from raylog.storage.files import FileSystem
+from raylog.storage.gaps import Gaps, Recovered
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
-from raylog.storage.loader import count_kept
 from raylog.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -51,12 +51,14 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import read_marker
-from raylog.storage.segment import Recovered, Segment
+from raylog.storage.recovery import check_indexes
+from raylog.storage.segment import Segment
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 from raylog.storage.state.properties import PARTITION_METADATA, read_topic_id
+from raylog.storage.tools.dump.logs import file_batches
 
 
 class Problem(NamedTuple):
@@ -124,7 +126,8 @@ def count_recoverable(fs: FileSystem, folder: str, reports: Sequence[SegmentRepo
         for name in fs.list_dir(folder)
         if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)
     }
-    return count_kept(fs, folder, [report.base_offset for report in reports], checked, deleted)
+    gaps = Gaps(fs, folder, deleted, is_compacted=False)
+    return gaps.count_kept([report.base_offset for report in reports], checked)
 
 
 def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
@@ -206,9 +209,10 @@ def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
     batch at the end is left out. What is good here is what recovery keeps, but recovery gives no
     reasons.
     """
-    view, next_offset = segment.log.view(), segment.base_offset
-    for position, header in iter_batches(view):
-        check_crc(view, position, header)
+    next_offset = segment.base_offset
+    for batch in file_batches(segment.log):
+        position, header = batch.position, batch.header
+        batch.check_crc()
         if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT:
             raise CorruptRecord(
                 f"position {position}",
@@ -240,7 +244,7 @@ def _index_problems(fs: FileSystem, segment: Segment) -> Iterator[Problem]:
             yield Problem(name, _told(error))
     if sound:
         try:
-            segment.check_indexes()
+            check_indexes(segment)
         except CorruptIndex as error:
             suffix = TIME_INDEX_SUFFIX if "time index" in error.args[2] else INDEX_SUFFIX
             yield Problem(

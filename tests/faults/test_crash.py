@@ -23,6 +23,7 @@ from raylog.storage.errors import RaylogError
 from raylog.storage.loader import create_log
 from raylog.storage.log import Log
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
+from raylog.storage.recovery import check_indexes
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
@@ -143,13 +144,13 @@ def check(log: Log, life: Life, survives_all: bool) -> None:
     assert end >= (life.acknowledged if survives_all else life.durable), "promised, and gone"
     assert end <= len(life.sent)
     assert start <= max(life.start, 0)
-    check_indexes(log, life)
+    check_lookups(log, life)
     check_producers(log, life)
 
 
-def check_indexes(log: Log, life: Life) -> None:
+def check_lookups(log: Log, life: Life) -> None:
     for segment in log.segments:
-        segment.check_indexes()
+        check_indexes(segment)
     for offset in range(log.log_start_offset, log.log_end_offset, 3):
         first = next(
             n for n, (timestamp, _) in enumerate(life.sent) if timestamp == life.sent[offset][0]

@@ -30,6 +30,7 @@ from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.recovery import check_indexes
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
@@ -187,6 +188,8 @@ def live(fs: MemoryFileSystem, life: Life) -> None:
     create_log(fs, FOLDER, TOPIC_ID)
     for run in range(2):
         log_dir, disk, log = open_again(fs)
+        if run == 0:
+            log_dir.write_cleaner_offset(PARTITION, 0)  # as for every partition that is created
         disk.clock.advance(5000 * run)
         for number in range(3 * run, 3 * run + 3):
             turn(log, life, number)
@@ -240,13 +243,13 @@ def check_the_next_round(log_dir: LogDir, disk: Disk, log: Log, life: Life) -> N
     assert log.last_stable_offset == before
     assert log_dir.cleaner_offsets().get(PARTITION, 0) <= before
     for segment in log.segments:
-        segment.check_indexes()
+        check_indexes(segment)
     check_committed(log, life, log.log_end_offset)
 
 
 def check_content(log: Log, life: Life, end: int) -> None:
     for segment in log.segments:
-        segment.check_indexes()
+        check_indexes(segment)
     offsets = []
     for content in contents(log):
         for record in decode_records(content):

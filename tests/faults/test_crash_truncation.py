@@ -12,6 +12,7 @@ import pytest
 from raylog.storage.errors import CleaningAborted, CorruptRecord, LogClosed, OffsetOutOfRange
 from raylog.storage.log import Log
 from raylog.storage.records.decode import decode_records
+from raylog.storage.recovery import check_indexes
 from raylog.storage.testing.logs import Disk, batch, of_producer, offsets_of, records_of
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped
 
@@ -216,4 +217,4 @@ def test_a_damaged_index_does_not_keep_a_log_from_being_cut(suffix: str) -> None
     assert offsets_of(log) == [0, 1]
     log.append(batch(timestamp=5000))
     assert log.offset_for_timestamp(5000) == (5000, 2)
-    log.segments[0].check_indexes()
+    check_indexes(log.segments[0])

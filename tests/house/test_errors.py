@@ -74,6 +74,14 @@ def test_an_error_survives_pickling_with_its_fields_and_its_sentence(
 
 
 @pytest.mark.parametrize("kind", every_class())
+def test_what_happened_and_what_to_do_are_the_sentence(kind: type[RaylogError]) -> None:
+    error = kind(*(f"<{name}; a value>" for name in kind.fields))
+    assert error.problem
+    if kind.__str__ is RaylogError.__str__:  # else the class has no template
+        assert "; ".join(filter(None, (error.problem, error.advice))) == str(error)
+
+
+@pytest.mark.parametrize("kind", every_class())
 def test_an_error_made_with_the_wrong_number_of_arguments_is_our_mistake(
     kind: type[RaylogError],
 ) -> None:

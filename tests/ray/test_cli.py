@@ -93,7 +93,7 @@ def test_the_same_as_json(raylog: Shell) -> None:
     assert status["findings"] == []
     (one,) = (one for one in status["partitions"] if one["partition"] == "j-0")
     assert (one["offsets"]["log_end_offset"], one["size_bytes"]) == (0, 0)
-    assert document("health") == {"healthy": True, "findings": []}
+    assert document("health") == {"healthy": True, "findings": [], "notes": []}
     raylog.lines("topic", "delete", "j")
 
 

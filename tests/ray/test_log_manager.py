@@ -72,7 +72,8 @@ class Node:
             partition, topic_id, str(folder), LogConfig(), False, ProducerExpiration(1000)
         )
         create(LogActor, log_actor_name(partition), self.namespace, own_node(), spec)
-        assert self.ask("serving", partition=partition) == (topic_id, str(folder), own_node_id())
+        serving = self.ask("serving", partition=partition)
+        assert serving[:3] == (topic_id, str(folder), own_node_id())
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         return read_offsets(RealFileSystem(), f"{self.log_dir}/{RECOVERY_POINTS}")

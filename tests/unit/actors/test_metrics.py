@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from raylog.actors.errors import InvalidRequest
-from raylog.actors.messages import LogDirStatus
+from raylog.actors.messages import AsideFile, LogDirStatus, MendedTotal, OpeningReport
 from raylog.actors.metrics import BY_NAME, METRICS, Exporter, Metric
 from raylog.actors.node.meters import export_dirs
 from raylog.actors.partition import partition as module
-from raylog.actors.partition.exports import export_partition
+from raylog.actors.partition.exports import export_opening, export_partition
 from raylog.actors.partition.partition import Partition
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, flip, of_producer
@@ -175,6 +175,19 @@ def test_retentions_lag_is_the_age_of_the_oldest_segment_beyond_its_time(
     partition.delete_old_segments()
     export_partition(partition, exporter_to(sink))
     assert sink.values["raylog_retention_lag_seconds"] == 0
+
+
+def test_what_opening_did_is_told_by_kind(sink: Sink) -> None:
+    report = OpeningReport(
+        totals=(MendedTotal("cut", 1, 300),), asides=(AsideFile("a", 200), AsideFile("b", 100))
+    )
+    exporter = exporter_to(sink)
+    for _ in range(2):
+        export_opening(report, exporter)
+    values = sink.values
+    assert (values["raylog_mended_files"], values["raylog_mended_bytes"]) == (1, 300)
+    assert sink.tags["raylog_mended_bytes"]["kind"] == "cut"
+    assert (values["raylog_asides"], values["raylog_aside_bytes"]) == (2, 300)
 
 
 def test_a_node_tells_of_its_log_dirs(sink: Sink) -> None:

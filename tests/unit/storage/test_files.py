@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from raylog.storage.descriptors import MAX_UNFLUSHED
 from raylog.storage.errors import (
     DiskFull,
     LogClosed,
@@ -18,7 +19,6 @@ from raylog.storage.errors import (
     UndoFailed,
 )
 from raylog.storage.files import (
-    MAX_UNFLUSHED,
     FileSystem,
     ReadOnlyFileSystem,
     RealFile,

@@ -18,6 +18,7 @@ from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.encode import encode_records
+from raylog.storage.recovery import check_indexes
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
@@ -94,7 +95,7 @@ def test_a_crashed_log_on_a_full_disk_can_be_opened_and_read(disk: Disk) -> None
     assert again.append(batch()).base_offset == 5
     again.close()
     assert offsets_of(after.open()) == list(range(6))
-    after.open().segments[0].check_indexes()
+    check_indexes(after.open().segments[0])
 
 
 # -- a partition -----------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ def test_a_full_disk_keeps_no_partition_from_its_orderly_end(disk: Disk) -> None
     assert offsets_of(again.log) == list(range(10))
     assert again.append(of_producer(9)).is_duplicate
     for segment in again.log.segments:
-        segment.check_indexes()
+        check_indexes(segment)
 
 
 def test_a_compaction_that_no_room_is_left_for_in_its_swap_is_no_failure_of_the_disk(

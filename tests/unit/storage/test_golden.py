@@ -26,6 +26,7 @@ from raylog.storage.readable import MAX_TIMESTAMP
 from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records
+from raylog.storage.recovery import check_indexes
 from raylog.storage.state.checkpoints import read_epochs, read_offsets
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import MetaProperties, read_meta, read_topic_id
@@ -247,7 +248,7 @@ def test_kafkas_indexes_are_read_and_agree_with_the_log(dumps: Dump, copy: Path,
             if "timestamp:" in line
         ]
         assert [tuple(times[number]) for number in range(len(times))] == said
-        segment.check_indexes()
+        check_indexes(segment)
         for suffix in (".index", ".timeindex"):
             assert (copy / name / (stem + suffix)).read_bytes() == Path(path + suffix).read_bytes()
 

@@ -1,18 +1,31 @@
 """Opening a folder: after an orderly stop, after a crash, with files missing or damaged."""
 
+import re
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptCheckpoint, CorruptRecord, LogMissing, StorageError
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    CorruptRecord,
+    LogMissing,
+    StorageError,
+    TopicIdUnreadable,
+)
+from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
+from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import stamp
 from raylog.storage.records.decode import decode_records
-from raylog.storage.testing.clock import T0
+from raylog.storage.report import Progress
+from raylog.storage.state.checkpoints import write_epochs
+from raylog.storage.testing.clock import T0, ManualClock
 from raylog.storage.testing.logs import (
     FOLDER,
     PARTITION,
@@ -24,6 +37,7 @@ from raylog.storage.testing.logs import (
     of_producer,
     offsets_of,
 )
+from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
 
 SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
 INDEXES = (".index", ".timeindex")
@@ -32,6 +46,7 @@ INDEXES = (".index", ".timeindex")
 def fill(disk: Disk, batches: int = 20) -> Log:
     """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
     log = disk.open(**SMALL)
+    log.epochs.assign(0, 0)
     for number in range(batches):
         log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
     return log
@@ -81,11 +96,6 @@ def test_after_a_kill_all_is_there_and_the_recovery_point_stays(disk: Disk) -> N
 
 def test_an_empty_log_is_opened_after_a_crash(disk: Disk) -> None:
     assert disk.open(is_clean=False).log_end_offset == 0
-
-
-def test_a_recovery_point_beyond_the_end_is_brought_back(disk: Disk) -> None:
-    fill(disk)
-    assert disk.open(is_clean=False, recovery_point=1000, **SMALL).recovery_point == 40
 
 
 def test_the_start_offset_of_the_checkpoint_counts(disk: Disk) -> None:
@@ -163,9 +173,6 @@ def test_another_topics_folder_is_refused(disk: Disk) -> None:
     open_log(*args, topic_id=TOPIC_ID)
     with pytest.raises(LogMissing, match=f"belongs to topic id {TOPIC_ID}, not other"):
         open_log(*args, topic_id="other")
-    disk.fs.remove(disk.path("partition.metadata"))
-    with pytest.raises(LogMissing, match="belongs to topic id None"):
-        open_log(*args, topic_id=TOPIC_ID)
 
 
 def test_creating_a_log_again_is_fine_while_it_is_empty(disk: Disk) -> None:
@@ -398,6 +405,131 @@ def test_both_indexes_missing_everywhere(disk: Disk) -> None:
     holds_everything(disk.open(**SMALL), 40)
 
 
+# -- what is read, and what is told ----------------------------------------------------------------
+
+
+def test_a_clean_start_reads_the_active_segment_from_its_last_index_entry_on(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk, 38).close()
+    reads: list[tuple[str, int]] = []
+    read = MemoryFile.read
+
+    def counted(self: MemoryFile, size_bytes: int, position: int) -> bytes:
+        reads.append((self.path, position))
+        return read(self, size_bytes, position)
+
+    monkeypatch.setattr(MemoryFile, "read", counted)
+    log = disk.open(**SMALL)
+    active = disk.path("00000000000000000060.log")
+    of_logs = {path for path, _ in reads if path.endswith(".log")}
+    assert of_logs == {active}
+    # but for the time of its first batch, by which it is rolled
+    assert min(position for path, position in reads if path == active and position) == 600
+    assert (log.log_end_offset, log.mended) == (76, ())
+
+
+def test_recovery_tells_how_far_it_has_come(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(disk, 25)
+    monkeypatch.setattr("raylog.storage.report.PROGRESS_BYTES", 400)
+    monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", 200)
+    told: list[Progress] = []
+    args = (disk.fs, disk.clock, FOLDER, PARTITION, LogConfig(**SMALL))
+    open_log(*args, recovery_point=25, progress=told.append)
+    assert told == [
+        Progress(400, 1500, 0, 2),
+        Progress(800, 1500, 0, 2),
+        Progress(1000, 1500, 1, 2),
+        Progress(1400, 1500, 1, 2),
+        Progress(1500, 1500, 2, 2),
+    ]
+
+
+def test_the_memory_of_recovery_does_not_grow_with_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", 1 << 16)
+    fs, clock = RealFileSystem(), ManualClock()
+    records = bytearray(batch_of_size(100, 2))
+    peaks = []
+    for segments in (2, 8):
+        folder = f"{tmp_path}/orders-{segments}"
+        partition = TopicPartition("orders", segments)
+        create_log(fs, folder, TOPIC_ID)
+        for base in range(0, segments * 10_000, 10_000):
+            content = bytearray()
+            for offset in range(base, base + 10_000, 2):
+                stamp(records, offset, 0)
+                content += records
+            fs.write_file(f"{folder}/{base:020d}.log", content)
+        open_log(fs, clock, folder, partition, LogConfig()).close()  # the epochs are written
+        tracemalloc.start()
+        log = open_log(fs, clock, folder, partition, LogConfig())
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert log.log_end_offset == segments * 10_000
+        log.close()
+    assert peaks[1] < 1.5 * peaks[0] < 2_000_000
+
+
+def test_recovery_holds_the_entries_of_no_sealed_segment(disk: Disk) -> None:
+    fill(disk, 30)
+    for suffix in INDEXES:
+        for name in disk.names(suffix):
+            disk.write(name, b"")
+    log = disk.open(is_clean=False, **SMALL)
+    files = {name: disk.read(name) for suffix in INDEXES for name in disk.names(suffix)}
+    assert all(files.values())
+    after = Disk(disk.fs.crash("flushed", names="all"))
+    sealed = [name for name in files if not name.startswith("00000000000000000040")]
+    assert {name: after.read(name) for name in sealed} == {name: files[name] for name in sealed}
+    holds_everything(log, 30)
+
+
+def test_all_that_recovery_did_is_told(disk: Disk) -> None:
+    fill(disk).close()
+    disk.write("00000000000000000000.log.deleted", b"x")
+    disk.write("leader-epoch-checkpoint.tmp", b"x")
+    disk.write("00000000000000000007.index", b"")
+    disk.write("00000000000000000005.snapshot", b"x")
+    disk.write("00000000000000000020.txnindex", b"x")
+    disk.damage("00000000000000000020.timeindex", lambda content: content[:12])
+    disk.fs.remove(disk.path("00000000000000000000.index"))
+    log = disk.open(is_clean=False, recovery_point=40, **SMALL)
+    told = {(mended.kind, mended.file) for mended in log.mended}
+    assert told == {
+        ("removed", "00000000000000000000.log.deleted"),
+        ("removed", "leader-epoch-checkpoint.tmp"),
+        ("removed", "00000000000000000007.index"),
+        ("removed", "00000000000000000005.snapshot"),
+        ("rebuilt", "00000000000000000020.txnindex"),
+        ("rebuilt", "00000000000000000020.timeindex"),
+        ("rebuilt", "00000000000000000000.index"),
+        ("rebuilt", "00000000000000000000.timeindex"),
+    }
+    log.close()
+    assert disk.open(is_clean=False, recovery_point=40, **SMALL).mended == ()
+
+
+def test_a_bad_sector_in_an_index_ends_in_a_rebuild(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk).close()
+    read_file = MemoryFileSystem.read_file
+    bad = {disk.path(f"{base:020d}{suffix}") for base in (0, 20) for suffix in INDEXES}
+
+    def failing(self: MemoryFileSystem, path: str) -> bytes:
+        if path in bad:
+            bad.discard(path)
+            raise StorageError(path, "Input/output error")
+        return read_file(self, path)
+
+    monkeypatch.setattr(MemoryFileSystem, "read_file", failing)
+    log = disk.open(is_clean=False, recovery_point=30, **SMALL)
+    holds_everything(log)
+    assert len(log.mended) == 4
+
+
 # -- epochs, snapshots -----------------------------------------------------------------------------
 
 
@@ -408,6 +540,45 @@ def test_epochs_beyond_the_end_are_dropped(disk: Disk) -> None:
     log.epochs.assign(3, 40)
     disk.damage("00000000000000000020.log", lambda content: content[:900])
     assert disk.open(is_clean=False, **SMALL).epochs.entries == ((1, 0),)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("recovery_point", [0, 45, 90, 100])
+@pytest.mark.parametrize(
+    "known", [(), ((3, 0),), ((3, 0), (7, 90)), ((7, 90),), ((3, 0), (7, 50)), ((3, 0), (7, 70))]
+)
+def test_every_change_of_the_leader_epoch_counts(
+    disk: Disk, known: tuple[tuple[int, int], ...], recovery_point: int, is_clean: bool
+) -> None:
+    log = disk.open(**SMALL)
+    for number in range(50):
+        log.append(batch_of_size(100, 2, T0 + number), leader_epoch=3 if number < 25 else 7)
+    log.close()
+    write_epochs(disk.fs, disk.path("leader-epoch-checkpoint"), known)
+    log = disk.open(is_clean=is_clean, recovery_point=recovery_point, **SMALL)
+    late = known[-1][1] if known else 0
+    if late > 50 and (is_clean or (late == 70 and recovery_point > 80)):
+        assert log.epochs.entries[-1] == known[-1], "what was flushed is not read again"
+        return
+    assert log.epochs.entries == ((3, 0), (7, 50))
+    is_told = ("rebuilt", "leader-epoch-checkpoint") in [mended[:2] for mended in log.mended]
+    assert is_told == (known != ((3, 0), (7, 50)))
+
+
+def test_an_epoch_whose_first_batches_compaction_removed_keeps_its_start(disk: Disk) -> None:
+    for base, epoch in ((0, 3), (20, 7)):
+        content = batch(2, base_offset=base + 8, leader_epoch=epoch)
+        disk.write(f"{base:020d}.log", bytes(content))
+    write_epochs(disk.fs, disk.path("leader-epoch-checkpoint"), [(3, 0), (5, 12), (7, 15)])
+    log = disk.open(is_clean=False, cleanup_policy="compact")
+    assert log.epochs.entries == ((3, 0), (5, 12), (7, 15))
+
+
+def test_no_epoch_is_dropped_for_a_lower_one(disk: Disk) -> None:
+    """No CRC covers the epoch of a batch; a number that was given out is not given out again."""
+    disk.write("00000000000000000000.log", bytes(batch(20, leader_epoch=3)))
+    write_epochs(disk.fs, disk.path("leader-epoch-checkpoint"), [(3, 0), (9, 10)])
+    assert disk.open(is_clean=False).epochs.entries == ((3, 0), (9, 10))
 
 
 def test_lost_epochs_are_taken_from_the_last_batch(disk: Disk) -> None:
@@ -469,3 +640,25 @@ def test_what_a_recovery_cut_never_comes_back(disk: Disk) -> None:
     disk.fs = disk.fs.crash("flushed", names="all")
     assert len(disk.read("00000000000000000000.log")) == 300
     assert offsets_of(disk.open(is_clean=False, recovery_point=6, **SMALL)) == list(range(6))
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "is missing"), (b"version: 7", "is damaged")])
+def test_a_folder_that_does_not_say_whose_it_is_opens_when_the_advice_is_followed(
+    content: bytes | None, why: str
+) -> None:
+    disk = Disk()
+    log = disk.open()
+    log.append(batch())
+    log.close()
+    disk.fs.remove(disk.path("partition.metadata"))
+    if content is not None:
+        disk.write("partition.metadata", content)
+    with pytest.raises(TopicIdUnreadable, match=why) as refused:
+        open_as(disk, TOPIC_ID)
+    advice = re.findall(r"'([^']*)'", refused.value.advice)
+    disk.write("partition.metadata", "\n".join(advice).encode())
+    assert offsets_of(open_as(disk, TOPIC_ID)) == [0]
+
+
+def open_as(disk: Disk, topic_id: str) -> Log:
+    return open_log(disk.fs, disk.clock, FOLDER, PARTITION, LogConfig(), topic_id=topic_id)

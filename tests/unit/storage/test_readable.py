@@ -12,6 +12,7 @@ from raylog.storage.readable import COMMITTED, LATEST, LOG_END, LogRead
 from raylog.storage.records.batch import stamp
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
+from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
@@ -437,7 +438,7 @@ def test_a_lying_index_is_read_past_and_noted_and_its_owner_makes_it_again(
     assert log.wrong_indexes == set()
     assert offsets_of(log, 0, 350) == list(range(120))
     assert log.wrong_indexes == set()
-    log.segments[0].check_indexes()
+    check_indexes(log.segments[0])
     assert not isinstance(log.segments[0].offset_index._bytes, bytearray)
 
 

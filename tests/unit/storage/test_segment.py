@@ -1,14 +1,13 @@
 """A segment: index cadence, roll conditions, finding, recovery."""
 
-from collections.abc import Callable
-
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptIndex, CorruptRecord, DiskFull, StorageError, UndoFailed
+from raylog.storage.errors import DiskFull, StorageError, UndoFailed
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records.batch import read_header, stamp
+from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import batch, batch_of_size, flip
@@ -72,17 +71,6 @@ def test_an_entry_comes_behind_every_interval(
         box.writer.append([Piece(b"", bytes(size), size, (number + 1) * count - 1, T0 + number)])
     assert box.entries() == entries
     assert box.times() == [(T0 + (offset + 1) // count - 1, offset) for offset, _ in entries]
-
-
-def test_a_rebuild_makes_the_entries_that_appends_made() -> None:
-    box = Box(index_interval_bytes=4096)
-    for number in range(20):
-        box.append(batch_of_size(1000, 5, T0 + number))
-    box.seal()
-    before = box.entries(), box.times()
-    assert before[0] == [(29, 5000), (54, 10000), (79, 15000)]
-    box.segment.rebuild_indexes()
-    assert (box.entries(), box.times()) == before
 
 
 def test_equal_timestamps_make_no_time_entry_but_the_seal_does() -> None:
@@ -286,109 +274,7 @@ def test_no_flipped_bit_in_the_time_index_gives_a_wrong_record(dense: Box) -> No
     assert refused > len(content)
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_check_finds_every_flipped_bit(dense: Box, suffix: str) -> None:
-    path = "/00000000000000000040" + suffix
-    closed(dense).reopen().check_indexes()
-    content = dense.fs.read_file(path)
-    for position in range(len(content)):
-        for bit in range(8):
-            dense.fs.write_file(path, flip(position, bit)(content))
-            with pytest.raises(CorruptIndex):
-                dense.reopen().check_indexes()
-    dense.reopen().rebuild_indexes()
-    assert dense.fs.read_file(path) == content
-
-
 # -- recovery --------------------------------------------------------------------------------------
-
-
-def test_a_whole_segment_is_kept_and_its_indexes_are_made_again(dense: Box) -> None:
-    closed(dense)
-    before = dense.entries(), dense.times()
-    for suffix in (".index", ".timeindex"):
-        dense.fs.remove("/00000000000000000040" + suffix)
-    dense.segment = dense.reopen()
-    assert dense.segment.recover()[0] == (0, 140, True)
-    assert dense.segment.is_whole()
-    assert dense.entries() == before[0]
-    assert dense.times() == before[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "kept"),
-    [
-        (lambda content: content[:9999], 9),
-        (lambda content: content[:9001], 9),
-        (lambda content: content[:9000], 9),
-        (lambda content: content + b"\0" * 500, 10),
-        (lambda content: content + b"\xff" * 11, 10),
-        (lambda content: content[:9000] + b"\0" * 1000, 9),
-        (flip(9000 + 500), 9),
-        (flip(9000 + 17), 9),
-        (flip(9000 + 11), 9),
-        (flip(9000 + 16, 1), 9),
-        (flip(4000 + 30), 4),
-        (lambda content: content + content[9000:], 10),
-        (lambda content: b"", 0),
-    ],
-)
-def test_recovery_cuts_behind_the_last_good_batch(
-    dense: Box, change: Callable[[bytes], bytes], kept: int
-) -> None:
-    path = "/00000000000000000040.log"
-    content = change(closed(dense).fs.read_file(path))
-    dense.fs.write_file(path, content)
-    segment = dense.reopen()
-    assert segment.is_whole() == is_readable(content)
-    assert segment.recover()[0] == (len(content) - 1000 * kept, 40 + 10 * kept, True)
-    assert (segment.size, segment.is_whole()) == (1000 * kept, True)
-    last = segment.last_batch()
-    assert (last.next_offset if last else 40) == 40 + 10 * kept
-    segment.check_indexes()
-
-
-def is_readable(content: bytes) -> bool:
-    """Whether the headers alone lead through: a wrong CRC is not seen by looking at lengths and
-    offsets."""
-    position = offset = 0
-    while position < len(content):
-        try:
-            header = read_header(content, position)
-        except Exception:
-            return False
-        if header.base_offset < offset:
-            return False
-        position, offset = position + header.size_bytes, header.next_offset
-    return position == len(content)
-
-
-@pytest.mark.parametrize("piece_bytes", [20, 61, 999, 1000, 1001, 3500])
-def test_recovery_reads_in_pieces_of_any_size(
-    dense: Box, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
-) -> None:
-    """Pieces smaller than a batch, and with batches over their ends."""
-    monkeypatch.setattr("raylog.storage.segment.SCAN_BYTES", piece_bytes)
-    path = "/00000000000000000040.log"
-    content = closed(dense).fs.read_file(path)
-    assert dense.reopen().recover()[0] == (0, 140, True)
-    for damaged, kept in (
-        (flip(6500)(content), 6),
-        (content[:2500], 2),
-        (content + b"\0" * 40, 10),
-    ):
-        dense.fs.write_file(path, damaged)
-        segment = dense.reopen()
-        assert segment.recover()[0] == (len(damaged) - 1000 * kept, 40 + 10 * kept, True)
-        segment.check_indexes()
-
-
-def test_a_gap_between_batches_is_kept_and_told() -> None:
-    box = Box()
-    box.append(batch(3))
-    box.next_offset = 10
-    box.append(batch(3))
-    assert box.segment.recover()[0] == (0, 13, False)
 
 
 # -- failing disks ---------------------------------------------------------------------------------
@@ -405,7 +291,7 @@ def test_a_failed_append_leaves_the_segment_as_it_was() -> None:
         box.append(batch(timestamp=T0 + 2))
     assert (box.segment.size, box.entries(), box.times(), box.segment.max_timestamp) == before
     box.append(batch(timestamp=T0 + 3))
-    box.segment.check_indexes()
+    check_indexes(box.segment)
 
 
 def test_a_segment_that_cannot_be_made_whole_leaves_no_file() -> None:
@@ -454,12 +340,3 @@ def test_a_damaged_segment_can_be_doomed(dense: Box) -> None:
     segment.rename(".deleted")
     segment.delete()
     assert dense.fs.list_dir("/") == []
-
-
-def test_indexes_are_not_made_again_from_half_a_segment(dense: Box) -> None:
-    """They would hide what lies behind the damage."""
-    path = "/00000000000000000040.log"
-    dense.fs.write_file(path, flip(4000 + 9)(closed(dense).fs.read_file(path)))
-    segment = dense.reopen()
-    with pytest.raises(CorruptRecord):
-        segment.rebuild_indexes()

@@ -1,6 +1,8 @@
 """What a LogManager knows of its dirs: which can be used, what lies in them, what is written down,
 what is due."""
 
+from contextlib import suppress
+
 import pytest
 
 from raylog.actors.errors import NoLogDirs
@@ -14,6 +16,7 @@ from raylog.storage.errors import (
     LogDirOffline,
     LogLocked,
     LogMissing,
+    OutOfResources,
     RaylogError,
     StorageError,
 )
@@ -44,16 +47,80 @@ def io_error(path: str) -> RaylogError:
     return StorageError(path, "Input/output error")
 
 
+def shortage(path: str) -> RaylogError:
+    return OutOfResources(path, "no file descriptor is left")
+
+
+# -- a shortage, which is no disk's fault ----------------------------------------------------------
+
+
+def test_a_node_without_descriptors_does_not_start_with_a_dir_less() -> None:
+    node = Node()
+    node.fs.make_dir(A)
+    with node.fs.failing(shortage, under=A), pytest.raises(OutOfResources):
+        node.start()
+    assert node.dirs.offline == []
+    assert node.start().dirs.offline == []
+
+
+@pytest.mark.parametrize("operation", range(30))
+def test_a_shortage_takes_no_dir_offline_and_leaves_no_half_of_a_partition(
+    node: Node, operation: int
+) -> None:
+    node.fs.fail_at(node.fs.operations + operation, shortage)
+    with suppress(OutOfResources):
+        node.make()
+    assert node.dirs.offline == []
+    if ORDERS not in node.dirs.opened:
+        node.make()
+    assert [found.partition for found in node.dirs.partitions_on_disk()] == [ORDERS]
+
+
+def test_a_dir_whose_state_cannot_be_looked_at_now_is_online(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [dir, _] = node.dirs.dirs()
+
+    def fail(path: str) -> list[str]:
+        raise shortage(path)
+
+    monkeypatch.setattr(node.fs, "list_dir", fail)
+    status = dir.status("node")
+    assert (status.is_online, status.problem) == (True, str(shortage(A)))
+
+
+def test_a_folder_that_could_not_be_removed_is_due_again(node: Node) -> None:
+    node.make()
+    node.dirs.delete(ORDERS, TOPIC)
+    node.clock.advance(DELAY_MS)
+    [folder] = node.dirs.due_deletions()
+    node.dirs.remove_later(folder)
+    assert node.dirs.due_deletions() == [folder]
+
+
 # -- start -----------------------------------------------------------------------------------------
 
 
 def test_a_dir_that_cannot_be_used_is_offline_with_its_reason_as_long_as_another_can() -> None:
     node = Node().start(A, "/nowhere/b")
     assert list(node.dirs.paths.values()) == [A]
-    [(path, directory_id, why)] = node.dirs.offline
+    [(path, directory_id, why, _)] = node.dirs.offline
     assert (path, directory_id) == ("/nowhere/b", None)
     assert "neither the folder nor its parent exists" in why
     assert node.make() == A
+
+
+def test_a_dir_that_is_offline_has_advice_where_no_disk_failed_and_says_nothing_twice() -> None:
+    node = Node().start()
+    node.dirs.unlock(set())
+    node.fs.write_file(f"{A}/meta.properties", b"not the file")
+    node.start()
+    [damaged] = node.dirs.offline
+    assert damaged.why.startswith(f"{A}/meta.properties: not a meta.properties file")
+    assert damaged.todo.startswith("restore the file from a copy")
+    node.dirs.fail(node.id_of(B), io_error("/disk").problem)
+    failed = node.dirs.offline[-1]
+    assert (failed.why, failed.todo) == ("/disk: Input/output error", "")
 
 
 def test_a_dir_whose_identity_cannot_be_read_is_offline() -> None:
@@ -366,7 +433,7 @@ def test_a_full_disk_does_not_keep_a_partition_from_being_deleted_nor_its_name_f
         with pytest.raises(DiskFull):
             node.make()
     node.make()
-    assert written(node) == [{OTHERS: 7}, {OTHERS: 3}, {OTHERS: 5}]
+    assert written(node) == [{OTHERS: 7}, {OTHERS: 3}, {ORDERS: 0, OTHERS: 5}]
 
 
 # -- damaged checkpoints ---------------------------------------------------------------------------
@@ -407,7 +474,7 @@ def test_what_an_old_topics_actor_says_is_not_written_for_the_new_one(node: Node
     node.dirs.record_cleaner_offset(ORDERS, OTHER_TOPIC, 7)
     node.dirs.write_recovery_points()
     assert node.checkpoint(A) == {}
-    assert node.dirs.cleaner_offsets() == {}
+    assert node.dirs.cleaner_offsets() == {ORDERS: 0}
 
 
 def test_cleaner_offsets_are_those_of_the_dir_that_serves(node: Node) -> None:

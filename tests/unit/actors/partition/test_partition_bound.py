@@ -10,6 +10,7 @@ import pytest
 from raylog.actors.partition.partition import Partition
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, OffsetOutOfRange, StorageError
+from raylog.storage.recovery import check_indexes
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, flip, of_producer
@@ -183,7 +184,7 @@ def test_upkeep_makes_a_lying_index_again_under_its_owners_locks(
         patch.setattr(MemoryFileSystem, "change", change)
         partition.maintain(EXPIRATION)
     assert set(locks) == {(True, True, False)}
-    partition.log.segments[0].check_indexes()
+    check_indexes(partition.log.segments[0])
     assert not partition.log.wrong_indexes
     assert held_locks(partition) == (False, False, False)
 
@@ -195,7 +196,7 @@ def test_the_active_segments_index_is_made_again_after_a_roll(disk: Disk) -> Non
     log.wrong_indexes.add(active)
     partition.maintain(EXPIRATION)
     assert log.segments[-1] is not active
-    active.check_indexes()
+    check_indexes(active)
     assert not log.wrong_indexes
     assert partition.append(batch()).base_offset == 60
 

@@ -51,6 +51,7 @@ def test_no_command_of_log_imports_ray_or_spark() -> None:
     commands = [
         f"log dump --print-data-log --files {GOLDEN_SEGMENT}",
         f"log verify {LOG_DIR / 'g-none-0'}",
+        f"log aside list {LOG_DIR / 'g-none-0'}",
     ]
     found = subprocess.run(
         [sys.executable, "-c", check, *commands], capture_output=True, text=True, timeout=60

@@ -130,6 +130,19 @@ def test_a_folder_is_no_stray_while_it_is_wanted_or_its_topic_is_made_or_it_is_m
     assert controller._strays("node", [wanted_, old, made, moved]) == {old}
 
 
+def test_a_folder_that_does_not_say_whose_it_is_is_a_stray_only_where_no_topic_wants_one(
+    cluster: Cluster,
+) -> None:
+    bring(cluster, Manager("dir-a"))
+    bound = Found(wanted(cluster)[0].partition, None, wanted(cluster)[0].directory_id)
+    elsewhere, unknown = (
+        bound._replace(directory_id="dir-z"),
+        bound._replace(partition=TopicPartition("unknown", 0)),
+    )
+    strays = cluster.controller._strays("node", [bound, elsewhere, unknown])
+    assert strays == {elsewhere, unknown}
+
+
 def test_a_partition_is_opened_by_one_at_a_time_and_not_moved_meanwhile(cluster: Cluster) -> None:
     manager = bring(cluster, Manager("dir-a"))
     manager.answers["start"] = {"dir-a": "/a", "dir-b": "/b"}

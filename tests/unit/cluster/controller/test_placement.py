@@ -10,7 +10,7 @@ from raylog.actors.messages import Found, Placed
 from raylog.actors.runtime.names import Node
 from raylog.cluster.controller.metadata import Topic
 from raylog.cluster.controller.placement import Placement, Wanted, members, wanted_of
-from raylog.storage.errors import LogMissing, StorageError
+from raylog.storage.errors import LogMissing, StorageError, TopicIdUnreadable
 from raylog.storage.names import TopicPartition
 
 TOPIC = Topic("t", "id-t", {}, ("dir-a", "dir-b"))
@@ -48,6 +48,28 @@ def test_a_folder_of_an_older_topic_of_the_same_name_is_missing_data() -> None:
     placement = Placement()
     assert join(placement, "node-1", ON_A, found(ON_A, "id-old")) == []
     assert isinstance(placement.explain(TOPIC, 0), LogMissing)
+
+
+def test_a_folder_that_does_not_say_whose_it_is_stays_and_its_owner_is_told_how_to_say_it() -> None:
+    now_s = 0.0
+    placement = Placement(lambda: now_s)
+    unread = Found(ON_A.partition, None, ON_A.directory_id)
+    assert join(placement, "node-1", ON_A, unread) == []
+    assert isinstance(placement.explain(TOPIC, 0), TopicIdUnreadable)
+    description = placement.describe(TOPIC).partitions[0]
+    assert "/disk/t-0/partition.metadata is missing or damaged" in (description.problem or "")
+    assert "topic_id: id-t" in (description.todo or "")
+    assert "delete the topic" not in f"{description.problem} {description.todo}"
+    now_s = 1000.0
+    assert placement.lost(WANTED, set()) == [ON_A], "it opens when the file is back"
+
+
+def test_a_problem_and_what_to_do_about_it_are_told_apart() -> None:
+    placement = both_open()
+    placement.failed(ON_A.partition, LogMissing("/disk/t-0", "it has no .log file"))
+    description = placement.describe(TOPIC).partitions[0]
+    assert description.problem == "/disk/t-0: it has no .log file"
+    assert (description.todo or "").startswith("mount its disk, or ")
 
 
 def test_a_missing_log_is_not_looked_for_again_until_its_node_joins_with_its_folder() -> None:

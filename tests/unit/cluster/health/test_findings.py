@@ -12,7 +12,8 @@ from raylog.actors.messages import (
     RetentionStatus,
 )
 from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
-from raylog.cluster.health.findings import ERROR, WARNING, Facts, Finding, findings
+from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding
+from raylog.cluster.health.findings import findings
 from raylog.storage.log_dir import CHECKPOINTS
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS
 

@@ -25,8 +25,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
         ],
         "describe_topic": TOPIC,
     },
-    "LogManager:a": {"log_dirs": ["dir-a1", "dir-a2"]},
-    "LogManager:b": {"log_dirs": ["dir-b"]},
+    "LogManager:a": {"log_dirs": ["dir-a1", "dir-a2"], "recoveries": ["recovery on a"]},
+    "LogManager:b": {"log_dirs": ["dir-b"], "recoveries": []},
     "Log:t-0": {"status": "status of t-0"},
     "Log:t-1": {"status": "status of t-1"},
     "Compaction:a": {"status": ["compaction of a"], "retention": ["retention in compaction"]},
@@ -74,6 +74,7 @@ def test_facts_are_gathered_from_each_kind_of_actor(actors: Actors) -> None:
     assert facts.topics == [TOPIC]
     assert facts.log_dirs == ["dir-a1", "dir-a2", "dir-b"]
     assert facts.partitions == ["status of t-0", "status of t-1"]
+    assert facts.recovering == ["recovery on a"]
     assert facts.compaction == ["compaction of a"]
     assert facts.retention == ["retention of b", "retention in compaction"]
     assert facts.retention_interval_ms == 77

@@ -12,6 +12,7 @@ from raylog.storage.log import Log
 from raylog.storage.records.batch import BatchHeader, iter_batches
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.encode import encode_records
+from raylog.storage.recovery import check_indexes
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, flip, offsets_of, records_of
 
@@ -374,7 +375,7 @@ def test_small_segments_become_one_and_their_files_go_after_the_delay(disk: Disk
     log.close()
     again = disk.open(segment_bytes=400)
     for segment in again.segments:
-        segment.check_indexes()
+        check_indexes(segment)
     assert offsets_of(again) == [6, 7, 8, 9, 10, 11]
 
 
@@ -398,9 +399,9 @@ def test_every_segment_ends_where_its_sources_ended(disk: Disk) -> None:
         put_by(log, 7, number, "a", "x" * 100)
     assert [segment.base_offset for segment in log.segments] == list(range(9))
     compact(disk, log)
-    ends = [segment.last_batch() for segment in log.segments]
-    assert [end and end.last_offset for end in ends] == list(range(9))
-    assert [(end.producer_id, end.max_timestamp) for end in ends[:6] if end] == [(-1, -1)] * 6
+    ends = [[header for _, header in segment.batches()][-1] for segment in log.segments]
+    assert [end.last_offset for end in ends] == list(range(9))
+    assert [(end.producer_id, end.max_timestamp) for end in ends[:6]] == [(-1, -1)] * 6
     again = Disk(disk.fs.crash())
     assert offsets_of(again.open(is_clean=False, segment_bytes=250)) == [7, 8]
 
@@ -425,7 +426,7 @@ def test_time_and_offset_lookups_agree_with_what_is_left(disk: Disk) -> None:
         if again is None:
             log.close()
             again = disk.open(index_interval_bytes=100)
-        again.segments[0].check_indexes()
+        check_indexes(again.segments[0])
         assert len(again.segments[0].offset_index) > 5
         for number in range(60):
             found = again.offset_for_timestamp(T0 + 10 * number)

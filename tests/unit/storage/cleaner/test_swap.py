@@ -12,6 +12,7 @@ from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.errors import CleaningAborted, StorageError, UndoFailed
 from raylog.storage.log import Log
 from raylog.storage.records.encode import encode_records
+from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import SUFFIXES
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, offsets_of, records_of
@@ -67,7 +68,7 @@ def check(disk: Disk, expected: list[int]) -> None:
     assert offsets_of(log) == expected
     assert [name for name in disk.names() if name.endswith((".swap", ".cleaned", ".deleted"))] == []
     for segment in log.segments:
-        segment.check_indexes()
+        check_indexes(segment)
     compact(disk, log)
     assert [(record.offset, record.value) for record in records_of(log)] == [(2, b"3")]
 

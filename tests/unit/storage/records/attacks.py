@@ -1,6 +1,6 @@
 """What pure Python can do to a kernel: objects that change, and numbers that no caller should give.
 
-``python attacks.py NAME`` runs one function; ``test_kernel_attacks.py`` runs each in a process of
+``python attacks.py NAME`` runs one attack; ``test_kernel_attacks.py`` runs each in a process of
 its own, for both kernels. An attack passes if the process lives, and the answer is a right one or a
 named error. Small writes behind a buffer do not always end a process: ``./dev sanitize`` runs the
 same attacks where they do.
@@ -14,17 +14,20 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
+from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import read_header, seal
 from raylog.storage.records.decode import decode_records
-from raylog.storage.records.encode import encode_records
+from raylog.storage.records.encode import encode_records as _encode_records
 from raylog.storage.records.layout import HEADER_SIZE
 
 ops: Any = kernel.ops
+encode_records: Any = _encode_records  # of whatever an attack likes
 LARGE = 16 << 20  # bytes: so far behind a buffer is no memory
 T0 = 1_700_000_000_000
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
@@ -37,6 +40,21 @@ def refused(errors: Any, call: Callable[..., Any], *arguments: Any, **named: Any
     except errors:
         return
     raise AssertionError(f"{call} took {arguments}, {named}: {answer!r}")
+
+
+def refused_for(why: str, call: Callable[[], Any]) -> None:
+    try:
+        answer = call()
+    except CorruptRecord as error:
+        if why not in str(error):
+            raise
+        return
+    raise AssertionError(f"it was taken: {answer!r}")
+
+
+def exactly(content: Buffer) -> Any:
+    """The content in memory of exactly its size; ``bytes`` have a zero behind them."""
+    return array("B", list(content))
 
 
 class Changing:
@@ -98,7 +116,7 @@ def a_list_in_a_header_changes_during_the_walk() -> None:
     def change() -> None:
         first[1] = bytes(LARGE)
 
-    batch = encode_records([(T0, None, None, [first, Acting(change)])])  # type: ignore[list-item]
+    batch = encode_records([(T0, None, None, [first, Acting(change)])])
     assert decode_records(batch)[0].headers[0] == ("h", b"1")
 
 
@@ -195,12 +213,12 @@ def a_pyarrow_that_is_none_gives_memory() -> None:
     class Buffer(bytearray):
         address = 8
 
-    for memory in (Buffer(1), bytes(LARGE), object()):
-        fake = ModuleType("pyarrow")
-        fake.allocate_buffer = lambda _, memory=memory: memory  # type: ignore[attr-defined]
-        sys.modules["pyarrow"] = fake
-        if kernel.KERNEL == "compiled":
-            refused((BufferError, TypeError), encode_records, [(T0, None, b"v" * 100, ())])
+    answers = [Buffer(1), bytes(LARGE), object()]
+    fake: Any = ModuleType("pyarrow")
+    fake.allocate_buffer = lambda _: answers.pop()
+    sys.modules["pyarrow"] = fake
+    while kernel.KERNEL == "compiled" and answers:
+        refused((BufferError, TypeError), encode_records, [(T0, None, b"v" * 100, ())])
 
 
 def an_error_keeps_no_view_of_memory_that_it_does_not_own() -> None:
@@ -239,7 +257,7 @@ def _views_of(error: BaseException | None) -> Iterator[memoryview]:
 
 def text_column(rows: int = 4, size: int = 8, **changed: Any) -> Any:
     ends = array("i", [size * i for i in range(rows + 1)])
-    fields = {"ends": ends, "data": bytes(rows * size), "valid": None, "valid_start": 0}
+    fields = {"ends": ends, "data": exactly(bytes(rows * size)), "valid": None, "valid_start": 0}
     return ops.TextColumn(*(fields | changed).values(), rows)
 
 
@@ -254,7 +272,7 @@ def a_column_has_an_impossible_count_of_rows() -> None:
 
 def a_column_has_impossible_validity() -> None:
     for start in (-1, -(2**40), MIN_INT64, 5, 2**40, MAX_INT64 - 3, MAX_INT64):
-        refused(InvalidRecord, text_column, valid=b"\xff", valid_start=start)
+        refused(InvalidRecord, text_column, valid=exactly(b"\xff"), valid_start=start)
     refused(InvalidRecord, text_column, valid=b"")
     last_bits = ops.partition_column(text_column(valid=b"\x5f", valid_start=4), 7)
     assert [number < 0 for number in memoryview(last_bits).cast("B").cast("i")] == [0, 1, 0, 1]
@@ -365,21 +383,21 @@ def a_scan_ends_within_a_batch() -> None:
     batch = bytes(encode_records([(T0, None, b"v", ())]))
     for size in range(len(batch)):
         for check_crc in (False, True):
-            cut = bytes(bytearray(batch[:size]))
+            cut = exactly(batch[:size])
             rows, end = ops.scan_batches(cut, 0, check_crc)
             assert (len(rows), end) == (0, 0)
             assert ops.leading_headers(cut) == []
     for length in (-(2**31), -13, -12, -1, 0, 48, len(batch) - 11, 2**31 - 1):
         lying = batch[:8] + length.to_bytes(4, "big", signed=True) + batch[12:]
-        assert ops.scan_batches(lying, 0, True)[1] == 0
-        assert ops.leading_headers(lying) == []
+        assert ops.scan_batches(exactly(lying), 0, False)[1] == 0
+        assert ops.leading_headers(exactly(lying)) == []
 
 
 def a_fetch_ends_within_a_batch() -> None:
     for codec in ("none", "gzip"):
         batch = bytes(encode_records([(T0, b"k", b"v", [("h", b"x")])], compression_type=codec))
         for size in range(len(batch)):
-            cut = bytes(bytearray(batch[:size]))
+            cut = exactly(batch[:size])
             assert ops.decode_rows(cut, 0, True, True) == []
             assert ops.decode_columns(cut, 0, MAX_INT64, True, True)[0] == 0
 
@@ -390,7 +408,58 @@ def plain_records(count: int = 3) -> bytes:
 
 
 def records_are_cut_or_damaged() -> None:
-    plain = plain_records()
+    cut_and_damage(plain_records())
+
+
+def records_that_end_with_a_number_are_cut_or_damaged() -> None:
+    rows = [(T0, b"k" * 70, None, ()), (T0, None, b"v" * 70, ()), (T0 + 2**40, None, None, ())]
+    cut_and_damage(bytes(encode_records(rows)[HEADER_SIZE:]))
+
+
+def a_large_record_is_cut_within_its_length() -> None:
+    plain = bytes(encode_records([(T0, None, bytes(10_000), ())])[HEADER_SIZE:])
+    for size in range(9):
+        walk_records(plain[:size], 1)
+
+
+def numbers_are_longer_than_their_types() -> None:
+    int32, int64 = b"\x80" * 5 + b"\0", b"\x80" * 10 + b"\0"
+    for fields in (b"\0" + int64 + bytes(20), b"\0\0" + int32 + bytes(20), b"\0\0\0" + int32):
+        record = bytes([2 * len(fields)]) + fields
+        offsets = ops.OffsetTable(9, 8, SECRET)
+        refused(CorruptRecord, offsets.put_records, record, 1, 0, 0)
+    refused(CorruptRecord, offsets.put_records, int32 + bytes(20), 1, 0, 0)
+
+
+def records_fill_a_buffer_to_its_end() -> None:
+    size = 10_000
+    for more in range(-16, 20):
+        rows = [(T0, None, bytes(size), ()), (T0, None, bytes(size + more), ())]
+        assert len(decode_records(encode_records(rows))) == 2
+        headers = [("h", bytes(size)), ("h", bytes(size + more))]
+        assert len(decode_records(encode_records([(T0, None, None, headers)]))) == 1
+        keys: list[Any] = [(T0, bytes((1 << 16) - 5 + more), None, ()), (T0, bytes(5), None, ())]
+        named: list[Any] = [
+            (T0, None, None, [("h" * ((1 << 16) - 9 + more), bytes(5)), ("hh", b"")])
+        ]
+        for batch in (keys, named, named * 2):
+            fetch = encode_records(batch)
+            assert ops.decode_columns(fetch, 0, MAX_INT64, True, True)[0] == len(batch)
+
+
+def a_count_is_more_than_the_bytes_can_hold() -> None:
+    for codec in ("none", "gzip"):
+        batch = encode_records([(T0, None, b"v" * 40, ())] * 3, compression_type=codec)
+        for count in (-1, -(2**31), 22, 1000, 2**31 - 1):
+            fetch = exactly(seal(batch, read_header(batch)._replace(count=count)))
+            for decode in (
+                partial(ops.decode_rows, fetch, 0, True, True),
+                partial(ops.decode_columns, fetch, 0, MAX_INT64, True, True),
+            ):
+                refused_for("cannot hold its count", decode)
+
+
+def cut_and_damage(plain: bytes) -> None:
     for position in range(len(plain)):
         walk_records(plain[:position], 3)
         for byte in (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF):
@@ -400,16 +469,16 @@ def records_are_cut_or_damaged() -> None:
 def walk_records(plain: bytes, count: int) -> None:
     """Everything that walks over records, on memory of exactly their size."""
     header = read_header(encode_records([(T0, None, b"", ())] * count))
-    batch = bytes(seal(bytearray(HEADER_SIZE) + plain, header))
+    batch = exactly(seal(bytearray(HEADER_SIZE) + plain, header))
     new = ops.OffsetTable(9, 8, SECRET)
     for call in (
         lambda: ops.decode_rows(batch, 0, False, True),
         lambda: ops.decode_columns(batch, 0, MAX_INT64, False, True),
         lambda: ops.decode_columns(batch, 0, MAX_INT64, False, False),
-        lambda: ops.rebuild_records(bytes(bytearray(plain)), b"\1" * count, T0, None, None),
-        lambda: ops.rebuild_records(bytes(bytearray(plain)), b"\1" * count, T0, MIN_INT64, None),
-        lambda: new.put_records(bytes(bytearray(plain)), count, 0, 0),
-        lambda: new.judge_records(bytes(bytearray(plain)), count, 0, 9, False),
+        lambda: ops.rebuild_records(exactly(plain), b"\1" * count, T0, None, None),
+        lambda: ops.rebuild_records(exactly(plain), b"\1" * count, T0, MIN_INT64, None),
+        lambda: new.put_records(exactly(plain), count, 0, 0),
+        lambda: new.judge_records(exactly(plain), count, 0, 9, False),
     ):
         try:
             call()
@@ -457,11 +526,11 @@ def records_are_fewer_than_their_count() -> None:
     refused(CorruptRecord, offsets.judge_records, b"", 2**62, 0, 9, False)
 
 
-def chunk_of(count: int) -> tuple[bytes, list[Any]]:
+def chunk_of(count: int) -> tuple[Any, list[Any]]:
     chunk = b"".join(
         bytes(encode_records([(T0, b"%d" % i, b"v" * 50, ())], base_offset=i)) for i in range(count)
     )
-    return chunk, ops.leading_headers(chunk)
+    return exactly(chunk), ops.leading_headers(chunk)
 
 
 def batches_are_put_from_an_impossible_place() -> None:
@@ -565,7 +634,7 @@ def a_race_for_the_headers_of_a_table() -> None:
             ends[:] = large
             ends[:] = small
 
-        while_changing(change, lambda encoder=encoder: encoder.encode(0, 0), 60)
+        while_changing(change, partial(encoder.encode, 0, 0), 60)
 
 
 def a_race_for_the_lists_of_headers() -> None:
@@ -662,5 +731,5 @@ ATTACKS = {
 }
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ATTACKS:
+    for name in sys.argv[1:]:
         ATTACKS[name]()

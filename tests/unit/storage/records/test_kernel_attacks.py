@@ -18,10 +18,46 @@ def names() -> list[str]:
     return [line[4 : -len(ends)] for line in lines if line.startswith("def ") and ends in line]
 
 
-@pytest.mark.parametrize("attack", names())
-def test_the_process_lives_and_the_answer_has_a_name(attack: str) -> None:
+# The largest size of a batch and of a fetch, made small before the kernel takes it.
+SMALL_LIMIT = """
+from raylog.storage.records import compression
+compression.MAX_PLAIN_BYTES = 1000
+from raylog.storage.errors import InvalidRecord
+from raylog.storage.records.decode import decode_records
+from raylog.storage.records.encode import encode_records
+
+def is_refused(call, *arguments):
+    try:
+        call(*arguments)
+    except InvalidRecord:
+        return True
+    return False
+
+for size in range(900, 1010):
+    records = encode_records if size % 2 else lambda rows: encode_records(iter(rows))
+    assert is_refused(records, [(0, None, bytes(size), ())]) == (size > 930), size
+    assert is_refused(records, [(0, None, None, [("h", bytes(size))])]) == (size > 927), size
+assert is_refused(encode_records, [(0, None, bytes(40), ())] * 50)
+large = [("h", bytes(2000))]
+assert is_refused(encode_records, [(0, None, None, large * 9)])
+batch = bytes(encode_records([(0, None, bytes(400), ())]))
+assert len(decode_records(batch * 2)) == 2
+assert is_refused(decode_records, batch * 3)
+"""
+
+
+def survives(*arguments: str | Path) -> None:
     pure = {"RAYLOG_PURE_PYTHON": "1"} if kernel.ops.KERNEL == "pure Python" else {}
     done = subprocess.run(
-        [sys.executable, ATTACKS, attack], env=os.environ | pure, capture_output=True, text=True
+        [sys.executable, *arguments], env=os.environ | pure, capture_output=True, text=True
     )
     assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("attack", names())
+def test_the_process_lives_and_the_answer_has_a_name(attack: str) -> None:
+    survives(ATTACKS, attack)
+
+
+def test_batches_end_at_the_largest_size() -> None:
+    survives("-c", SMALL_LIMIT)

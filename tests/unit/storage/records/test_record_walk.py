@@ -1,5 +1,7 @@
 """The walk over the records of an append: what it lets pass, what it refuses, in which words."""
 
+import sys
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -156,3 +158,27 @@ def test_large_chunks_are_walked_as_small_ones(batch_of: Callable[..., bytearray
     assert walked(records, 3, 1, 30_000, 200_000) == (T0, None, 0, [])
     with pytest.raises(InvalidRecord, match="record 2: the batch ends within it"):
         walked(records[:-1], 3, 50_000, 330_000)
+
+
+def test_a_long_walk_leaves_the_interpreter_to_other_threads(kernel_in_use: str) -> None:
+    if kernel_in_use != "compiled":
+        pytest.skip("the twin is Python")
+    count = 50_000
+    records = records_of([(T0, None, b"v", ())] * count)
+    order: list[str] = []
+
+    def walk_often() -> None:
+        for _ in range(500):
+            kernel.ops.RecordWalk(count, T0, RULES, T0).feed(records)
+        order.append("walked")
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # no thread is interrupted: one runs when another waits
+    try:
+        thread = threading.Thread(target=walk_often)
+        thread.start()
+        order.append("meanwhile")
+        thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert order == ["meanwhile", "walked"]

@@ -104,7 +104,7 @@ def test_segments_behind_a_damaged_one_go_only_if_that_is_allowed(disk: Disk) ->
     before = files(disk)
     with pytest.raises(
         RepairRefused,
-        match=f"{FIRST} is damaged after offset 3, and .* would delete the 1 segments after it",
+        match=f"{FIRST} is damaged after offset 3, and .* would set aside the 1 segments after it",
     ):
         repair(disk)
     assert files(disk) == before
@@ -118,6 +118,16 @@ def test_segments_behind_a_damaged_one_go_only_if_that_is_allowed(disk: Disk) ->
     )
     assert is_whole(disk)
     assert offsets_of(disk.open()) == [0, 1, 2, 3]
+
+
+def test_who_repairs_accepts_that_flushed_records_are_lost(disk: Disk) -> None:
+    fill(disk)
+    write_offsets(disk.fs, "/logs/recovery-point-offset-checkpoint", {PARTITION: 12})
+    disk.damage(FIRST, lambda content: content[:-1])
+    assert repair(disk, drop_segments=True) is not None
+    log = disk.open(is_clean=False, recovery_point=12)
+    assert (log.log_end_offset, log.recovery_point) == (4, 4)
+    assert "lost" in [mended.kind for mended in log.mended]
 
 
 def test_a_gap_between_segments_is_damage_too(disk: Disk) -> None:

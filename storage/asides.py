@@ -1,0 +1,310 @@
+"""Bytes that recovery took out of a log, kept beside it until somebody decides.
+
+::
+
+    00000000000000000042.log.aside-0    a whole segment that had to leave the log: it was renamed
+    00000000000000000042.log.aside-1    what was cut off a segment's end: copied before the cut
+
+Recovery ends a log before the first batch that is not good. What lies behind may hold records, so
+it is never removed: it gets a name that no opening, retention or compaction touches, here or in
+Kafka's broker (with one exception: Kafka, when it finishes a compaction's swap, removes every file
+whose base offset the swap replaces). A move to another log dir takes it along. It is kept once: a
+recovery that is stopped between copy and cut finds the copy when it comes again.
+
+Who decides is a person: ``raylog log aside list | restore | drop``.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import AsideRefused, CorruptRecord, DiskFull, NoRoomToSetAside
+from raylog.storage.files import File, FileSystem
+from raylog.storage.limits import MAX_INT, MAX_LONG
+from raylog.storage.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    aside_file,
+    aside_number,
+    offset_of,
+    segment_file,
+)
+from raylog.storage.records.batch import BatchHeader, check_crc, read_header
+from raylog.storage.records.layout import CRC_START, HEADER_SIZE, MAGIC
+from raylog.storage.recovery import Batches
+from raylog.storage.segment import Segment
+
+# How much is read, compared or copied at once.
+PIECE_BYTES = 1 << 20
+
+
+class Aside(NamedTuple):
+    """One file that was set aside, and the good batches in it."""
+
+    name: str
+    base_offset: int  # of the segment that it was, or was cut from
+    size_bytes: int
+    first_offset: int  # of the first good batch, -1 if there is none
+    end_offset: int  # behind the last good batch, -1 if there is none
+    batches: int  # good ones
+    good_bytes: int  # of the good batches together
+
+
+# -- what recovery does ----------------------------------------------------------------------------
+
+
+def set_aside_segment(fs: FileSystem, folder: str, base_offset: int) -> str:
+    """Rename a segment's ``.log``; returns the new name. The caller syncs the folder."""
+    name = _free_name(fs, folder, base_offset)
+    source = segment_file(base_offset, LOG_SUFFIX)
+    fs.rename(os.path.join(folder, source), os.path.join(folder, name))
+    return name
+
+
+def set_aside_tail(fs: FileSystem, folder: str, base_offset: int, log: File, position: int) -> str:
+    """Keep a copy of a file's bytes from ``position`` on; returns its name.
+
+    It is on the disk when this returns. If the newest aside of this segment has the same bytes it
+    is that copy. Raises NoRoomToSetAside with nothing changed.
+    """
+    newest = _newest(fs, folder, base_offset)
+    if newest is not None and _is_copy(fs, os.path.join(folder, newest), log, position):
+        fs.sync_dir(folder)
+        return newest
+    size_bytes = log.size - position
+    usable_bytes = fs.room(folder).usable_bytes
+    if size_bytes > usable_bytes:
+        raise NoRoomToSetAside(folder, size_bytes, usable_bytes)
+    name = _free_name(fs, folder, base_offset)
+    target = os.path.join(folder, name)
+    try:
+        _copy(fs, log, position, log.size, target + ".tmp")
+    except DiskFull as error:
+        fs.remove(target + ".tmp")
+        raise NoRoomToSetAside(folder, size_bytes, fs.room(folder).usable_bytes) from error
+    fs.rename(target + ".tmp", target)
+    fs.sync_dir(folder)
+    return name
+
+
+def is_zero(log: File, position: int = 0) -> bool:
+    """Whether a file has only zero bytes from ``position`` on, as preallocated room has."""
+    while position < log.size:
+        content = log.read(PIECE_BYTES, position)
+        if content.count(0) < len(content):
+            return False
+        position += len(content)
+    return True
+
+
+def _numbers(fs: FileSystem, folder: str, base_offset: int) -> list[int]:
+    names = [name for name in fs.list_dir(folder) if offset_of(name) == base_offset]
+    return sorted(number for name in names if (number := aside_number(name)) is not None)
+
+
+def _free_name(fs: FileSystem, folder: str, base_offset: int) -> str:
+    numbers = _numbers(fs, folder, base_offset)
+    return aside_file(base_offset, numbers[-1] + 1 if numbers else 0)
+
+
+def _newest(fs: FileSystem, folder: str, base_offset: int) -> str | None:
+    numbers = _numbers(fs, folder, base_offset)
+    return aside_file(base_offset, numbers[-1]) if numbers else None
+
+
+def _is_copy(fs: FileSystem, path: str, log: File, position: int) -> bool:
+    """Whether a file has exactly the bytes of ``log`` from ``position`` on."""
+    copy = fs.open(path)
+    try:
+        if copy.size != log.size - position:
+            return False
+        for at in range(0, copy.size, PIECE_BYTES):
+            if copy.read(PIECE_BYTES, at) != log.read(PIECE_BYTES, position + at):
+                return False
+        return True
+    finally:
+        copy.close()
+
+
+def _copy(fs: FileSystem, source: File, start: int, end: int, path: str) -> None:
+    """Write a part of a file into a new one, on the disk when this returns."""
+    target = fs.open(path, create=True)
+    try:
+        target.truncate(0)
+        while start < end:
+            content = source.read(min(PIECE_BYTES, end - start), start)
+            target.append([content])
+            start += len(content)
+        target.flush()
+    finally:
+        target.close()
+
+
+# -- what is in an aside ---------------------------------------------------------------------------
+
+
+def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
+    """What an aside holds; all of it is read."""
+    base_offset = offset_of(name)
+    assert base_offset is not None
+    file = fs.open(os.path.join(folder, name))
+    first_offset = end_offset = -1
+    batches = good_bytes = 0
+    try:
+        for _, header in _good_batches(file):
+            first_offset = header.base_offset if first_offset < 0 else first_offset
+            end_offset = header.next_offset
+            batches += 1
+            good_bytes += header.size_bytes
+        size_bytes = file.size
+    finally:
+        file.close()
+    return Aside(
+        name=name,
+        base_offset=base_offset,
+        size_bytes=size_bytes,
+        first_offset=first_offset,
+        end_offset=end_offset,
+        batches=batches,
+        good_bytes=good_bytes,
+    )
+
+
+def _good_batches(file: File) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches with a right CRC and rising offsets; what is not good between them is skipped."""
+    position = next_offset = 0
+    while position < file.size:
+        try:
+            header = read_header(file.read(HEADER_SIZE, position))
+        except CorruptRecord:
+            return
+        if position + header.size_bytes > file.size:
+            return
+        is_rising = next_offset <= header.base_offset <= header.last_offset <= MAX_LONG
+        if is_rising and _has_right_crc(file, position, header):
+            yield position, header
+            next_offset = header.next_offset
+        position += header.size_bytes
+
+
+def _has_right_crc(file: File, position: int, header: BatchHeader) -> bool:
+    end = position + header.size_bytes
+    if header.magic != MAGIC:
+        try:
+            check_crc(file.read(header.size_bytes, position), 0, header)
+        except CorruptRecord:
+            return False
+        return True
+    crc = 0
+    for at in range(position + CRC_START, end, PIECE_BYTES):
+        crc = crc32c(file.read(min(PIECE_BYTES, end - at), at), crc)
+    return crc == header.crc
+
+
+# -- what a person does ----------------------------------------------------------------------------
+
+
+def list_asides(fs: FileSystem, folder: str) -> list[Aside]:
+    """The files that were set aside in a partition's folder, by base offset. Reads all of them."""
+    return [look_into(fs, folder, name) for name in aside_names(fs, folder)]
+
+
+def aside_names(fs: FileSystem, folder: str) -> list[str]:
+    """The names of the files that were set aside, by base offset and number."""
+    names = [name for name in fs.list_dir(folder) if aside_number(name) is not None]
+    return sorted(names, key=lambda name: (offset_of(name), aside_number(name)))
+
+
+def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = False) -> Aside:
+    """Put the good batches of an aside back behind the log's end, as a segment of its own.
+
+    An aside with other bytes, too, stays; any other is no longer there afterwards. The log must be
+    closed, and is to be opened as after a crash. ``allow_gap``: offsets may be
+    missing before it.
+
+    Raises AsideRefused with nothing changed: there is no such aside, it has no good batch, the log
+    has records at its offsets, offsets would be missing, or the log is damaged itself. Raises
+    NoRoomToSetAside, with nothing changed, where the copy finds no room.
+    """
+    aside = _find(fs, folder, name)
+    path = os.path.join(folder, name)
+    if not aside.batches:
+        raise AsideRefused(path, "it has no batch that is good")
+    end = _end_of_log(fs, folder)
+    if aside.first_offset < end:
+        raise AsideRefused(
+            path,
+            f"it begins at offset {aside.first_offset}, but the log has other records up to {end}",
+        )
+    if aside.first_offset > end and not allow_gap:
+        raise AsideRefused(
+            path,
+            f"it begins at offset {aside.first_offset}, but the log ends at {end}: offsets would "
+            "be missing; restore what was between first, or give --allow-gap",
+        )
+    if aside.end_offset - end > MAX_INT:
+        raise AsideRefused(path, f"it is too far from the log's end, {end}, for one segment")
+    target = os.path.join(folder, segment_file(end, LOG_SUFFIX))
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+        # of an empty segment that is replaced: opening makes those again that are missing
+        fs.remove(os.path.join(folder, segment_file(end, suffix)))
+    if aside.good_bytes == aside.size_bytes:
+        fs.rename(path, target)
+    else:
+        _copy_good(fs, folder, path, target, aside)
+    fs.sync_dir(folder)
+    return aside
+
+
+def _copy_good(fs: FileSystem, folder: str, path: str, target: str, aside: Aside) -> None:
+    source, copy = fs.open(path), fs.open(target + ".tmp", create=True)
+    try:
+        copy.truncate(0)
+        for position, header in _good_batches(source):
+            copy.append([source.read(header.size_bytes, position)])
+        copy.flush()
+    except DiskFull as error:
+        fs.remove(target + ".tmp")
+        usable_bytes = fs.room(folder).usable_bytes
+        raise NoRoomToSetAside(folder, aside.good_bytes, usable_bytes) from error
+    finally:
+        source.close()
+        copy.close()
+    fs.rename(target + ".tmp", target)
+
+
+def drop_aside(fs: FileSystem, folder: str, name: str) -> Aside:
+    """Remove an aside for good; returns what it was. Raises AsideRefused if there is none."""
+    aside = _find(fs, folder, name)
+    fs.remove(os.path.join(folder, name))
+    fs.sync_dir(folder)
+    return aside
+
+
+def _find(fs: FileSystem, folder: str, name: str) -> Aside:
+    if name not in aside_names(fs, folder):
+        raise AsideRefused(os.path.join(folder, name), "there is no such file set aside")
+    return look_into(fs, folder, name)
+
+
+def _end_of_log(fs: FileSystem, folder: str) -> int:
+    """Where a closed log ends. Raises AsideRefused if it must be recovered first."""
+    names = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    bases = [base for name in names if (base := offset_of(name)) is not None]
+    if not bases:
+        raise AsideRefused(folder, "the partition's folder has no .log file")
+    segment = Segment(fs, folder, max(bases), LogConfig())
+    try:
+        batches = Batches(segment, verify=True)
+        for _ in batches:
+            pass
+        if not batches.is_whole:
+            raise AsideRefused(segment.path, "the log is damaged itself: open it first")
+        return batches.next_offset
+    finally:
+        segment.close()

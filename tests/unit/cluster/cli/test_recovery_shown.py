@@ -1,0 +1,83 @@
+"""What ``raylog status`` and ``raylog health`` show of recoveries; without a broker."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from raylog.actors.messages import (
+    MendedTotal,
+    OpeningReport,
+    PartitionOffsets,
+    PartitionStatus,
+    Recovering,
+)
+from raylog.cluster.cli import health, status
+from raylog.cluster.cli.status import _overview
+from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.cluster.health import gathering
+from raylog.cluster.health.facts import Facts
+from raylog.storage.report import Progress
+from tests.harness.shell import run_here
+
+BROKER = SimpleNamespace(namespace="raylog", address="127.0.0.1:1")
+WORDS = "recovering: 3.2 of 10.0 GB, segment 4 of 12"
+RECOVERS = Facts(
+    topics=[
+        TopicDescription(
+            "t", "id", {}, (PartitionDescription(0, "dir-a", "node-1", "/t-0", BEING_OPENED),)
+        )
+    ],
+    recovering=[Recovering("t-0", Progress(3_200_000_000, 10_000_000_000, 3, 12))],
+)
+REBUILT = Facts(
+    partitions=[
+        PartitionStatus(
+            partition="t-0",
+            folder="/t-0",
+            pid=1,
+            kernel="compiled",
+            leader_epoch=0,
+            offsets=PartitionOffsets(0, 0, 0, 0),
+            size_bytes=0,
+            segments=1,
+            is_offline=False,
+            report=OpeningReport(totals=(MendedTotal("rebuilt", 2, 160),)),
+        )
+    ]
+)
+
+
+@pytest.fixture
+def facts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Facts:
+    seen: Facts = request.param
+    for module in (status, health):
+        monkeypatch.setattr(module, "connected", lambda *_: BROKER)
+    monkeypatch.setattr(gathering, "gather_facts", lambda *_: seen)
+    return seen
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("facts", [RECOVERS], indirect=True)
+def test_a_recovery_is_shown_with_its_progress() -> None:
+    assert f"warning: t-0: {WORDS}" in run_here("status").stderr.splitlines()
+    [entry] = json.loads(run_here("status", "--format", "json").stdout)["recovering"]
+    assert entry["progress"]["bytes_done"] == 3_200_000_000
+    assert WORDS in run_here("health").stdout
+
+
+def test_a_terminal_shows_it_above_the_table() -> None:
+    assert ("recovering", "t-0: 3.2 of 10.0 GB, segment 4 of 12") in _overview(BROKER, RECOVERS)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("facts")
+@pytest.mark.parametrize("facts", [REBUILT], indirect=True)
+def test_what_was_only_rebuilt_is_information_and_no_problem() -> None:
+    shown = run_here("health")
+    [line] = shown.lines()
+    assert line.startswith("info\tt-0\trebuilt when the log was opened: 2 files, 160 bytes")
+    document = json.loads(run_here("health", "--format", "json").stdout)
+    assert (document["healthy"], document["findings"]) == (True, [])
+    assert [note["severity"] for note in document["notes"]] == ["info"]
+    assert run_here("health", "--errors-only").lines() == []
+    assert run_here("status").stderr == ""

@@ -1,0 +1,293 @@
+"""What recovery takes out of a log is kept, once, told, and can be put back."""
+
+from typing import Any
+
+import pytest
+
+from raylog.storage.asides import (
+    aside_names,
+    drop_aside,
+    list_asides,
+    restore_aside,
+)
+from raylog.storage.errors import (
+    AsideRefused,
+    DiskFull,
+    LogShorterThanFlushed,
+    NoRoomToSetAside,
+)
+from raylog.storage.log import Log
+from raylog.storage.mirror import Mirror
+from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.recovery import check_indexes
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import (
+    FOLDER,
+    Disk,
+    batch,
+    batch_of_size,
+    flip,
+    offsets_of,
+)
+from raylog.storage.validation import COORDINATOR
+
+SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
+FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 20, 40))
+
+
+def fill(disk: Disk, batches: int = 30) -> Log:
+    """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
+    log = disk.open(**SMALL)
+    for number in range(batches):
+        log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
+    log.close()
+    return log
+
+
+def content(disk: Disk) -> dict[str, bytes]:
+    return {name: disk.read(name) for name in disk.names()}
+
+
+# -- set aside -------------------------------------------------------------------------------------
+
+
+def test_a_cut_tail_is_kept_and_told(disk: Disk) -> None:
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    tail = disk.read(SECOND)[500:]
+    log = disk.open(is_clean=False, **SMALL)
+    assert offsets_of(log) == list(range(30))
+    assert disk.read(SECOND + ".aside-0") == tail
+    (cut,) = [mended for mended in log.mended if mended.kind == "cut"]
+    assert cut == ("cut", SECOND, 500, 30, 40, "no good batch", SECOND + ".aside-0")
+    (aside,) = list_asides(disk.fs, FOLDER)
+    assert aside == (SECOND + ".aside-0", 20, 500, 32, 40, 4, 400)
+
+
+def test_zero_bytes_are_cut_and_not_kept(disk: Disk) -> None:
+    fill(disk, 20)
+    disk.damage(SECOND, lambda content: content + b"\0" * 5000)
+    log = disk.open(is_clean=False, **SMALL)
+    assert log.log_end_offset == 40
+    assert aside_names(disk.fs, FOLDER) == []
+    assert [m for m in log.mended if m.kind == "cut"] == [
+        ("cut", SECOND, 5000, -1, -1, "zero bytes", "")
+    ]
+
+
+def test_segments_behind_a_loss_are_kept_and_told(disk: Disk) -> None:
+    fill(disk)
+    third = disk.read(THIRD)
+    disk.damage(SECOND, lambda content: content[:500])
+    log = disk.open(is_clean=False, **SMALL)
+    assert offsets_of(log) == list(range(30))
+    assert disk.read(THIRD + ".aside-0") == third
+    assert disk.names(".log") == [FIRST, SECOND]
+    told = {mended.file: mended for mended in log.mended}
+    assert told[THIRD][:5] == ("set_aside", THIRD, 1000, 40, 60)
+    assert told[THIRD].kept_as == THIRD + ".aside-0"
+    assert told[THIRD.replace(".log", ".index")].kind == "removed"
+    assert list_asides(disk.fs, FOLDER) == [(THIRD + ".aside-0", 40, 1000, 40, 60, 10, 1000)]
+
+
+def test_a_segment_without_a_batch_is_removed(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:500])
+    disk.write(THIRD, b"\0" * 100)
+    log = disk.open(is_clean=False, **SMALL)
+    assert log.log_end_offset == 30
+    assert aside_names(disk.fs, FOLDER) == []
+    assert THIRD in [mended.file for mended in log.mended if mended.kind == "removed"]
+
+
+def test_a_log_that_ends_before_its_start_is_set_aside(disk: Disk) -> None:
+    fill(disk)
+    before = disk.read(FIRST)
+    disk.damage(SECOND, lambda content: b"garbage")
+    log = disk.open(is_clean=False, log_start_offset=50, **SMALL)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    names = [f"{base:020d}.log.aside-0" for base in (0, 20, 40)]
+    assert aside_names(disk.fs, FOLDER) == names
+    assert disk.read(names[0]) == before
+    assert disk.read(names[1]) == b"garbage"
+
+
+def test_nothing_is_kept_twice(disk: Disk) -> None:
+    """A recovery that stopped between the copy and the cut."""
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    disk.write(SECOND + ".aside-0", b"of another day")
+    disk.write(SECOND + ".aside-1", disk.read(SECOND)[500:])
+    log = disk.open(is_clean=False, **SMALL)
+    assert aside_names(disk.fs, FOLDER) == [SECOND + ".aside-0", SECOND + ".aside-1"]
+    assert [m.kept_as for m in log.mended if m.kind == "cut"] == [SECOND + ".aside-1"]
+
+
+def test_the_next_loss_of_a_segment_has_a_name_of_its_own(disk: Disk) -> None:
+    fill(disk, 20)
+    for number in range(12):
+        disk.write(SECOND, disk.read(SECOND)[:500] + b"tail %d" % number)
+        disk.open(is_clean=False, **SMALL).close()
+    assert aside_names(disk.fs, FOLDER) == [f"{SECOND}.aside-{number}" for number in range(12)]
+
+
+def test_without_room_the_log_stays_closed_and_nothing_is_changed(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, flip(550))
+    before = content(disk)
+    disk.fs.usable_bytes = 499
+    with pytest.raises(NoRoomToSetAside, match="must set 500 bytes aside, but only 499 are free"):
+        disk.open(is_clean=False, **SMALL)
+    assert content(disk) == before
+    disk.fs.usable_bytes = 500
+    assert offsets_of(disk.open(is_clean=False, **SMALL)) == list(range(30))
+
+
+def test_a_disk_that_gets_full_meanwhile_is_no_room_too(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, flip(550))
+    before = {name: data for name, data in content(disk).items() if name.endswith(".log")}
+    with disk.fs.failing(DiskFull, "append"), pytest.raises(NoRoomToSetAside):
+        disk.open(is_clean=False, **SMALL)
+    assert {name: disk.read(name) for name in disk.names(".log")} == before
+    assert disk.names(".tmp") == []
+
+
+def test_nobody_removes_an_aside_by_itself(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, flip(550))
+    disk.open(is_clean=False, **SMALL).close()
+    names = aside_names(disk.fs, FOLDER)
+    assert len(names) == 2
+    log = disk.open(retention_ms=1, file_delete_delay_ms=0, **SMALL)
+    disk.clock.advance(10**10)
+    log.append(batch(timestamp=T0))
+    assert log.delete_old_segments()
+    log.purge_deleted()
+    log.truncate_fully(5)
+    log.purge_deleted()
+    log.close()
+    disk.open(is_clean=False).close()
+    assert aside_names(disk.fs, FOLDER) == names
+
+
+def test_a_move_takes_asides_along(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, flip(550))
+    disk.open(is_clean=False, **SMALL).close()
+    Mirror(disk.fs, disk.clock, FOLDER, "/logs/copy").round(is_last=True)
+    assert aside_names(disk.fs, "/logs/copy") == aside_names(disk.fs, FOLDER)
+
+
+# -- what a person does ----------------------------------------------------------------------------
+
+
+def test_a_segment_comes_back_where_it_continues_the_log(disk: Disk) -> None:
+    fill(disk)
+    whole = disk.read(SECOND)
+    disk.damage(SECOND, lambda content: content[:500])
+    disk.open(is_clean=False, **SMALL).close()
+    with pytest.raises(AsideRefused, match="begins at offset 40, but the log ends at 30"):
+        restore_aside(disk.fs, FOLDER, THIRD + ".aside-0")
+    disk.write(SECOND, whole)  # from a copy
+    assert restore_aside(disk.fs, FOLDER, THIRD + ".aside-0").batches == 10
+    assert aside_names(disk.fs, FOLDER) == []
+    for is_clean in (True, False):
+        log = disk.open(is_clean=is_clean, **SMALL)
+        assert offsets_of(log) == list(range(60))
+        log.close()
+
+
+def test_a_segment_comes_back_in_the_place_of_an_empty_one(disk: Disk) -> None:
+    fill(disk)
+    disk.fs.rename(disk.path(THIRD), disk.path(THIRD + ".aside-0"))
+    for suffix in (".index", ".timeindex"):
+        disk.fs.remove(disk.path(THIRD.replace(".log", suffix)))
+    log = disk.open(**SMALL)
+    log.roll()
+    log.close()
+    assert disk.names(".log") == [FIRST, SECOND, THIRD]
+    restore_aside(disk.fs, FOLDER, THIRD + ".aside-0")
+    log = disk.open(**SMALL)
+    assert offsets_of(log) == list(range(60))
+    check_indexes(log.segments[-1])
+    assert len(log.segments[-1].offset_index) == 4
+
+
+def test_a_tail_comes_back_where_its_first_batch_was_repaired(disk: Disk) -> None:
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    disk.open(is_clean=False, **SMALL).close()
+    name = SECOND + ".aside-0"
+    with pytest.raises(AsideRefused, match="begins at offset 32, but the log ends at 30"):
+        restore_aside(disk.fs, FOLDER, name)
+    disk.damage(name, flip(50))
+    restore_aside(disk.fs, FOLDER, name)
+    assert disk.names(".log") == [FIRST, SECOND, f"{30:020d}.log"]
+    assert offsets_of(disk.open(is_clean=False, **SMALL)) == list(range(40))
+
+
+def test_on_a_compacted_topic_offsets_may_be_missing_before_it(disk: Disk) -> None:
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    disk.open(is_clean=False, **SMALL).close()
+    name = SECOND + ".aside-0"
+    restore_aside(disk.fs, FOLDER, name, allow_gap=True)
+    assert aside_names(disk.fs, FOLDER) == [name], "its other bytes may hold records"
+    log = disk.open(is_clean=False, cleanup_policy="compact", **SMALL)
+    assert offsets_of(log) == [*range(30), *range(32, 40)]
+    with pytest.raises(AsideRefused, match="the log has other records up to 40"):
+        restore_aside(disk.fs, FOLDER, name, allow_gap=True)
+
+
+def test_an_aside_that_the_log_has_moved_past_is_refused(disk: Disk) -> None:
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    log = disk.open(is_clean=False, **SMALL)
+    log.append(batch(2, timestamp=T0))
+    log.append(batch(2, timestamp=T0))
+    log.close()
+    with pytest.raises(AsideRefused, match="begins at offset 32, but the log has other records"):
+        restore_aside(disk.fs, FOLDER, SECOND + ".aside-0")
+
+
+def test_what_is_no_aside_is_refused(disk: Disk) -> None:
+    fill(disk, 20)
+    disk.write(SECOND + ".aside-0", b"no batch at all")
+    for name in (SECOND + ".aside-1", SECOND, "../orders-0"):
+        with pytest.raises(AsideRefused, match="there is no such file"):
+            drop_aside(disk.fs, FOLDER, name)
+    with pytest.raises(AsideRefused, match="no batch that is good"):
+        restore_aside(disk.fs, FOLDER, SECOND + ".aside-0")
+    assert drop_aside(disk.fs, FOLDER, SECOND + ".aside-0").size_bytes == 15
+    assert list_asides(disk.fs, FOLDER) == []
+
+
+def test_aborted_transactions_of_what_came_back_are_known(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch(2))
+    log.roll()
+    log.append(batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    marker = encode_marker(Marker(True, 0, T0), producer_id=7, producer_epoch=0)
+    log.append(marker, origin=COORDINATOR)
+    wanted = log.aborted()
+    assert wanted
+    log.close()
+    disk.fs.rename(disk.path(f"{2:020d}.log"), disk.path(f"{2:020d}.log.aside-0"))
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        disk.fs.remove(disk.path(f"{2:020d}{suffix}"))
+    for name in disk.names(".snapshot"):
+        disk.fs.remove(disk.path(name))
+    restore_aside(disk.fs, FOLDER, f"{2:020d}.log.aside-0")
+    for is_clean in (True, False):
+        log = Disk(disk.fs.crash()).open(is_clean=is_clean)
+        assert (log.log_end_offset, log.aborted()) == (5, wanted)
+
+
+def test_a_loss_that_would_be_accepted_is_not_set_aside_before(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, flip(550))
+    before = content(disk)
+    with pytest.raises(LogShorterThanFlushed):
+        disk.open(is_clean=False, recovery_point=39, **SMALL)
+    assert content(disk) == before
