@@ -517,10 +517,11 @@ def test_what_aborted_is_not_taken_from_an_entry_that_lies(disk: Disk) -> None:
     log = disk.open(index_interval_bytes=0)
     expected = log.read(0, 4 * len(batch()) + 10, COMMITTED)
     disk.damage("00000000000000000000.index", lower)
-    log = disk.open(index_interval_bytes=0)
+    log.segments[0].offset_index._bytes = None  # it was read when the log was opened
     found = log.read(0, 4 * len(batch()) + 10, COMMITTED)
     assert found.size_bytes == expected.size_bytes
     assert [entry.producer_id for entry in found.aborted] == [7]
+    assert log.wrong_indexes == {log.segments[0]}
 
 
 # -- what it costs ---------------------------------------------------------------------------------
@@ -581,6 +582,18 @@ def test_a_fetch_of_a_megabyte_is_three_calls_at_most(
             fits = min(max((1 << 20) // size, 1), count - number)
             assert found.size_bytes == fits * size
             assert len(calls) <= 2, (offset, calls)  # and one for the data
+
+
+def test_a_fetch_of_all_that_is_left_looks_for_no_end(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open()
+    for _ in range(20):
+        log.append(batch_of_size(1000))
+    for max_bytes in (10_000, 10_001, 1 << 20):
+        with counted(monkeypatch) as calls:
+            assert log.read(10, max_bytes).size_bytes == 10_000
+        assert len(calls) == 1
 
 
 def test_the_newest_offset_costs_the_same_with_many_segments(
