@@ -202,6 +202,7 @@ class Log(ReadableLog):
         self.list_lock: AbstractContextManager[Any] = nullcontext()
         self.wrong_indexes: set[Segment] = set()
         self._ended: tuple[Ended, ...] = ()
+        self._cut = (-1, -1)  # where the records end since the last truncation, and where it was
         self._unmendable: set[Segment] = set()
         self._rounds = 0  # of compaction, and truncations, since the log was opened
         self._flushed_ms = clock.now_ms()
@@ -318,6 +319,7 @@ class Log(ReadableLog):
         """Put a batch behind those that are to be written; or answer it, if it was written."""
         header, marker = batch.header, _marker_of(batch)
         is_full = len(run.prepared) == MOST_PIECES
+        # What a marker ends must be written: its entry is made of the log's own state.
         if marker is not None or is_full or self._should_roll(header, run, now_ms):
             self._write(run, now_ms)
         if header.producer_id != NO_PRODUCER:
@@ -336,8 +338,6 @@ class Log(ReadableLog):
         if header.producer_id != NO_PRODUCER:
             run.producers.add(prepared.header, prepared.base_offset, now_ms, marker)
         run.add(prepared)
-        if marker is not None:
-            self._write(run, now_ms)
 
     def _should_roll(self, header: BatchHeader, run: "_Run", now_ms: int) -> bool:
         """Whether a batch cannot go to the active segment behind those that are gathered."""
@@ -557,7 +557,10 @@ class Log(ReadableLog):
                 raise  # else it was deleted and closed meanwhile
 
     def _recover_from(self, offset: int) -> None:
-        """Advance the recovery point."""
+        """Advance the recovery point; not above the last record before a cut."""
+        records_end, cut_at = self._cut
+        if offset <= cut_at:
+            offset = min(offset, records_end)
         with self.list_lock:
             self.recovery_point = max(self.recovery_point, offset)
 
@@ -703,11 +706,15 @@ class Log(ReadableLog):
         is_whole: bool = False,
     ) -> None:
         self._rounds += 1
-        self.recovery_point = min(self.recovery_point, offset)
-        if lower_checkpoints is not None:
-            lower_checkpoints(offset)
         segments = self._segments
         is_whole = is_whole or offset < segments[0].base_offset
+        holder = segments[floor_of(segments, offset)]
+        # A whole batch goes, so the records may end, and after a crash the log, before the offset.
+        end = holder.base_offset if is_whole else holder.end_before(offset)
+        self._cut = (min(end, offset), offset)
+        self.recovery_point = min(self.recovery_point, *self._cut)
+        if lower_checkpoints is not None:
+            lower_checkpoints(self._cut[0])
         kept = () if is_whole else tuple(s for s in segments if s.base_offset <= offset)
         if not kept:
             # First, so that a crash in here leaves a log.
@@ -728,6 +735,8 @@ class Log(ReadableLog):
         self._writer = SegmentWriter(last, self._clock.now_ms())
         if is_whole:
             self.log_start_offset = offset
+        if is_whole:
+            self._cut = (offset, offset)
         self._forget_behind(offset)
 
     def _segment_at(self, base_offset: int) -> Segment:

@@ -284,6 +284,21 @@ class Segment:
         place = self.find(offset)
         return self.size if place is None else place.position
 
+    def end_before(self, offset: int) -> int:
+        """The offset behind the last batch that ends below ``offset``.
+
+        It is the base offset if there is none, or if that cannot be read.
+        """
+        try:
+            position = self.position_of(offset)
+            near = self.offset_index.lookup_position(position - 1).position
+            end = self.base_offset
+            for _, header in self.batches(near, position):
+                end = header.next_offset
+        except (CorruptIndex, CorruptRecord):
+            return self.base_offset
+        return end
+
     def _find_near(self, offset: int, end: int) -> Place | None:
         """As :meth:`find`, by the index. Raises CorruptIndex if it lies."""
         if self.offset_index.is_missing:
