@@ -229,6 +229,7 @@ class LogDirStatus(NamedTuple):
     usable_bytes: int
     loaded: int  # progress of the start; over when it has come to ``to_load``
     to_load: int
+    damaged_files: tuple[str, ...] = ()  # checkpoints of which a damaged one is kept as .corrupt
 
     @classmethod
     def offline(cls, node_id: str, path: str, directory_id: str | None, why: str) -> Self:

@@ -27,7 +27,7 @@ from raylog.actors.messages import (
     PartitionStatus,
     RetentionStatus,
 )
-from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.broker_config import BrokerConfig, names_log_dirs
 from raylog.actors.runtime.calls import (
     OPEN_TIMEOUT_S,
     WORK_TIMEOUT_S,
@@ -111,9 +111,9 @@ def start(
     )
     if log_dirs is not None:
         settings["log.dirs"] = [log_dirs] if isinstance(log_dirs, str) else list(log_dirs)
-    elif "log.dirs" not in settings and os.environ.get("RAYLOG_LOG_DIRS"):
+    elif not names_log_dirs(settings) and os.environ.get("RAYLOG_LOG_DIRS"):
         settings["log.dirs"] = os.environ["RAYLOG_LOG_DIRS"]
-    if "log.dirs" not in settings:
+    if not names_log_dirs(settings):
         raise InvalidConfig("log.dirs", None, "give at least one folder for partitions")
     settings["log.dirs"] = [os.path.abspath(path) for path in BrokerConfig.parse(settings).log_dirs]
     parsed = BrokerConfig.parse(settings)

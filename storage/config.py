@@ -1,4 +1,10 @@
-"""A topic's configuration: one table of Kafka's keys, from which parsing, errors and docs are made.
+"""A topic's configuration: each of Kafka's keys is stated once, as a field of :class:`LogConfig`.
+
+The field's name is the key's with ``_`` for the dots. Its default, how a value is parsed, what is
+valid and what it means stand beside it; the table of keys, errors and docs are made from that. To
+add a key, add a field, here with its default, its smallest and its largest value::
+
+    retention_bytes: int = integer(-1, -1, MAX_LONG, "minimum size to keep ...")
 
 Values arrive as YAML or the command line gives them (``"1048576"``, ``1048576``, ``1.0e6``). An
 invalid value is refused with the key's name. Defaults are those of Kafka 4.x. A key that is not in
@@ -12,15 +18,21 @@ from typing import Any
 
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.limits import MAX_INT, MAX_LONG
-from raylog.storage.records.compression import CODECS
+from raylog.storage.records.compression import CODECS, MAX_PLAIN_BYTES
+from raylog.storage.records.layout import LOG_OVERHEAD
+from raylog.storage.records.rules import RecordRules
 
 MIB = 1 << 20
 DELETE, COMPACT = "delete", "compact"
+MAX_PLAIN_BATCH_BYTES = 100 * MIB  # enough for 1 MiB of text; a bomb is a thousand times as much
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One config key: ``parse`` returns the value or raises ValueError with what it must be."""
+    """One config key. ``parse`` returns the value, or raises ValueError or TypeError.
+
+    ``valid``: what it must be, to follow "must be".
+    """
 
     name: str
     default: Any
@@ -29,7 +41,7 @@ class Key:
     doc: str
 
 
-def _integer(low: int, high: int) -> Callable[[Any], int]:
+def _parse_integer(low: int, high: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         number = None if isinstance(value, bool) else as_int(value)
         if number is None or not low <= number <= high:
@@ -83,275 +95,181 @@ def _policies(value: Any) -> str:
     return ",".join(dict.fromkeys(names))
 
 
-def number_key(name: str, default: int, low: int, high: int, doc: str) -> Key:
+def setting(default: Any, parse: Callable[[Any], Any], valid: str, doc: str) -> Any:
+    """A field of a config that a key sets: the one of its name, with dots. See :class:`Key`."""
+    return field(default=default, metadata={"parse": parse, "valid": valid, "doc": doc})
+
+
+def integer(default: int, low: int, high: int, doc: str) -> Any:
+    """A setting that is an integer from ``low`` to ``high``."""
     text = {MAX_INT: "2^31-1", MAX_LONG: "2^63-1"}
-    return Key(
-        name=name,
-        default=default,
-        parse=_integer(low, high),
-        valid=f"an integer from {low} to {text.get(high, high)}",
-        doc=doc,
-    )
+    valid = f"an integer from {low} to {text.get(high, high)}"
+    return setting(default, _parse_integer(low, high), valid, doc)
 
 
-def choice_key(name: str, default: str, allowed: tuple[str, ...], doc: str) -> Key:
-    return Key(
-        name=name,
-        default=default,
-        parse=_one_of(*allowed),
-        valid="one of " + ", ".join(allowed),
-        doc=doc,
-    )
+def choice(default: str, allowed: tuple[str, ...], doc: str) -> Any:
+    """A setting that is one of a few words."""
+    return setting(default, _one_of(*allowed), "one of " + ", ".join(allowed), doc)
 
 
-TOPIC_KEYS: dict[str, Key] = {
-    key.name: key
-    for key in (
-        number_key(
-            "segment.bytes",
-            1 << 30,
-            MIB,
-            MAX_INT,
-            "maximum size of a segment; a batch that would exceed it begins a new segment",
-        ),
-        number_key(
-            "segment.ms",
-            604_800_000,
-            1,
-            MAX_LONG,
-            "maximum time span of the records in a segment; a later batch begins a new segment",
-        ),
-        number_key(
-            "segment.jitter.ms",
-            0,
-            0,
-            MAX_LONG,
-            "maximum random time that is subtracted from segment.ms",
-        ),
-        number_key(
-            "segment.index.bytes",
-            10 * MIB,
-            12,
-            MAX_INT,
-            "maximum size of an index file",
-        ),
-        number_key(
-            "index.interval.bytes",
-            4096,
-            0,
-            MAX_INT,
-            "bytes of log between two index entries",
-        ),
-        number_key(
-            "flush.messages",
-            MAX_LONG,
-            1,
-            MAX_LONG,
-            "number of unflushed records at which an append is fsynced before it is acknowledged; "
-            "1: every append",
-        ),
-        number_key(
-            "flush.ms",
-            MAX_LONG,
-            0,
-            MAX_LONG,
-            "maximum time between two fsyncs of a log that has unflushed records",
-        ),
-        number_key(
-            "retention.bytes",
-            -1,
-            -1,
-            MAX_LONG,
-            "minimum size to keep: the oldest segments are deleted while the rest is at least this "
-            "large; -1: no limit",
-        ),
-        number_key(
-            "retention.ms",
-            604_800_000,
-            -1,
-            MAX_LONG,
-            "time for which records are kept; -1: forever",
-        ),
-        number_key(
-            "file.delete.delay.ms",
-            60_000,
-            0,
-            MAX_LONG,
-            "time for which the files of a deleted segment stay readable",
-        ),
-        number_key(
-            "max.message.bytes",
-            MIB + 12,
-            0,
-            MAX_INT,
-            "maximum size of a record batch",
-        ),
-        Key(
-            name="cleanup.policy",
-            default=DELETE,
-            parse=_policies,
-            valid="delete, compact, or both separated by a comma",
-            doc=(
-                "what happens to old segments; delete: they are deleted; compact: only the last "
-                "record of every key is kept"
-            ),
-        ),
-        number_key(
-            "delete.retention.ms",
-            86_400_000,
-            0,
-            MAX_LONG,
-            "time for which compaction keeps a tombstone after it first read it",
-        ),
-        number_key(
-            "min.compaction.lag.ms",
-            0,
-            0,
-            MAX_LONG,
-            "minimum age of a record before it may be compacted",
-        ),
-        number_key(
-            "max.compaction.lag.ms",
-            MAX_LONG,
-            1,
-            MAX_LONG,
-            "maximum age of a record before its log must be compacted",
-        ),
-        Key(
-            name="min.cleanable.dirty.ratio",
-            default=0.5,
-            parse=as_fraction,
-            valid="a number from 0 to 1",
-            doc=(
-                "minimum share of a log, by bytes, that is new since its last compaction, before "
-                "it is compacted again"
-            ),
-        ),
-        Key(
-            name="preallocate",
-            default=False,
-            parse=as_bool,
-            valid="true or false",
-            doc="whether the disk space of a segment is reserved when the segment is created",
-        ),
-        choice_key(
-            "compression.type",
-            "producer",
-            ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-            "codec of the log; producer: each batch keeps the codec of its producer",
-        ),
-        Key(
-            name="compression.gzip.level",
-            default=-1,
-            parse=lambda value: _integer(-1, 9)(value) or _refuse(),
-            valid="an integer from 1 to 9, or -1",
-            doc=(
-                "gzip level with which the log compresses a batch again; -1: the default of the "
-                "library"
-            ),
-        ),
-        number_key(
-            "compression.lz4.level",
-            9,
-            1,
-            17,
-            "lz4 level with which the log compresses a batch again",
-        ),
-        number_key(
-            "compression.zstd.level",
-            3,
-            -131_072,
-            22,
-            "zstd level with which the log compresses a batch again",
-        ),
-        choice_key(
-            "message.timestamp.type",
-            "CreateTime",
-            ("CreateTime", "LogAppendTime"),
-            "timestamp of a record; CreateTime: from the producer; LogAppendTime: the time of the "
-            "append",
-        ),
-        number_key(
-            "message.timestamp.before.max.ms",
-            MAX_LONG,
-            0,
-            MAX_LONG,
-            "maximum time by which a record's timestamp may be before the current time",
-        ),
-        number_key(
-            "message.timestamp.after.max.ms",
-            3_600_000,
-            0,
-            MAX_LONG,
-            "maximum time by which a record's timestamp may be after the current time",
-        ),
-        number_key(
-            "internal.segment.bytes",
-            0,
-            0,
-            MAX_INT,
-            "only for tests: replaces segment.bytes and may be below 1 MiB; 0: not set",
-        ),
-    )
-}
+def keys_of(config: type) -> dict[str, Key]:
+    """The keys that set the fields of a config, by name, in their order."""
+    keys = {}
+    for own in fields(config):
+        if own.metadata:
+            name = own.name.replace("_", ".")
+            keys[name] = Key(name=name, default=own.default, **own.metadata)
+    return keys
 
 
-# Keys of Kafka for features that raylog does not have. Their default value is accepted, so that a
-# topic's config can be copied from Kafka. Any other value is refused.
-_ONE_REPLICA = "raylog keeps one replica of a log"
-_NO_TIERS = "raylog has no tiered storage"
-FIXED_TOPIC_KEYS: dict[str, tuple[str, str]] = {
-    "min.insync.replicas": ("1", _ONE_REPLICA),
-    "unclean.leader.election.enable": ("false", _ONE_REPLICA),
-    "leader.replication.throttled.replicas": ("", _ONE_REPLICA),
-    "follower.replication.throttled.replicas": ("", _ONE_REPLICA),
-    "remote.storage.enable": ("false", _NO_TIERS),
-    "remote.log.copy.disable": ("false", _NO_TIERS),
-    "remote.log.delete.on.disable": ("false", _NO_TIERS),
-    "local.retention.ms": ("-2", _NO_TIERS),
-    "local.retention.bytes": ("-2", _NO_TIERS),
-}
+def attribute_of(key: str) -> str:
+    """The field that a key sets."""
+    return key.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """What one log obeys. Made by hand it is not checked; :meth:`parse` checks."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 604_800_000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 * MIB
-    index_interval_bytes: int = 4096
-    flush_messages: int = MAX_LONG
-    flush_ms: int = MAX_LONG
-    retention_bytes: int = -1
-    retention_ms: int = 604_800_000
-    file_delete_delay_ms: int = 60_000
-    max_message_bytes: int = MIB + 12
-    cleanup_policy: str = DELETE
-    delete_retention_ms: int = 86_400_000
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = MAX_LONG
-    min_cleanable_dirty_ratio: float = 0.5
-    compression_type: str = "producer"
-    preallocate: bool = False
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = MAX_LONG
-    message_timestamp_after_max_ms: int = 3_600_000
-    internal_segment_bytes: int = 0
-    # Whether a batch is appended without a look at its records: kept, since every append asks.
-    is_opaque: bool = field(init=False, compare=False)
+    segment_bytes: int = integer(
+        1 << 30,
+        MIB,
+        MAX_INT,
+        "maximum size of a segment; a batch that would exceed it begins a new segment",
+    )
+    segment_ms: int = integer(
+        604_800_000,
+        1,
+        MAX_LONG,
+        "maximum time span of the records in a segment; a later batch begins a new segment",
+    )
+    segment_jitter_ms: int = integer(
+        0, 0, MAX_LONG, "maximum random time that is subtracted from segment.ms"
+    )
+    segment_index_bytes: int = integer(10 * MIB, 12, MAX_INT, "maximum size of an index file")
+    index_interval_bytes: int = integer(4096, 0, MAX_INT, "bytes of log between two index entries")
+    flush_messages: int = integer(
+        MAX_LONG,
+        1,
+        MAX_LONG,
+        "number of unflushed records at which an append is fsynced before it is acknowledged; "
+        "1: every append",
+    )
+    flush_ms: int = integer(
+        MAX_LONG, 0, MAX_LONG, "maximum time between two fsyncs of a log that has unflushed records"
+    )
+    retention_bytes: int = integer(
+        -1,
+        -1,
+        MAX_LONG,
+        "minimum size to keep: the oldest segments are deleted while the rest is at least "
+        "this large; -1: no limit",
+    )
+    retention_ms: int = integer(
+        604_800_000, -1, MAX_LONG, "time for which records are kept; -1: forever"
+    )
+    file_delete_delay_ms: int = integer(
+        60_000, 0, MAX_LONG, "time for which the files of a deleted segment stay readable"
+    )
+    max_message_bytes: int = integer(
+        MIB + LOG_OVERHEAD, 0, MAX_INT, "maximum size of a record batch"
+    )
+    cleanup_policy: str = setting(
+        DELETE,
+        _policies,
+        "delete, compact, or both separated by a comma",
+        "what happens to old segments; delete: they are deleted; compact: only the last "
+        "record of every key is kept",
+    )
+    delete_retention_ms: int = integer(
+        86_400_000,
+        0,
+        MAX_LONG,
+        "time for which compaction keeps a tombstone after it first read it",
+    )
+    min_compaction_lag_ms: int = integer(
+        0, 0, MAX_LONG, "minimum age of a record before it may be compacted"
+    )
+    max_compaction_lag_ms: int = integer(
+        MAX_LONG, 1, MAX_LONG, "maximum age of a record before its log must be compacted"
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        0.5,
+        as_fraction,
+        "a number from 0 to 1",
+        "minimum share of a log, by bytes, that is new since its last compaction, before it "
+        "is compacted again",
+    )
+    preallocate: bool = setting(
+        False,
+        as_bool,
+        "true or false",
+        "whether the disk space of a segment is reserved when the segment is created",
+    )
+    compression_type: str = choice(
+        "producer",
+        ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        "codec of the log; producer: each batch keeps the codec of its producer",
+    )
+    compression_gzip_level: int = setting(
+        -1,
+        lambda value: _parse_integer(-1, 9)(value) or _refuse(),
+        "an integer from 1 to 9, or -1",
+        "gzip level with which the log compresses a batch again; -1: the default of the library",
+    )
+    compression_lz4_level: int = integer(
+        9, 1, 17, "lz4 level with which the log compresses a batch again"
+    )
+    compression_zstd_level: int = integer(
+        3, -131_072, 22, "zstd level with which the log compresses a batch again"
+    )
+    message_timestamp_type: str = choice(
+        "CreateTime",
+        ("CreateTime", "LogAppendTime"),
+        "timestamp of a record; CreateTime: from the producer; LogAppendTime: the time of the "
+        "append",
+    )
+    message_timestamp_before_max_ms: int = integer(
+        MAX_LONG,
+        0,
+        MAX_LONG,
+        "maximum time by which a record's timestamp may be before the current time",
+    )
+    message_timestamp_after_max_ms: int = integer(
+        3_600_000,
+        0,
+        MAX_LONG,
+        "maximum time by which a record's timestamp may be after the current time",
+    )
+    max_plain_batch_bytes: int = integer(
+        MAX_PLAIN_BATCH_BYTES,
+        1,
+        MAX_PLAIN_BYTES,
+        "raylog's own: maximum size of a compressed record batch after it is decompressed",
+    )
+    check_compressed_batches: bool = setting(
+        True,
+        as_bool,
+        "true or false",
+        "raylog's own: whether a compressed batch is decompressed to check its records; "
+        "false only where every producer is trusted",
+    )
+    internal_segment_bytes: int = integer(
+        0, 0, MAX_INT, "only for tests: replaces segment.bytes and may be below 1 MiB; 0: not set"
+    )
+    # What is demanded of each record that is appended: kept, since every append asks.
+    record_rules: RecordRules = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        looks_inside = (
-            self.is_compacted
-            or self.checks_record_timestamps
-            or self.compression_type != "producer"
+        is_create_time = self.message_timestamp_type == "CreateTime"
+        rules = RecordRules(
+            max_bytes=min(self.max_message_bytes, self.segment_bytes),
+            before_max_ms=self.message_timestamp_before_max_ms if is_create_time else MAX_LONG,
+            after_max_ms=self.message_timestamp_after_max_ms if is_create_time else MAX_LONG,
+            is_create_time=is_create_time,
+            needs_keys=self.is_compacted,
         )
-        object.__setattr__(self, "is_opaque", not looks_inside)
+        object.__setattr__(self, "record_rules", rules)
 
     @property
     def is_compacted(self) -> bool:
@@ -372,14 +290,6 @@ class LogConfig:
             min(self.segment_ms, self.max_compaction_lag_ms)
             if self.is_compacted
             else self.segment_ms
-        )
-
-    @property
-    def checks_record_timestamps(self) -> bool:
-        """Whether every record's timestamp has bounds that the batch's header cannot tell."""
-        return (
-            self.message_timestamp_type == "CreateTime"
-            and self.message_timestamp_before_max_ms < MAX_LONG
         )
 
     @property
@@ -404,7 +314,7 @@ class LogConfig:
         Raises InvalidConfig with the key's name.
         """
         values = {
-            key.replace(".", "_"): parse_value(TOPIC_KEYS, key, value)
+            attribute_of(key): parse_value(TOPIC_KEYS, key, value)
             for key, value in overrides.items()
             if not is_fixed(key, value)
         }
@@ -415,6 +325,25 @@ class LogConfig:
             why = f"must not exceed max.compaction.lag.ms={config.max_compaction_lag_ms}"
             raise InvalidConfig("min.compaction.lag.ms", config.min_compaction_lag_ms, why)
         return config
+
+
+TOPIC_KEYS = keys_of(LogConfig)
+
+# Keys of Kafka for features that raylog does not have. Their default value is accepted, so that a
+# topic's config can be copied from Kafka. Any other value is refused.
+_ONE_REPLICA = "raylog keeps one replica of a log"
+_NO_TIERS = "raylog has no tiered storage"
+FIXED_TOPIC_KEYS: dict[str, tuple[str, str]] = {
+    "min.insync.replicas": ("1", _ONE_REPLICA),
+    "unclean.leader.election.enable": ("false", _ONE_REPLICA),
+    "leader.replication.throttled.replicas": ("", _ONE_REPLICA),
+    "follower.replication.throttled.replicas": ("", _ONE_REPLICA),
+    "remote.storage.enable": ("false", _NO_TIERS),
+    "remote.log.copy.disable": ("false", _NO_TIERS),
+    "remote.log.delete.on.disable": ("false", _NO_TIERS),
+    "local.retention.ms": ("-2", _NO_TIERS),
+    "local.retention.bytes": ("-2", _NO_TIERS),
+}
 
 
 def is_fixed(key: str, value: Any) -> bool:
@@ -445,8 +374,3 @@ def no_such_key(key: str, known: Collection[str]) -> str:
     if close:
         return f"unknown key; similar keys are {', '.join(close)}"
     return f"unknown key; the known keys are {', '.join(sorted(known))}"
-
-
-assert {entry.name for entry in fields(LogConfig) if entry.init} == {
-    name.replace(".", "_") for name in TOPIC_KEYS
-}

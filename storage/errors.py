@@ -95,6 +95,16 @@ class RecordTooLarge(RaylogError):
     )
 
 
+class PlainBatchTooLarge(CorruptRecord):
+    """A batch is larger than ``max.plain.batch.bytes`` when it is decompressed."""
+
+    code, error_name = 10, "MESSAGE_TOO_LARGE"
+    template = (
+        "record batch too large at {where}: {why}; send smaller batches, or raise "
+        "max.plain.batch.bytes of the topic; a reader can set RAYLOG_MAX_PLAIN_BATCH_BYTES"
+    )
+
+
 class RecordBatchTooLarge(RaylogError):
     """An append is larger than ``segment.bytes``."""
 

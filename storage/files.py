@@ -41,7 +41,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from stat import S_ISDIR
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
+from weakref import finalize
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import (
@@ -55,9 +56,16 @@ from raylog.storage.errors import (
     UndoFailed,
     UndoInterrupted,
 )
+from raylog.storage.records import kernel
+
+Answer = TypeVar("Answer")
 
 # Python's posix_fallocate would make the file longer, and its end could not be told from its data.
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FAILED = ctypes.c_void_p(-1).value
 _KEEP_SIZE = 1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # What a call may meet on a disk that is fine.
@@ -153,6 +161,9 @@ class File(Protocol):
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Append a few buffers in order, or raise with the file's size unchanged."""
+
+    def append_stamped(self, stamp: bytes, batch: Buffer) -> None:
+        """Append ``batch`` with ``stamp`` in the place of its first bytes, as :meth:`append`."""
 
     def read(self, size_bytes: int, position: int) -> bytes:
         """Up to ``size_bytes`` from ``position``; fewer at the end of the file."""
@@ -389,12 +400,16 @@ class SealedFiles:
         self._open.pop(number, None)
         self._unflushed.discard(number)
 
-    def make_room(self) -> bool:
-        """Drop all descriptors that are not in use; returns whether there were any."""
-        had_any = bool(self._open)
+    def making_room(self, work: Callable[[], Answer]) -> Answer:
+        """What ``work`` answers; again without the kept descriptors if it finds none left."""
+        try:
+            return work()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                raise
         while self._open:
             self._drop_oldest()
-        return had_any
+        return work()
 
     def _drop_oldest(self) -> None:
         with suppress(KeyError):  # another thread has emptied it
@@ -499,14 +514,7 @@ class RealFile:
         return descriptor if descriptor.inode == self.inode else None
 
     def _open(self, path: str, flags: int) -> Descriptor:
-        try:
-            return Descriptor(path, flags)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            if not self._sealed_files.make_room():
-                raise
-        return Descriptor(path, flags)
+        return self._sealed_files.making_room(lambda: Descriptor(path, flags))
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -521,7 +529,7 @@ class RealFile:
             return memoryview(b"")
         descriptor = self.opened()
         with _named_errors(self.path):
-            return memoryview(mmap.mmap(descriptor.fileno(), self.size, prot=mmap.PROT_READ))
+            return _map(descriptor.fileno(), self.size)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -539,6 +547,18 @@ class RealFile:
         finally:
             self._is_dirty = True  # after the write: a flush beside it may have missed it
         self.size += total
+
+    def append_stamped(self, stamp: bytes, batch: Buffer) -> None:
+        own = self._own
+        if own is None or not own.is_writable:
+            own = self._writable()
+        try:
+            self.size += kernel.ops.write_stamped(own.fileno(), stamp, batch)
+            self._is_dirty = True  # after the write, as in append
+        except OSError as error:
+            self._is_dirty = True
+            self._undo(own.fileno())
+            raise storage_error(self.path, error) from error
 
     def _undo(self, number: int) -> None:
         try:
@@ -585,7 +605,7 @@ class RealFile:
         # Opened before the other is closed, so that no error of writing is missed between.
         descriptor = self._open_if_same(self.path, os.O_RDONLY)
         if descriptor is None:
-            raise SegmentDeleted(self.path)
+            return  # its name has gone, so it could not be opened again
         if self._is_dirty:
             self._sealed_files.await_flush(self._number)
             self._own = descriptor
@@ -618,6 +638,20 @@ class RealFile:
         self._closed = self._closed or why
         self._own = None
         self._sealed_files.forget(self._number)
+
+
+def _map(number: int, size_bytes: int) -> memoryview:
+    """Map a file for reading, until the last reference to the view goes. Raises OSError.
+
+    Python's own ``mmap`` keeps a descriptor for each map.
+    """
+    address = _LIBC.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, number, 0)
+    if address == _MAP_FAILED:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    content = (ctypes.c_ubyte * size_bytes).from_address(address)
+    finalize(content, _LIBC.munmap, address, size_bytes).atexit = False
+    return memoryview(content).cast("B").toreadonly()
 
 
 def _write_rest(number: int, content: bytes, written: int) -> None:
@@ -687,6 +721,9 @@ class RealFileSystem:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return RealFile(path, self._sealed_files, create=create)
 
+    def _open(self, path: str, flags: int) -> int:
+        return self._sealed_files.making_room(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+
     def exists(self, path: str) -> bool:
         return self._status(path) is not None
 
@@ -704,7 +741,7 @@ class RealFileSystem:
 
     def list_dir(self, path: str) -> list[str]:
         with _named_errors(path):
-            return sorted(os.listdir(path))
+            return sorted(self._sealed_files.making_room(lambda: os.listdir(path)))
 
     def make_dir(self, path: str) -> None:
         with _named_errors(path):
@@ -721,7 +758,7 @@ class RealFileSystem:
         if not self.is_dir(path):
             return
         with _named_errors(path):
-            for entry in os.scandir(path):
+            for entry in self._sealed_files.making_room(lambda: os.scandir(path)):
                 if entry.is_dir(follow_symlinks=False):
                     self.remove_dir(entry.path)
                 else:
@@ -733,11 +770,11 @@ class RealFileSystem:
             os.replace(source, target)
 
     def read_file(self, path: str) -> bytes:
-        with _named_errors(path), open(path, "rb") as file:
+        with _named_errors(path), self._sealed_files.making_room(lambda: open(path, "rb")) as file:
             return file.read()
 
     def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
-        with _named_errors(path), open(path, "wb") as file:
+        with _named_errors(path), self._sealed_files.making_room(lambda: open(path, "wb")) as file:
             file.write(content)
             file.flush()
             if flush:
@@ -745,7 +782,7 @@ class RealFileSystem:
 
     def sync_dir(self, path: str) -> None:
         with _named_errors(path):
-            descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = self._open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
             try:
                 _sync(path, os.fsync, descriptor)
             finally:
@@ -769,12 +806,10 @@ class RealFileSystem:
         self, source: str, target: str, copied: Callable[[int], None], *, flush: bool
     ) -> None:
         with _named_errors(source):
-            reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+            reader = self._open(source, os.O_RDONLY)
         try:
             with _named_errors(target):
-                writer = os.open(
-                    target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
-                )
+                writer = self._open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 try:
                     _copy(reader, writer, copied)
                     mtime_ns = os.fstat(reader).st_mtime_ns

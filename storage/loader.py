@@ -38,7 +38,7 @@ from raylog.storage.records.batch import check_crc
 from raylog.storage.records.scan import Scan
 from raylog.storage.replay import replay
 from raylog.storage.segment import Recovered, Segment
-from raylog.storage.state.checkpoints import CLEANER_OFFSETS, read_offsets
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, CORRUPT_SUFFIX, read_offsets
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
@@ -209,15 +209,18 @@ def count_kept(
 def _compacted_to(fs: FileSystem, folder: str) -> int:
     """How far compaction has come, by the log dir's checkpoint.
 
-    If the checkpoint cannot be read, compaction may have been anywhere.
+    If the checkpoint cannot be read, or could not be read once, compaction may have been anywhere.
     """
     log_dir, name = os.path.split(folder)
     partition = parse_folder(name)
+    path = os.path.join(log_dir, CLEANER_OFFSETS)
     try:
-        offsets = read_offsets(fs, os.path.join(log_dir, CLEANER_OFFSETS))
+        offsets = read_offsets(fs, path)
     except CorruptCheckpoint:
         return MAX_LONG
-    return 0 if partition is None else offsets.get(partition, 0)
+    if partition in offsets:
+        return offsets[partition]
+    return MAX_LONG if fs.exists(path + CORRUPT_SUFFIX) else 0
 
 
 def _mend_indexes(

@@ -40,7 +40,6 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
-from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 from crc32c import crc32c
@@ -71,17 +70,20 @@ from raylog.storage.names import (
     segment_file,
 )
 from raylog.storage.readable import Bound, ReadableLog, floor_of
+from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import Marker, read_marker
 from raylog.storage.records.layout import (
     AT_ATTRIBUTES,
     AT_CRC,
     AT_MAX_TIMESTAMP,
+    ATTRIBUTES,
     CRC,
     CRC_START,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
+    STAMP,
     TIMESTAMP,
 )
 from raylog.storage.replay import replay
@@ -95,14 +97,11 @@ from raylog.storage.state.producers import (
     ProducerExpiration,
     ProducerStates,
 )
-from raylog.storage.validation import CLIENT, CheckedBatch, Origin, check_append
+from raylog.storage.validation import CLIENT, CheckedBatch, Origin, look_closer
 from raylog.storage.writer import Piece, SegmentWriter
 
 HIGH_WATERMARK = -1
 
-# What the log writes into a batch: base offset, length, leader epoch. All are outside of the CRC.
-_STAMP = Struct(">qii")
-_ATTRIBUTES = Struct(">h")
 # Two buffers each, and the system takes 1,024 in one call.
 MOST_PIECES = 512
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
@@ -191,7 +190,7 @@ class Log(ReadableLog):
         self.recovery_point = max(recovery_point, log_start_offset)
         self._fs, self._clock = fs, clock
         self._producers = producers
-        self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+        self._obey(config)
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
         # a lock, where there is more than one thread
@@ -213,8 +212,14 @@ class Log(ReadableLog):
         for segment in self._segments:
             segment.reconfigure(config)
         self._writer.reconfigure(config)
-        self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+        self._obey(config)
         self.config = config
+
+    def _obey(self, config: LogConfig) -> None:
+        self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+        self._flush_messages = config.flush_messages
+        # whether a batch may be written as anything else than it came
+        self._changes_batches = self._stamps_append_time or config.target_codec is not None
 
     # -- append ------------------------------------------------------------------------------------
 
@@ -222,9 +227,16 @@ class Log(ReadableLog):
         self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT
     ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
-        now_ms = self._clock.now_ms()
-        batch = check_append(records, self.config, now_ms, origin)
-        return self.append_checked(batch, now_ms, leader_epoch, origin)
+        now_ms, config, end = self._clock.now_ms(), self.config, self._end
+        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
+        if self._changes_batches or self.epochs.is_stale:
+            found = kernel.ops.check_batch(records, config.record_rules, now_ms)
+        else:
+            found = self._writer.check_and_append(records, config.record_rules, now_ms, end, epoch)
+            if type(found) is Bound:
+                return self._publish(found, end.offset, NO_TIMESTAMP)
+        batch = look_closer(records, found, config, now_ms, origin)
+        return self.append_checked(batch, now_ms, epoch, origin)
 
     def append_checked(
         self,
@@ -245,10 +257,16 @@ class Log(ReadableLog):
             duplicate = self._producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None:
                 return self._first_append(duplicate)
-        prepared = self._prepare(batch, marker, self._end.offset, now_ms, leader_epoch)
+        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
+        is_changed = self._stamps_append_time or header.attributes & LOG_APPEND_TIME
+        if marker is None and not is_changed and not self.epochs.is_stale:
+            _, _, position, _ = end = self._end
+            if self._writer.append_one(batch.content, header, end.offset, epoch, position):
+                return self._take(header, None, end.offset, NO_TIMESTAMP, now_ms)
+        prepared = self._prepare(batch, marker, self._end.offset, now_ms, epoch)
         self._make_room(prepared, now_ms)
         self._writer.append((prepared.piece,))
-        return self._take(prepared, now_ms)
+        return self._take_prepared(prepared, now_ms)
 
     def append_all(
         self,
@@ -264,9 +282,10 @@ class Log(ReadableLog):
         all that were to be written together.
         """
         run = _Run(str(self.partition), self._end.offset)
+        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
         for batch in batches:
             try:
-                self._add_to(run, batch, now_ms, leader_epoch, origin)
+                self._add_to(run, batch, now_ms, epoch, origin)
             except RaylogError as error:
                 run.answers.append(error)
         self._write(run, now_ms)
@@ -277,7 +296,7 @@ class Log(ReadableLog):
         run: "_Run",
         batch: CheckedBatch,
         now_ms: int,
-        leader_epoch: int | None,
+        epoch: int,
         origin: Origin,
     ) -> None:
         """Put a batch behind those that are to be written; or answer it, if it was written."""
@@ -291,7 +310,7 @@ class Log(ReadableLog):
             if duplicate is not None:
                 run.answers.append(self._first_append(duplicate))
                 return
-        prepared = self._prepare(batch, marker, run.next_offset, now_ms, leader_epoch)
+        prepared = self._prepare(batch, marker, run.next_offset, now_ms, epoch)
         if not run.prepared:
             self._make_room(prepared, now_ms)
         if header.producer_id != NO_PRODUCER:
@@ -316,7 +335,7 @@ class Log(ReadableLog):
         answers: list[AppendInfo | RaylogError]
         try:
             self._writer.append([prepared.piece for prepared in run.prepared])
-            answers = [self._take(prepared, now_ms) for prepared in run.prepared]
+            answers = [self._take_prepared(prepared, now_ms) for prepared in run.prepared]
         except StorageError as error:
             answers = [error] * len(run.prepared)
         run.end(answers, self._end.offset)
@@ -327,7 +346,7 @@ class Log(ReadableLog):
         marker: Marker | None,
         base_offset: int,
         now_ms: int,
-        leader_epoch: int | None,
+        epoch: int,
     ) -> "_Prepared":
         """A batch as it is written at ``base_offset``."""
         header, content = batch
@@ -337,15 +356,14 @@ class Log(ReadableLog):
                 append_time = now_ms
                 header = header._replace(max_timestamp=now_ms)
             content = _with_timestamp_type(header, content, append_time)
-        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
         aborted = None
         if marker is not None:
             aborted = self._producers.aborted_by(header, marker, base_offset)
         piece = _new(
             Piece,
             (
-                _STAMP.pack(base_offset, header.batch_length, epoch),
-                memoryview(content)[_STAMP.size :],
+                STAMP.pack(base_offset, header.batch_length, epoch),
+                memoryview(content)[STAMP.size :],
                 header.batch_length + LOG_OVERHEAD,
                 base_offset + header.last_offset_delta,
                 header.max_timestamp,
@@ -364,21 +382,38 @@ class Log(ReadableLog):
         ):
             self.roll()
 
-    def _take(self, prepared: "_Prepared", now_ms: int) -> AppendInfo:
-        """A batch was written: it is the log's end now, and readable if it waits for no fsync."""
-        header, marker, base_offset, append_time, piece = prepared
+    def _take_prepared(self, prepared: "_Prepared", now_ms: int) -> AppendInfo:
+        header, marker, base_offset, append_time, _ = prepared
+        return self._take(header, marker, base_offset, append_time, now_ms)
+
+    def _take(
+        self,
+        header: BatchHeader,
+        marker: Marker | None,
+        base_offset: int,
+        append_time: int,
+        now_ms: int,
+    ) -> AppendInfo:
+        """A batch was written: remember its producer, and tell the readers."""
         if header.producer_id != NO_PRODUCER:
             self._producers.add(header, base_offset, now_ms, marker)
-        end_offset = piece.last_offset + 1
-        self._producers.end_offset = end_offset
-        before, active = self._end, self._segments[-1]
-        position = before.position + piece.size_bytes
-        appended = before.appended_bytes + piece.size_bytes
-        self._end = end = _new(Bound, (end_offset, active.base_offset, position, appended))
-        if end_offset - self.recovery_point < self.config.flush_messages:
+        before, size_bytes = self._end, header.batch_length + LOG_OVERHEAD
+        end = Bound(
+            offset=base_offset + header.last_offset_delta + 1,
+            segment_base=self._writer.segment.base_offset,
+            position=before.position + size_bytes,
+            appended_bytes=before.appended_bytes + size_bytes,
+        )
+        return self._publish(end, base_offset, append_time)
+
+    def _publish(self, end: Bound, base_offset: int, append_time: int) -> AppendInfo:
+        """The log ends there now; it is readable up to there, if nothing waits for an fsync."""
+        self._end = end
+        end_offset = end.offset
+        if end_offset - self.recovery_point < self._flush_messages:
             self._high_watermark = end
         return _new(
-            AppendInfo, (base_offset, piece.last_offset, append_time, self.log_start_offset, False)
+            AppendInfo, (base_offset, end_offset - 1, append_time, self.log_start_offset, False)
         )
 
     def _first_append(self, duplicate: CachedBatch) -> AppendInfo:
@@ -402,15 +437,23 @@ class Log(ReadableLog):
         if active.base_offset == end.offset:
             return
         self._writer.finish()
-        self._producers.write_snapshot(self._fs, self.folder, flush=False)
-        active.seal()
+        self._write_snapshot(flush=False)
         fresh = self._new_segment(end.offset)
+        try:
+            active.seal()
+        except StorageError:
+            fresh.delete()
+            raise
         self._writer = SegmentWriter(fresh, self._clock.now_ms())
         with self.list_lock:
             self._segments = (*self._segments, fresh)
         self._end = end._replace(segment_base=fresh.base_offset, position=0)
         if self._high_watermark == end:
             self._high_watermark = self._end
+
+    def _write_snapshot(self, *, flush: bool) -> None:
+        self._producers.end_offset = self._end.offset
+        self._producers.write_snapshot(self._fs, self.folder, flush=flush)
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(self._fs, self.folder, base_offset, self.config, create=True)
@@ -440,16 +483,19 @@ class Log(ReadableLog):
         segments = self._segments
         first = floor_of(segments, self.recovery_point)
         dirty = [segment for segment in segments[first:] if segment.base_offset < offset]
+        if first > 0:
+            # Its last entries were written when it was sealed, which may be after its last flush.
+            self._flush(segments[first - 1], Segment.flush_indexes)
         for segment in dirty:
-            self._flush(segment)
+            self._flush(segment, Segment.flush)
         if any(segment.base_offset >= self.recovery_point for segment in dirty):
             self._fs.sync_dir(self.folder)
         self._recover_from(offset)
         self._flushed_ms = self._clock.now_ms()
 
-    def _flush(self, segment: Segment) -> None:
+    def _flush(self, segment: Segment, flush: Callable[[Segment], None]) -> None:
         try:
-            segment.flush()
+            flush(segment)
         except StorageError:
             if segment in self._segments:
                 raise  # else it was deleted and closed meanwhile
@@ -801,7 +847,7 @@ class Log(ReadableLog):
         for segment in self._segments:
             segment.flush_indexes()  # of what a flush before the seal left out
         with suppress(DiskFull, OutOfResources):
-            self._producers.write_snapshot(self._fs, self.folder, flush=True)
+            self._write_snapshot(flush=True)
         for segment in self._segments:
             segment.close()
         for _, segment in self._doomed:
@@ -823,6 +869,6 @@ def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int)
     if append_time >= 0:
         attributes |= LOG_APPEND_TIME
         TIMESTAMP.pack_into(changed, AT_MAX_TIMESTAMP, append_time)
-    _ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
+    ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
     CRC.pack_into(changed, AT_CRC, crc32c(memoryview(changed)[CRC_START:]))
     return changed

@@ -16,22 +16,31 @@
       <topic>-<partition>.<id>-future/   a copy that is being made of one in another dir
 
 The clean-shutdown marker is read and removed when the dir is opened: a crash afterwards counts as a
-crash. Source: ``LogManager`` of Kafka, without its threads.
+crash.
+
+**A damaged checkpoint** is kept as ``<name>.corrupt``, and another takes its place. The data tells
+again what recovery points and high watermarks said. Nothing else tells a log start offset, or how
+far compaction has come: of these, the lines that are whole are used. As long as the ``.corrupt``
+file is there, the damage is in the dir's status.
+
+Source: ``LogManager`` of Kafka, without its threads.
 """
 
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from raylog.storage.errors import (
     CorruptCheckpoint,
+    DiskFull,
     InconsistentClusterId,
     InvalidLogDir,
     RaylogError,
     StorageError,
 )
-from raylog.storage.files import FileSystem
+from raylog.storage.files import FileSystem, write_atomically
 from raylog.storage.names import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -43,10 +52,12 @@ from raylog.storage.names import (
 )
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
+    CORRUPT_SUFFIX,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     read_offsets,
+    read_whole_lines,
     write_offsets,
 )
 from raylog.storage.state.properties import (
@@ -60,6 +71,9 @@ from raylog.storage.state.properties import (
 LOCK_FILE = ".lock"
 # The log of the cluster's own metadata belongs to the Controller, not to a LogManager.
 METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+# What these say is nowhere else.
+IRREPLACEABLE = (LOG_START_OFFSETS, CLEANER_OFFSETS)
 
 
 class CheckpointedOffsets(NamedTuple):
@@ -68,6 +82,15 @@ class CheckpointedOffsets(NamedTuple):
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+
+
+class Damage(NamedTuple):
+    """A checkpoint file that could not be read, and what became of it."""
+
+    file: str  # its name in the log dir
+    kept_as: str  # the name that the damaged file has now
+    why: str
+    entries: int  # of the damaged file that are used
 
 
 class Listing(NamedTuple):
@@ -89,6 +112,7 @@ class LogDir:
         changed.
         """
         self.path, self._fs = os.path.abspath(path), fs
+        self._damages: list[Damage] = []
         _check_usable(fs, self.path)
         self._lock = fs.lock(os.path.join(self.path, LOCK_FILE))
         try:
@@ -97,6 +121,8 @@ class LogDir:
             self.was_clean = fs.exists(marker)
             fs.remove(marker)
             fs.sync_dir(self.path)
+            with suppress(DiskFull):  # they come when there is room
+                self._make_checkpoints()
         except RaylogError:
             self._lock.release()
             raise
@@ -109,6 +135,13 @@ class LogDir:
         if meta.cluster_id != cluster_id:
             raise InconsistentClusterId(self.path, meta.cluster_id, cluster_id)
         return meta
+
+    def _make_checkpoints(self) -> None:
+        """Make the checkpoint files that are missing, without an entry."""
+        for name in CHECKPOINTS:
+            path = os.path.join(self.path, name)
+            if not self._fs.exists(path):
+                write_offsets(self._fs, path, {})
 
     @property
     def directory_id(self) -> str:
@@ -157,10 +190,7 @@ class LogDir:
             )
 
     def offsets(self) -> dict[TopicPartition, CheckpointedOffsets]:
-        """What the checkpoints say.
-
-        A checkpoint that cannot be read is set aside: the data says the same.
-        """
+        """What the checkpoints say. One that is damaged is set aside (see the module's head)."""
         columns = [
             self._read(name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
         ]
@@ -174,9 +204,49 @@ class LogDir:
         path = os.path.join(self.path, name)
         try:
             return read_offsets(self._fs, path)
-        except CorruptCheckpoint:
-            self._fs.rename(path, path + ".corrupt")
-            return {}
+        except CorruptCheckpoint as error:
+            return self._set_aside(name, error.args[1])
+
+    def _set_aside(self, name: str, why: str) -> dict[TopicPartition, int]:
+        """Keep a damaged checkpoint under another name; returns what can be used of it.
+
+        On a full disk it stays where it is until there is room.
+        """
+        path = os.path.join(self.path, name)
+        offsets = read_whole_lines(self._fs, path) if name in IRREPLACEABLE else {}
+        kept_as = self._free_name(name + CORRUPT_SUFFIX)
+        kept = os.path.join(self.path, kept_as)
+        try:
+            # A copy, not a rename: a crash in between must not leave a dir without the offsets.
+            write_atomically(self._fs, kept, self._fs.read_file(path))
+            write_offsets(self._fs, path, offsets)
+        except DiskFull:
+            self._fs.remove(kept)
+            kept_as = name
+        self._damages.append(Damage(name, kept_as, why, len(offsets)))
+        return offsets
+
+    def _free_name(self, name: str) -> str:
+        taken = self._fs.list_dir(self.path)
+        free, number = name, 1
+        while free in taken:
+            number += 1
+            free = f"{name}-{number}"
+        return free
+
+    def take_damages(self) -> list[Damage]:
+        """The damages that were found since the last call."""
+        damages, self._damages = self._damages, []
+        return damages
+
+    def damaged_files(self) -> list[str]:
+        """The checkpoint files of which a damaged one is kept here, since now or earlier."""
+        names = self._fs.list_dir(self.path)
+        return sorted(
+            checkpoint
+            for checkpoint in CHECKPOINTS
+            if any(name.startswith(checkpoint + CORRUPT_SUFFIX) for name in names)
+        )
 
     def write_offsets(self, offsets: Mapping[TopicPartition, CheckpointedOffsets]) -> None:
         """Replace the checkpoints of recovery points, high watermarks and log start offsets."""

@@ -91,7 +91,8 @@ class Segment:
     """The batches of one ``.log`` file, with their indexes.
 
     ``index_problem``: what a reader found wrong with an index; its owner makes the indexes again.
-    ``largest``: the largest timestamp, where it is known. ``is_deleted``: its files are going.
+    ``largest``: the largest timestamp, where it is known and the segment is sealed; ``appender``
+    knows it of one that is written. ``is_deleted``: its files are going.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Segment:
         self.time_index = TimeIndex(fs, self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
         self.txn_index = TransactionIndex(fs, self._path(TXN_INDEX_SUFFIX), base_offset)
         self.largest: TimestampOffset | None = None
+        self.appender: kernel.ops.Appender | None = None
         self._has_spare_room = create and config.preallocate
         if create:
             self._create()
@@ -163,6 +165,10 @@ class Segment:
 
         (-1, ..) if there is none. Raises CorruptRecord.
         """
+        appender = self.appender
+        if appender is not None:
+            latest: TimestampOffset = appender.largest
+            return latest
         if self.largest is None:
             self.largest = self._find_largest()
         return self.largest
@@ -548,8 +554,10 @@ class Segment:
     def seal(self) -> None:
         """It is not written any more: its indexes leave the memory, and come back mapped."""
         self.log.seal()
+        self.largest, self.appender = self.max_timestamp, None
         self.offset_index.drop()
         self.time_index.drop()
+        self.txn_index.seal()
 
     def give_back_room(self) -> None:
         """Return what was allocated behind the end."""
@@ -570,7 +578,7 @@ class Segment:
         self.txn_index.truncate_to(offset)
         self.log.truncate(place.position)
         self.log.flush()
-        self.largest = None
+        self.largest = self.appender = None
 
     def flush(self) -> None:
         self.log.flush()

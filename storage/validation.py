@@ -3,18 +3,18 @@
 Messages of older versions become one first (``conversion.py``).
 
 One, because that is what makes an idempotent producer's batch written or not, never half; Kafka
-takes no more in a request either. A batch stays opaque: its header, CRC and size are checked, its
-records by whoever decodes them, unless the topic's config asks for a look at them
-(:func:`_look_inside`). Kafka looks at every record of every batch; a record that lies about its own
-length is found there at the append, and here by its reader.
+takes no more in a request either. Every record is looked at: its length and its fields, its offset
+(they count 0, 1, 2, ... in a batch), its timestamp, and its key where the topic is compacted. A
+compressed batch is decompressed for that, chunk by chunk, unless the topic's config trusts it. A
+batch is never rebuilt, and never encoded again: a rule that is broken refuses it. There is one
+exception, as in Kafka: producers that leave the header's maximum timestamp out, or take the last
+record's for it, have it set to what the records say.
 
-Nothing here depends on the log's state, so many appends can be checked at once (the CRC releases
+Nothing here depends on the log's state, so many appends can be checked at once (the kernel releases
 the GIL). Source: ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords`` of Kafka.
 """
 
 from typing import Final, Literal, NamedTuple, NoReturn
-
-import numpy as np
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.config import LogConfig
@@ -29,9 +29,8 @@ from raylog.storage.errors import (
 )
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader, check_crc, read_header, seal
-from raylog.storage.records.compression import CODECS, compress, decompress
+from raylog.storage.records.compression import CODECS, compress, plain_chunks
 from raylog.storage.records.control import read_marker
-from raylog.storage.records.decode import decode_table
 from raylog.storage.records.layout import (
     AT_MAGIC,
     CODEC_MASK,
@@ -49,7 +48,7 @@ CLIENT: Final = "client"
 COORDINATOR: Final = "coordinator"
 
 CODEC_IDS = frozenset(CODECS.values())
-_TOLD_FAILURES = 10  # so many rows of a batch are named in its error
+_UNCOMPRESSED: Final = 0  # the attributes of a plain batch that has no codec
 
 
 class CheckedBatch(NamedTuple):
@@ -66,16 +65,25 @@ def check_append(
 
     Recompressed where the topic's ``compression.type`` asks for another codec.
     """
-    limit = min(config.max_message_bytes, config.segment_bytes)
-    header = kernel.ops.plain_header(records, limit, now_ms, config.message_timestamp_after_max_ms)
+    header = kernel.ops.check_batch(records, config.record_rules, now_ms)
+    return look_closer(records, header, config, now_ms, origin)
+
+
+def look_closer(
+    records: Buffer, header: BatchHeader | None, config: LogConfig, now_ms: int, origin: Origin
+) -> CheckedBatch:
+    """As :meth:`check_append`, behind the kernel's look at the batch, which found ``header``."""
     content = records if type(records) is bytes else _bytes_of(records)
     if header is None:
         if len(content) > AT_MAGIC and content[AT_MAGIC] < MAGIC:
-            content = converted(content, config)
+            batch, codec = converted(content, config)
+            return _check_records(read_header(batch), batch, config, now_ms, codec)
         header = _closer_look(content, config, now_ms, origin)
-    if config.is_opaque or header.is_control:
+        if header.is_control:
+            return CheckedBatch(header, content)
+    elif header.attributes == _UNCOMPRESSED and config.compression_type == "producer":
         return CheckedBatch(header, content)
-    return _look_inside(header, content, config, now_ms)
+    return _check_records(header, content, config, now_ms, header.codec)
 
 
 def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin) -> BatchHeader:
@@ -136,53 +144,51 @@ def _check_timestamp_type(header: BatchHeader, config: LogConfig, now_ms: int) -
         )
 
 
-def _look_inside(
-    header: BatchHeader, content: Buffer, config: LogConfig, now_ms: int
+def _check_records(
+    header: BatchHeader, content: Buffer, config: LogConfig, now_ms: int, own_codec: int
 ) -> CheckedBatch:
-    """What only the records tell: their keys, their own timestamps; and another codec for them."""
-    if config.is_compacted or config.checks_record_timestamps:
-        columns = decode_table(content, check_crc=False, headers=False)
-        if columns.num_rows != header.count:
-            raise CorruptRecord("position 0", f"only {columns.num_rows} of {header.count} records")
-        if config.is_compacted and columns.column("key").null_count:
-            nulls = np.flatnonzero(columns.column("key").is_null())
-            raise InvalidRecord(
-                f"cleanup.policy=compact needs a key in every record; without one: {_listed(nulls)}"
-            )
-        if config.checks_record_timestamps:
-            _check_timestamps(columns.column("timestamp").to_numpy(), config, now_ms)
-    target = config.target_codec
-    if target is None or target == header.codec:
+    """The batch with its records checked, its maximum timestamp right, and the topic's codec."""
+    target = own_codec if config.target_codec is None else config.target_codec
+    is_recompressed = target != header.codec
+    if header.codec and not is_recompressed and not config.check_compressed_batches:
         return CheckedBatch(header, content)
-    plain = decompress(header.codec, memoryview(content)[HEADER_SIZE:])
-    stream = compress(target, plain, config.compression_level)
-    changed = bytearray().join((bytes(HEADER_SIZE), stream))
-    sealed = seal(changed, header._replace(attributes=header.attributes & ~CODEC_MASK | target))
-    _check_size(len(sealed), config)
-    return CheckedBatch(read_header(sealed), sealed)
+    plain = bytearray()
+    walk = kernel.ops.RecordWalk(header.count, header.base_timestamp, config.record_rules, now_ms)
+    stream = memoryview(content)[HEADER_SIZE:]
+    for chunk in plain_chunks(header.codec, stream, config.max_plain_batch_bytes):
+        walk.feed(chunk)
+        if is_recompressed:
+            plain += chunk
+    walk.finish()
+    _check_rules(walk, config, now_ms)
+    changed = header._replace(attributes=header.attributes & ~CODEC_MASK | target)
+    if config.record_rules.is_create_time:
+        changed = changed._replace(max_timestamp=walk.largest_timestamp)
+    if changed != header:
+        if is_recompressed:
+            stream = memoryview(compress(target, plain, config.compression_level))
+        content = seal(bytearray().join((bytes(HEADER_SIZE), stream)), changed)
+        header = read_header(content)
+    _check_size(len(content), config)
+    return CheckedBatch(header, content)
 
 
-def _check_timestamps(timestamps: "np.ndarray", config: LogConfig, now_ms: int) -> None:
-    given = timestamps[timestamps != -1]
-    if not len(given):
-        return
-    oldest, newest = int(given.min()), int(given.max())
-    if now_ms - oldest > config.message_timestamp_before_max_ms:
-        _refuse_timestamp(oldest, now_ms, config, "before")
-    if newest - now_ms > config.message_timestamp_after_max_ms:
-        _refuse_timestamp(newest, now_ms, config, "after")
+def _check_rules(walk: "kernel.ops.RecordWalk", config: LogConfig, now_ms: int) -> None:
+    if walk.outside is not None:
+        side = "before" if walk.outside < now_ms else "after"
+        _refuse_timestamp(walk.outside, now_ms, config, side)
+    if walk.keyless:
+        named = ", ".join(map(str, walk.named))
+        more = walk.keyless - len(walk.named)
+        raise InvalidRecord(
+            "cleanup.policy=compact needs a key in every record; without one: records "
+            f"{named}{f' and {more} more' if more else ''}"
+        )
 
 
 def _refuse_timestamp(timestamp: int, now_ms: int, config: LogConfig, side: str) -> NoReturn:
     limit = getattr(config, f"message_timestamp_{side}_max_ms")
     raise InvalidTimestamp(timestamp, now_ms, f"message.timestamp.{side}.max.ms", limit)
-
-
-def _listed(rows: "np.ndarray") -> str:
-    shown = ", ".join(map(str, rows[:_TOLD_FAILURES]))
-    return f"records {shown}" + (
-        f" and {len(rows) - _TOLD_FAILURES} more" if len(rows) > _TOLD_FAILURES else ""
-    )
 
 
 def _bytes_of(records: Buffer) -> memoryview:

@@ -16,6 +16,8 @@ from raylog.storage.files import undo_failed
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
+from raylog.storage.records import kernel
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.rolling import Rolling
 from raylog.storage.segment import Segment
@@ -32,21 +34,52 @@ class Piece(NamedTuple):
     aborted: AbortedTransaction | None = None  # the transaction that it, an abort marker, ends
 
 
+class _State(NamedTuple):
+    """What the indexes need to know of the segment so far."""
+
+    largest: TimestampOffset  # timestamp of all
+    timed: int  # the largest timestamp that the time index has
+    since_entry: int  # bytes behind the last entry
+
+
 class SegmentWriter:
     """Appends to a segment, until it is sealed."""
 
     def __init__(self, segment: Segment, now_ms: int) -> None:
         self.segment = segment
         self.rolling = Rolling(segment.base_offset, segment.config, now_ms)
-        self._bytes_since_entry = 0
-        self._largest = TimestampOffset(NO_TIMESTAMP, segment.base_offset)
-        self._timed = self._largest  # the largest timestamp that the time index has seen
+        largest = TimestampOffset(NO_TIMESTAMP, segment.base_offset)
         with suppress(CorruptRecord):  # who reads there is told
-            self._largest = segment.max_timestamp
+            largest = segment.max_timestamp
             if segment.size:
                 self.rolling.begin_at(segment.first_timestamp)
-        segment.largest = self._largest
-        self._see_room()
+        self._appender = kernel.ops.Appender(
+            segment.log.append_stamped, TimestampOffset, segment.base_offset
+        )
+        self.check_and_append = self._appender.check_and_append
+        self._arm(_State(largest, segment.time_index.last.timestamp, since_entry=0))
+        segment.appender = self._appender
+
+    def _arm(self, state: _State) -> None:
+        """Let the common append go on by itself from here."""
+        segment, rolling = self.segment, self.rolling
+        offsets, times = segment.offset_index, segment.time_index
+        self._has_room = not (offsets.is_full or times.is_full)
+        self._appender.arm(
+            offsets.changeable(),
+            times.changeable(),
+            min(offsets.room, times.room),
+            (rolling.max_bytes, rolling.last_offset, rolling.last_timestamp),
+            segment.config.index_interval_bytes,
+            state.since_entry,
+            state.largest,
+            state.timed,
+        )
+
+    @property
+    def _state(self) -> _State:
+        appender = self._appender
+        return _State(appender.largest, appender.timed_timestamp, appender.since_entry)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Obey another config from the next append on.
@@ -54,6 +87,7 @@ class SegmentWriter:
         The size of its indexes and its preallocated room stay as they were when it was made.
         """
         self.rolling.reconfigure(config)
+        self._arm(self._state)
 
     def should_roll(
         self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
@@ -63,51 +97,54 @@ class SegmentWriter:
         is_due = self.rolling.is_due(size, size_bytes, max_timestamp, last_offset, now_ms)
         return is_due or not self._has_room
 
+    def append_one(
+        self, batch: Buffer, header: BatchHeader, base_offset: int, epoch: int, position: int
+    ) -> bool:
+        """Write one batch at ``position``, the end, if that needs no decision; else answer False.
+
+        Raises with the segment as it was.
+        """
+        written: bool = self._appender.append(batch, header, base_offset, epoch, position)
+        return written
+
     def append(self, pieces: Sequence[Piece]) -> None:
         """Write whole batches at the end, in one call; raises with the segment as it was."""
-        segment, log = self.segment, self.segment.log
-        begin, before, since_entry = log.size, self._largest, self._bytes_since_entry
+        log = self.segment.log
+        begin, state = log.size, self._state
         buffers: list[Buffer] = []
         for piece in pieces:
             buffers += (piece.stamp, piece.body)
         assert begin + sum(piece.size_bytes for piece in pieces) <= MAX_INT, "should_roll first"
         try:
             log.append(buffers)
-            position = begin
-            for piece in pieces:
-                self._index(piece, position)
-                position += piece.size_bytes
+            state = self._index(pieces, begin)
         except StorageError:
-            self._largest = segment.largest = before
-            self._bytes_since_entry = since_entry
             self._undo(lambda: self._take_back(begin, pieces[0].last_offset))
             raise
-        if begin == 0:
-            self.rolling.begin_at(pieces[0].max_timestamp)
+        else:
+            if begin == 0:
+                self.rolling.begin_at(pieces[0].max_timestamp)
+        finally:
+            self._arm(state)
 
-    def _index(self, piece: Piece, position: int) -> None:
-        """Note what was written at ``position``."""
-        segment = self.segment
-        if piece.max_timestamp > self._largest.timestamp:
-            self._largest = TimestampOffset(piece.max_timestamp, piece.last_offset)
-            segment.largest = self._largest
-        if self._bytes_since_entry > segment.config.index_interval_bytes:
-            segment.offset_index.append(piece.last_offset, position)
-            self._add_time()
-            self._bytes_since_entry = 0
-            self._see_room()
-        if piece.aborted is not None:
-            segment.txn_index.append(piece.aborted)
-        self._bytes_since_entry += piece.size_bytes
-
-    def _add_time(self) -> None:
-        if self._largest is not self._timed:
-            self.segment.time_index.maybe_append(*self._largest)
-            self._timed = self._largest
-
-    def _see_room(self) -> None:
-        segment = self.segment
-        self._has_room = not (segment.offset_index.is_full or segment.time_index.is_full)
+    def _index(self, pieces: Sequence[Piece], begin: int) -> _State:
+        """Note what was written from position ``begin`` on."""
+        segment, position = self.segment, begin
+        largest, timed, since_entry = self._state
+        for piece in pieces:
+            if piece.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(piece.max_timestamp, piece.last_offset)
+            if since_entry > segment.config.index_interval_bytes:
+                segment.offset_index.append(piece.last_offset, position)
+                if largest.timestamp > timed:
+                    segment.time_index.maybe_append(*largest)
+                    timed = largest.timestamp
+                since_entry = 0
+            if piece.aborted is not None:
+                segment.txn_index.append(piece.aborted)
+            position += piece.size_bytes
+            since_entry += piece.size_bytes
+        return _State(largest, timed, since_entry)
 
     def _take_back(self, position: int, last_offset: int) -> None:
         """Drop what a failed append left."""
@@ -127,8 +164,10 @@ class SegmentWriter:
     def finish(self) -> None:
         """Write what is held back: the last entries of both indexes. To be repeated if it fails."""
         segment = self.segment
-        if self._largest.timestamp != NO_TIMESTAMP:
-            segment.time_index.maybe_append(*self._largest)
+        state = self._state
+        if state.largest.timestamp != NO_TIMESTAMP:
+            segment.time_index.maybe_append(*state.largest)
         segment.offset_index.write()
         segment.time_index.write()
+        self._arm(state._replace(timed=segment.time_index.last.timestamp))
         segment.give_back_room()

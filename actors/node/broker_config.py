@@ -3,20 +3,22 @@
 What a topic obeys, and how a value is parsed, is ``raylog.storage.config``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from raylog.storage.config import (
     TOPIC_KEYS,
-    Key,
     LogConfig,
     as_bool,
     as_fraction,
     as_int,
+    attribute_of,
+    integer,
+    keys_of,
     no_such_key,
-    number_key,
     parse_value,
+    setting,
 )
 from raylog.storage.errors import InvalidConfig
 from raylog.storage.limits import MAX_INT, MAX_LONG
@@ -41,6 +43,8 @@ BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     ),
     "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
     "max.message.bytes": (("message.max.bytes", 1),),
+    "max.plain.batch.bytes": (("log.max.plain.batch.bytes", 1),),
+    "check.compressed.batches": (("log.check.compressed.batches", 1),),
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
     "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
@@ -75,157 +79,89 @@ def _folders(value: Any) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts)
 
 
-BROKER_KEYS: dict[str, Key] = {
-    key.name: key
-    for key in (
-        Key(
-            name="log.dirs",
-            default=(),
-            parse=_folders,
-            valid="a list of folders",
-            doc=(
-                "folders that hold the partitions, one per disk; RAYLOG_LOG_DIRS overrides it on a "
-                "node"
-            ),
-        ),
-        number_key(
-            "num.partitions",
-            1,
-            1,
-            10_000,
-            "number of partitions of a topic that is created without a number",
-        ),
-        number_key(
-            "num.recovery.threads.per.data.dir",
-            2,
-            1,
-            MAX_INT,
-            "number of logs of one log dir that are opened at the same time when the broker starts",
-        ),
-        number_key(
-            "log.retention.check.interval.ms",
-            300_000,
-            1,
-            MAX_LONG,
-            "time between two rounds of retention",
-        ),
-        number_key(
-            "log.flush.offset.checkpoint.interval.ms",
-            60_000,
-            1,
-            MAX_LONG,
-            "time between two checkpoints of recovery points and high watermarks",
-        ),
-        number_key(
-            "log.flush.start.offset.checkpoint.interval.ms",
-            60_000,
-            1,
-            MAX_LONG,
-            "time between two checkpoints of log start offsets",
-        ),
-        Key(
-            name="replica.alter.log.dirs.io.max.bytes.per.second",
-            default=MAX_DOUBLE,
-            parse=_rate,
-            valid="a number above 0",
-            doc="maximum rate at which all moves between log dirs of a node copy together",
-        ),
-        number_key(
-            "producer.id.expiration.ms",
-            86_400_000,
-            1,
-            MAX_LONG,
-            "time without an append after which the state of a producer is deleted",
-        ),
-        number_key(
-            "producer.id.expiration.check.interval.ms",
-            600_000,
-            1,
-            MAX_LONG,
-            "time between two looks for producers whose state is to be deleted",
-        ),
-        Key(
-            name="log.cleaner.enable",
-            default=True,
-            parse=as_bool,
-            valid="true or false",
-            doc=(
-                "whether compaction runs; if false, topics with compact,delete get no retention "
-                "either"
-            ),
-        ),
-        number_key(
-            "log.cleaner.threads",
-            1,
-            0,
-            1000,
-            "number of compactions that a node runs at the same time; 0: the same as "
-            "log.cleaner.enable=false",
-        ),
-        number_key(
-            "log.cleaner.dedupe.buffer.size",
-            134_217_728,
-            1,
-            MAX_LONG,
-            "memory for the keys of all compactions of a node together, in bytes; 24 bytes per key",
-        ),
-        number_key(
-            "log.cleaner.io.buffer.size",
-            524_288,
-            0,
-            MAX_INT,
-            "memory for the read and write buffers of all compactions of a node together, in bytes",
-        ),
-        Key(
-            name="log.cleaner.io.buffer.load.factor",
-            default=0.9,
-            parse=as_fraction,
-            valid="a number from 0 to 1",
-            doc="maximum share of the memory for keys that is used",
-        ),
-        Key(
-            name="log.cleaner.io.max.bytes.per.second",
-            default=MAX_DOUBLE,
-            parse=_rate,
-            valid="a number above 0",
-            doc="maximum rate at which all compactions of a node read and write together",
-        ),
-        number_key(
-            "log.cleaner.backoff.ms",
-            15_000,
-            0,
-            MAX_LONG,
-            "time to wait after no log needed compaction",
-        ),
-    )
-}
-
-
-def broker_keys() -> set[str]:
-    """All that a broker takes: its own keys, and those that set its topics' defaults."""
-    return {*BROKER_KEYS, *(name for names in BROKER_SYNONYMS.values() for name, _ in names)}
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """What a broker obeys, and what its topics obey unless they say otherwise."""
 
-    log_dirs: tuple[str, ...] = ()
-    num_partitions: int = 1
-    num_recovery_threads_per_data_dir: int = 2
-    log_retention_check_interval_ms: int = 300_000
-    log_flush_offset_checkpoint_interval_ms: int = 60_000
-    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
-    replica_alter_log_dirs_io_max_bytes_per_second: float = MAX_DOUBLE
-    producer_id_expiration_ms: int = 86_400_000
-    producer_id_expiration_check_interval_ms: int = 600_000
-    log_cleaner_enable: bool = True
-    log_cleaner_threads: int = 1
-    log_cleaner_dedupe_buffer_size: int = 134_217_728
-    log_cleaner_io_buffer_size: int = 524_288
-    log_cleaner_io_buffer_load_factor: float = 0.9
-    log_cleaner_io_max_bytes_per_second: float = MAX_DOUBLE
-    log_cleaner_backoff_ms: int = 15_000
+    log_dirs: tuple[str, ...] = setting(
+        (),
+        _folders,
+        "a list of folders",
+        "folders that hold the partitions, one per disk; RAYLOG_LOG_DIRS overrides it on a node",
+    )
+    num_partitions: int = integer(
+        1, 1, 10_000, "number of partitions of a topic that is created without a number"
+    )
+    num_recovery_threads_per_data_dir: int = integer(
+        2,
+        1,
+        MAX_INT,
+        "number of logs of one log dir that are opened at the same time when the broker starts",
+    )
+    log_retention_check_interval_ms: int = integer(
+        300_000, 1, MAX_LONG, "time between two rounds of retention"
+    )
+    log_flush_offset_checkpoint_interval_ms: int = integer(
+        60_000, 1, MAX_LONG, "time between two checkpoints of recovery points and high watermarks"
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = integer(
+        60_000, 1, MAX_LONG, "time between two checkpoints of log start offsets"
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: float = setting(
+        MAX_DOUBLE,
+        _rate,
+        "a number above 0",
+        "maximum rate at which all moves between log dirs of a node copy together",
+    )
+    producer_id_expiration_ms: int = integer(
+        86_400_000,
+        1,
+        MAX_LONG,
+        "time without an append after which the state of a producer is deleted",
+    )
+    producer_id_expiration_check_interval_ms: int = integer(
+        600_000, 1, MAX_LONG, "time between two looks for producers whose state is to be deleted"
+    )
+    log_cleaner_enable: bool = setting(
+        True,
+        as_bool,
+        "true or false",
+        "whether compaction runs; if false, topics with compact,delete get no retention either",
+    )
+    log_cleaner_threads: int = integer(
+        1,
+        0,
+        1000,
+        "number of compactions that a node runs at the same time; 0: the same as "
+        "log.cleaner.enable=false",
+    )
+    log_cleaner_dedupe_buffer_size: int = integer(
+        134_217_728,
+        1,
+        MAX_LONG,
+        "memory for the keys of all compactions of a node together, in bytes; 24 bytes per key",
+    )
+    log_cleaner_io_buffer_size: int = integer(
+        524_288,
+        0,
+        MAX_INT,
+        "memory for the read and write buffers of all compactions of a node together, in bytes",
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        0.9,
+        as_fraction,
+        "a number from 0 to 1",
+        "maximum share of the memory for keys that is used",
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        MAX_DOUBLE,
+        _rate,
+        "a number above 0",
+        "maximum rate at which all compactions of a node read and write together",
+    )
+    log_cleaner_backoff_ms: int = integer(
+        15_000, 0, MAX_LONG, "time to wait after no log needed compaction"
+    )
     topic_defaults: LogConfig = field(default_factory=LogConfig)
 
     @property
@@ -238,19 +174,42 @@ class BrokerConfig:
     @classmethod
     def parse(cls, overrides: Mapping[str, Any]) -> "BrokerConfig":
         """Kafka's defaults with ``overrides`` in Kafka's spelling. Raises InvalidConfig."""
-        synonyms = broker_keys() - set(BROKER_KEYS)
-        own = {key: value for key, value in overrides.items() if key not in synonyms}
-        for key, value in own.items():
+        values: dict[str, Any] = {}
+        for key, value in overrides.items():
             _check_key(key, value)
-        values = {
-            key.replace(".", "_"): parse_value(BROKER_KEYS, key, value)
-            for key, value in own.items()
-        }
+            if key in BROKER_KEYS:
+                values[attribute_of(key)] = parse_value(BROKER_KEYS, key, value)
+        for alias, key in BROKER_ALIASES.items():
+            if alias in overrides:
+                values.setdefault(attribute_of(key), _of_alias(alias, key, overrides[alias]))
         return cls(**values, topic_defaults=LogConfig.parse(dict(_topic_defaults(overrides))))
 
 
+BROKER_KEYS = keys_of(BrokerConfig)
+# Other names of a broker's own keys. Where both are set, the key itself applies.
+BROKER_ALIASES = {"log.dir": "log.dirs"}
+
+
+def broker_keys() -> set[str]:
+    """All that a broker takes: its own keys, and those that set its topics' defaults."""
+    synonyms = {name for names in BROKER_SYNONYMS.values() for name, _ in names}
+    return {*BROKER_KEYS, *BROKER_ALIASES, *synonyms}
+
+
+def names_log_dirs(settings: Collection[str]) -> bool:
+    """Whether the settings say where the log dirs are."""
+    return "log.dirs" in settings or "log.dir" in settings
+
+
+def _of_alias(alias: str, key: str, value: Any) -> Any:
+    try:
+        return parse_value(BROKER_KEYS, key, value)
+    except InvalidConfig as error:
+        raise InvalidConfig(alias, value, error.args[2]) from None
+
+
 def _check_key(key: str, value: Any) -> None:
-    if key in BROKER_KEYS:
+    if key in broker_keys():
         return
     if key in BROKER_SYNONYMS:
         of_broker = BROKER_SYNONYMS[key][0][0]

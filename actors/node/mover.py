@@ -31,11 +31,11 @@ from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.stubs import LogActorStub, find_compaction_actor, find_log_actor
-from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import DiskFull, InvalidLogDir, LogDirOffline
 from raylog.storage.mirror import Mirror
 from raylog.storage.names import TopicPartition
+from raylog.storage.throttle import Throttle
 
 logger = logging.getLogger(__name__)
 

@@ -55,6 +55,8 @@ class OnlineDir:
         self.log_dir = log_dir
         self.writing = threading.Lock()  # of the checkpoint files
         self.offsets = log_dir.offsets()
+        log_dir.cleaner_offsets()  # if it is damaged, that is told at the start
+        self._tell_damages()
         listing = log_dir.listing()
         self.to_load = set(listing.partitions)
         self.loaded = 0
@@ -72,6 +74,18 @@ class OnlineDir:
                 log_dir=log_dir.path,
                 folder=name,
                 why="not the name of a partition",
+            )
+
+    def _tell_damages(self) -> None:
+        for damage in self.log_dir.take_damages():
+            warn(
+                logger,
+                "checkpoint-damaged",
+                log_dir=self.log_dir.path,
+                file=damage.file,
+                why=damage.why,
+                kept_as=damage.kept_as,
+                entries_used=damage.entries,
             )
 
     @property
@@ -101,6 +115,7 @@ class OnlineDir:
             folders = [self.folder(partition) for partition in partitions]
             size_bytes = sum(folder_bytes(self._fs, folder) for folder in folders)
             total_bytes, usable_bytes = self._fs.room(self.log_dir.path)
+            damaged_files = tuple(self.log_dir.damaged_files())
         except StorageError as error:
             unknown = LogDirStatus.offline(
                 node_id, self.log_dir.path, self.directory_id, str(error)
@@ -118,6 +133,7 @@ class OnlineDir:
             usable_bytes=usable_bytes,
             loaded=self.loaded,
             to_load=self.loaded + len(self.to_load),
+            damaged_files=damaged_files,
         )
 
     # -- partitions --------------------------------------------------------------------------------
@@ -270,7 +286,9 @@ class OnlineDir:
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition goes on. The caller does not hold ``writing``."""
         with self.writing:
-            return self.log_dir.cleaner_offsets()
+            offsets = self.log_dir.cleaner_offsets()
+        self._tell_damages()
+        return offsets
 
     def unlock(self, closed: Set[TopicPartition]) -> bool:
         """Write the checkpoints and the clean-shutdown marker, and unlock the dir.

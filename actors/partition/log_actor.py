@@ -65,7 +65,12 @@ from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.kernel import KERNEL
 from raylog.storage.segment import SegmentId
-from raylog.storage.state.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
+from raylog.storage.state.checkpoints import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    read_offsets,
+    read_whole_lines,
+)
 from raylog.storage.state.producers import ProducerExpiration
 
 logger = logging.getLogger(__name__)
@@ -425,13 +430,15 @@ def _open(spec: LogSpec, *, is_restart: bool) -> Partition:
 def _offset_in_checkpoint(log_dir: str, name: str, partition: TopicPartition) -> int:
     """The offset that a checkpoint file of a log dir has for this partition.
 
-    Without one that can be read: 0, which is always safe.
+    Of a damaged file of log start offsets the whole lines are used: 0 brings deleted records back.
+    A recovery point of 0 is always safe.
     """
+    fs, path = RealFileSystem(), os.path.join(log_dir, name)
     try:
-        return read_offsets(RealFileSystem(), os.path.join(log_dir, name)).get(partition, 0)
+        return read_offsets(fs, path).get(partition, 0)
     except CorruptCheckpoint as error:
         warn(logger, "checkpoint-unreadable", partition=partition, file=name, why=error)
-        return 0
+    return read_whole_lines(fs, path).get(partition, 0) if name == LOG_START_OFFSETS else 0
 
 
 def _or_exit(call: Callable[[], Answer]) -> Answer:

@@ -43,11 +43,11 @@ from raylog.storage.cleaner.cleanable import LogFacts, cleanable
 from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
 from raylog.storage.cleaner.remote import LogOwner, LogView, RemoteLog
 from raylog.storage.cleaner.schedule import Candidate, CompactionSchedule
-from raylog.storage.cleaner.throttle import Throttle
 from raylog.storage.clock import Clock
 from raylog.storage.errors import RaylogError
 from raylog.storage.files import FileSystem, Lock
 from raylog.storage.names import TopicPartition
+from raylog.storage.throttle import Throttle
 
 logger = logging.getLogger(__name__)
 # The metrics that count what rounds did, as raylog_compaction_...

@@ -65,6 +65,7 @@ def start(
     it also starts Ray, and stays in the foreground until Ctrl-C or `raylog stop`.
     """
     quiet_ray()
+    from raylog.actors.node.broker_config import names_log_dirs
     from raylog.cluster.broker import start as start_broker
     from raylog.cluster.config_file import read_config_file
 
@@ -72,7 +73,7 @@ def start(
     settings.update(pairs(setting or []))
     if log_dir:
         settings["log.dirs"] = log_dir
-    if "log.dirs" not in settings and not os.environ.get("RAYLOG_LOG_DIRS"):
+    if not names_log_dirs(settings) and not os.environ.get("RAYLOG_LOG_DIRS"):
         raise typer.BadParameter(
             "no folder for partitions: give --log-dir DIR, or log.dirs in --config FILE"
         )

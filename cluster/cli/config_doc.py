@@ -2,14 +2,20 @@
 
 from collections.abc import Iterable
 
-from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, MAX_DOUBLE
+from raylog.actors.node.broker_config import (
+    BROKER_ALIASES,
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    MAX_DOUBLE,
+)
 from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, Key
 from raylog.storage.limits import MAX_LONG
 
 _HEAD = """# Configuration
 
-Keys, meanings and defaults are those of Kafka 4.x. raylog refuses a key that is not listed here,
-because it would have no effect. This page is generated:
+Keys, meanings and defaults are those of Kafka 4.x, but for keys that are marked as raylog's own.
+raylog refuses a key that is not listed here, because it would have no effect. This page is
+generated:
 `python -m raylog.cluster.cli.config_doc > docs/CONFIG.md`.
 
 Give broker keys to `raylog.start(config={...})`, to `raylog start --set key=value`, or in a YAML
@@ -34,12 +40,19 @@ def page() -> str:
         + ", ".join(f"`{key}={only}`" for key, (only, _) in FIXED_TOPIC_KEYS.items())
         + ".\n",
         "## Brokers\n\n" + _table(BROKER_KEYS.values()),
+        "\n".join(
+            f"`{alias}` is another name of `{key}`. Where both are set, `{key}` applies."
+            for alias, key in BROKER_ALIASES.items()
+        )
+        + "\n",
         "These broker keys set the default of a topic key for all topics. If several of a row are "
         "set, the first one applies:\n\n"
         "| topic key | broker keys |\n| --- | --- |\n" + "\n".join(defaults) + "\n",
         "## Environment\n\n| variable | meaning |\n| --- | --- |\n"
         "| `RAYLOG_LOG_DIRS` | log dirs of this node, separated by commas; it replaces `log.dirs` "
         "|\n"
+        "| `RAYLOG_MAX_PLAIN_BATCH_BYTES` | maximum size to which a client decompresses one batch; "
+        "default: 104857600. Set it where a topic has a higher `max.plain.batch.bytes` |\n"
         "| `RAYLOG_PURE_PYTHON` | `1`: use the pure-Python kernel even if the compiled one is "
         "installed |\n"
         "| `RAY_ADDRESS` | the Ray cluster to join |\n",

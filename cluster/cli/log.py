@@ -182,8 +182,8 @@ def verify(
     """Check whether the segments, indexes and snapshots of a partition agree.
 
     Reads every byte and writes nothing. Prints one line per segment. Checks batches and their
-    CRC, offsets, both indexes, aborted transactions and snapshots of the producers. The exit
-    status is 1 if something is wrong.
+    CRC, offsets, both indexes, aborted transactions, snapshots of the producers, leader epochs and
+    partition.metadata. The exit status is 1 if something is wrong.
     """
     from raylog.storage.errors import RaylogError
     from raylog.storage.files import ReadOnlyFileSystem

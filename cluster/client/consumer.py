@@ -23,7 +23,8 @@ from raylog.actors.messages import FetchResult
 from raylog.actors.runtime.calls import Call, answered
 from raylog.cluster.broker import LOOKUP_TIMEOUT_S, Broker
 from raylog.cluster.client.columns import SCHEMA, to_table
-from raylog.cluster.client.fetch import FETCH_BYTES, PartitionReader, SegmentMaps
+from raylog.cluster.client.fetch import FETCH_BYTES, FetchBuffer, PartitionReader
+from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.cluster.client.topic_watch import METADATA_MAX_AGE_MS, TopicWatch, check_max_age
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError, StorageError
@@ -101,7 +102,7 @@ class Consumer:
         fetch_max_bytes: int = FETCH_BYTES,
         metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
     ) -> None:
-        self._broker, self._maps, self._fetch_bytes = broker, SegmentMaps(), fetch_max_bytes
+        self._broker, self._buffer, self._fetch_bytes = broker, FetchBuffer(), fetch_max_bytes
         self._assigned: dict[TopicPartition, _Assigned] = {}
         self._watch: TopicWatch | None = None
         check_max_age(metadata_max_age_ms)
@@ -143,7 +144,7 @@ class Consumer:
             assigned.drop_pending()
         self._assigned = {
             partition: _Assigned(
-                PartitionReader(self._broker, *partition, self._maps),
+                PartitionReader(self._broker, *partition, self._buffer),
                 starts[partition],
                 ends.get(partition),
             )
@@ -206,9 +207,12 @@ class Consumer:
         retention was faster: ``seek``. After an error no position has moved, and the next poll goes
         on there.
         """
-        fetched = list(self._fetched(timeout_ms))
-        polled = [record for assigned, records in fetched for record in _rows(assigned, records)]
-        _advance(fetched)
+        polled: list[ConsumerRecord] = []
+        positions: list[tuple[_Assigned, int]] = []
+        for assigned, records in self._fetched(timeout_ms):
+            polled += _rows(assigned, records)
+            positions.append((assigned, next_offset(records, assigned.offset)))
+        _advance(positions)
         return polled
 
     def poll_arrow(self, timeout_ms: int = POLL_TIMEOUT_MS) -> pa.Table:
@@ -216,16 +220,18 @@ class Consumer:
 
         key, value, topic, partition, offset, timestamp, timestampType, headers.
         """
-        fetched = list(self._fetched(timeout_ms))
-        batches = [
-            to_table(
-                decode_table(records, start_offset=assigned.offset, end_offset=assigned.end),
-                assigned.reader.topic,
-                assigned.reader.partition,
+        batches: list[pa.RecordBatch] = []
+        positions: list[tuple[_Assigned, int]] = []
+        for assigned, records in self._fetched(timeout_ms):
+            decoded = decode_table(
+                records,
+                start_offset=assigned.offset,
+                end_offset=assigned.end,
+                max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
             )
-            for assigned, records in fetched
-        ]
-        _advance(fetched)
+            batches.append(to_table(decoded, assigned.reader.topic, assigned.reader.partition))
+            positions.append((assigned, next_offset(records, assigned.offset)))
+        _advance(positions)
         return pa.Table.from_batches(batches, schema=SCHEMA)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -233,13 +239,16 @@ class Consumer:
             yield from self.poll()
 
     def close(self) -> None:
-        """Forget the assignment and unmap the segments."""
+        """Forget the assignment and free the buffer."""
         for assigned in self._assigned.values():
             assigned.drop_pending()
-        self._assigned, self._maps, self._watch = {}, SegmentMaps(), None
+        self._assigned, self._buffer, self._watch = {}, FetchBuffer(), None
 
     def _fetched(self, timeout_ms: int) -> Iterator[tuple[_Assigned, Buffer]]:
-        """(partition, batches) of every answer that is there, after waiting for the first."""
+        """(partition, batches) of every answer that is there, after waiting for the first.
+
+        The batches are valid until the next ones are asked for.
+        """
         deadline = time.monotonic() + timeout_ms / 1000
         has_records = False
         while not has_records and not self.is_at_end:
@@ -267,7 +276,7 @@ class Consumer:
         for topic, count in self._watch.take().items():
             for partition in (TopicPartition(topic, number) for number in range(count)):
                 if partition not in self._assigned:
-                    reader = PartitionReader(self._broker, *partition, self._maps)
+                    reader = PartitionReader(self._broker, *partition, self._buffer)
                     self._assigned[partition] = _Assigned(reader, 0, None)
 
     def _ask(self) -> dict[Call[FetchResult | bytes], _Assigned]:
@@ -323,19 +332,22 @@ class Consumer:
             raise error
 
 
-def _advance(fetched: list[tuple[_Assigned, Buffer]]) -> None:
+def _advance(positions: list[tuple[_Assigned, int]]) -> None:
     """Move the positions, once all is decoded.
 
     An error of one partition must not lose another's records.
     """
-    for assigned, records in fetched:
-        assigned.offset = next_offset(records, assigned.offset)
+    for assigned, offset in positions:
+        assigned.offset = offset
 
 
 def _rows(assigned: _Assigned, records: Buffer) -> Iterator[ConsumerRecord]:
     topic, partition, end = assigned.reader.topic, assigned.reader.partition, assigned.end
     kind = 1 if read_header(records).attributes & LOG_APPEND_TIME else 0
-    for record in decode_records(records, start_offset=assigned.offset):
+    decoded = decode_records(
+        records, start_offset=assigned.offset, max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES
+    )
+    for record in decoded:
         if end is not None and record.offset >= end:
             return
         # By position: by name costs half as much again, 0.6 instead of 0.4 us a record.

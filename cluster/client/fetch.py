@@ -1,13 +1,14 @@
 """Reading a partition: through its LogActor, or on its own node straight from the segment's file.
 
-On the same node the actor answers with where the batches lie; the reader maps the file and decodes
-from the page cache, with nothing copied before. It checks the inode, since the name may have gone
-to another file; where that does not agree, or the file is gone, it asks for the bytes.
+On the same node the actor answers with where the batches lie, and the reader reads the file. It
+checks the inode, since the name may have gone to another file. Where that does not agree, or the
+file is gone or too short, it asks the actor for the bytes.
+
+The bytes of a fetch are valid until the next fetch with the same :class:`FetchBuffer`. What is
+decoded from them refers to none of them (tests/unit/cluster/client/test_fetch_buffer.py).
 """
 
-import mmap
 import os
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,10 @@ import pyarrow as pa
 from raylog.actors.messages import FetchRequest, FetchResult
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.nodes import own_node_id
+from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.storage.buffers import Buffer
+from raylog.storage.errors import StorageError
+from raylog.storage.files import Descriptor
 from raylog.storage.readable import Slice
 from raylog.storage.records.batch import next_offset
 from raylog.storage.records.decode import decode_table
@@ -25,59 +29,51 @@ if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
     from raylog.cluster.controller.placement import TopicDescription
 
-# Segments that a reader keeps mapped: address space, no memory.
-MAPPED_SEGMENTS = 16
 # Decoding costs a call of a compiled kernel once per fetch: several MB make it vanish.
 FETCH_BYTES = 8 << 20
 
 
-class SegmentMaps:
-    """Memory maps of the segments that were read last."""
+class FetchBuffer:
+    """Reads slices of segment files into one buffer, which is used again for the next slice.
+
+    The file is opened for each slice, which costs some microseconds of a fetch. So a reader keeps
+    no file open that retention has removed. It is not mapped, because a mapped page that was cut
+    away, or that the disk cannot read, ends the process (SIGBUS).
+    """
 
     def __init__(self) -> None:
-        self._maps: OrderedDict[tuple[str, int], memoryview] = OrderedDict()
+        self._buffer = bytearray()
 
-    def view(self, location: Slice) -> memoryview | None:
-        """The bytes at ``location``, in the map itself; None if that file is gone."""
-        end = location.position + location.size_bytes
-        key = (location.path, location.inode)  # an inode is unique on one disk only
-        segment = self._maps.get(key)
-        if segment is None or len(segment) < end:
-            segment = _map(location)
-            if segment is None or len(segment) < end:
-                return None
-            self._maps[key] = segment
-            if len(self._maps) > MAPPED_SEGMENTS:
-                self._maps.popitem(last=False)
-        self._maps.move_to_end(key)
-        return segment[location.position : end]
-
-
-def _map(location: Slice) -> memoryview | None:
-    try:
-        descriptor = os.open(location.path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    def read(self, location: Slice) -> memoryview | None:
+        """The bytes at ``location``, until the next call; None if they are not there any more."""
+        content = self._with_room(location.size_bytes)
+        try:
+            file = Descriptor(location.path, os.O_RDONLY)
+            is_same = file.inode == location.inode
+            if is_same and file.read_into(content, location.position) == len(content):
+                return content
+        except (OSError, StorageError):
+            pass  # the actor will send the bytes, or say what is wrong
         return None
-    try:
-        stat = os.fstat(descriptor)
-        if stat.st_ino != location.inode or not stat.st_size:
-            return None
-        return memoryview(mmap.mmap(descriptor, stat.st_size, prot=mmap.PROT_READ))
-    except OSError:
-        return None  # the actor will send the bytes
-    finally:
-        os.close(descriptor)
+
+    def _with_room(self, size_bytes: int) -> memoryview:
+        if size_bytes > FETCH_BYTES:
+            return memoryview(bytearray(size_bytes))  # one large batch: rare, so it is not kept
+        if size_bytes > len(self._buffer):
+            self._buffer = bytearray(1 << (size_bytes - 1).bit_length())
+        return memoryview(self._buffer)[:size_bytes]
 
 
 class PartitionReader:
     """Fetches of one partition, by the way that is open here."""
 
     def __init__(
-        self, broker: "Broker", topic: str, partition: int, maps: SegmentMaps | None = None
+        self, broker: "Broker", topic: str, partition: int, buffer: FetchBuffer | None = None
     ) -> None:
+        """``buffer``: shared by readers of one thread."""
         self.topic, self.partition = topic, partition
         self._broker = broker
-        self._maps = maps or SegmentMaps()
+        self._buffer = buffer or FetchBuffer()
         self._is_local: bool | None = None
 
     @property
@@ -129,12 +125,12 @@ class PartitionReader:
         return log_actor.poll_request(request) if max_wait_ms else log_actor.fetch_request(request)
 
     def records(self, answer: FetchResult | bytes, offset: int, max_bytes: int) -> Buffer | None:
-        """The bytes of an answer; None at the log's end."""
+        """The bytes of an answer, until the next call; None at the log's end."""
         result = FetchResult.decode(answer) if isinstance(answer, bytes) else answer
         if result.location is not None:
-            view = self._maps.view(result.location)
-            if view is not None:
-                return view
+            content = self._buffer.read(result.location)
+            if content is not None:
+                return content
             key = (self.topic, self.partition)
             results = self._broker.ask(
                 [key], lambda _, log_actor: log_actor.fetch(offset, max_bytes)
@@ -143,7 +139,7 @@ class PartitionReader:
         return None if result.records is None else memoryview(result.records)  # type: ignore[arg-type]
 
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
-        """Batches from ``offset`` on, now; None at the log's end.
+        """Batches from ``offset`` on, now, until the next call; None at the log's end.
 
         Waits for an actor that is being restarted.
         """
@@ -182,7 +178,12 @@ def read_range(
         records = reader.fetch(start, fetch_bytes)
         if records is None:
             return
-        batch = decode_table(records, start_offset=start, end_offset=end)
+        batch = decode_table(
+            records,
+            start_offset=start,
+            end_offset=end,
+            max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
+        )
         start = next_offset(records, start)
         if batch.num_rows:
             yield batch

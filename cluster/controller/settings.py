@@ -4,11 +4,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from raylog.actors.messages import ConfigEntry
-from raylog.actors.node.broker_config import BROKER_KEYS, BROKER_SYNONYMS, BrokerConfig
+from raylog.actors.node.broker_config import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    BrokerConfig,
+    broker_keys,
+)
 from raylog.storage.config import (
     FIXED_TOPIC_KEYS,
     TOPIC_KEYS,
     LogConfig,
+    attribute_of,
     is_fixed,
     no_such_key,
     parse_value,
@@ -41,7 +47,7 @@ def _check_topic_key(key: str, value: Any = None) -> None:
         if key in (name for name, _ in synonyms):
             why = f"this is a broker key; use the topic key {topic_key}"
             raise InvalidConfig(key, value, why)
-    if key in BROKER_KEYS:
+    if key in broker_keys():
         why = "this is a broker key, and no topic key sets the same; see docs/CONFIG.md"
         raise InvalidConfig(key, value, why)
     raise InvalidConfig(key, value, no_such_key(key, TOPIC_KEYS))
@@ -77,7 +83,7 @@ def topic_entries(config: Mapping[str, Any], defaults: LogConfig) -> list[Config
         ConfigEntry(name, value, TOPIC if name in config else _source(value, key.default))
         for name, key in sorted(TOPIC_KEYS.items())
         if name in config or name not in _HIDDEN
-        for value in [getattr(values, name.replace(".", "_"))]
+        for value in [getattr(values, attribute_of(name))]
     ]
 
 
@@ -86,12 +92,12 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
     own = [
         ConfigEntry(name, value, _source(value, key.default))
         for name, key in BROKER_KEYS.items()
-        for value in [getattr(config, name.replace(".", "_"))]
+        for value in [getattr(config, attribute_of(name))]
     ]
     shared = [
         ConfigEntry(names[0][0], value, _source(value, TOPIC_KEYS[topic_key].default))
         for topic_key, names in BROKER_SYNONYMS.items()
-        for value in [getattr(config.topic_defaults, topic_key.replace(".", "_"))]
+        for value in [getattr(config.topic_defaults, attribute_of(topic_key))]
     ]
     return sorted([*own, *shared])
 

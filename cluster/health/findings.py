@@ -12,6 +12,13 @@ from typing import NamedTuple
 
 from raylog.actors.messages import CompactionStatus, LogDirStatus, PartitionStatus, RetentionStatus
 from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
+from raylog.storage.state.checkpoints import (
+    CLEANER_OFFSETS,
+    CORRUPT_SUFFIX,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 
 ERROR, WARNING = "error", "warning"
 # Partitions that one finding names at most.
@@ -21,13 +28,35 @@ NEARLY_FULL, FULL = 0.1, 0.02
 # Upkeep is late if it is this much overdue after so many missed rounds: a round may take long.
 LATE_MS = 600_000
 MISSED_ROUNDS = 2
+# By the damaged checkpoint file: the severity, what it means, and what to do.
+DAMAGES = {
+    RECOVERY_POINTS: (
+        WARNING,
+        "nothing is lost; the logs of this log dir are checked from their beginning",
+        "Nothing needs to be restored.",
+    ),
+    HIGH_WATERMARKS: (WARNING, "nothing is lost", "Nothing needs to be restored."),
+    LOG_START_OFFSETS: (
+        ERROR,
+        "its whole lines are used. In partitions whose line was damaged, records that "
+        "delete-records has removed can be readable again",
+        "Compare the file with the log start offsets in `raylog status`, and run `raylog topic "
+        "delete-records` again where one is too low.",
+    ),
+    CLEANER_OFFSETS: (
+        WARNING,
+        "its whole lines are used. Partitions whose line was damaged are compacted from their "
+        "beginning, and recovery takes no gap in them for a loss until they are",
+        "Nothing needs to be restored.",
+    ),
+}
 
 
 class Finding(NamedTuple):
     """One problem.
 
-    Severity ``error``: records cannot be written or read. ``warning``: this will happen soon, or
-    the broker is slower than it should be.
+    Severity ``error``: records cannot be written or read, or deleted ones can be read again.
+    ``warning``: this will happen soon, or the broker is slower than it should be.
     """
 
     severity: str
@@ -151,6 +180,19 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 what=f"it has opened {log_dir.loaded} of {log_dir.to_load} partitions",
                 todo="wait: logs that were not closed in order are read and checked first",
             )
+        for name in log_dir.damaged_files:
+            yield _damaged_file(log_dir, name)
+
+
+def _damaged_file(log_dir: LogDirStatus, name: str) -> Finding:
+    path = f"{log_dir.path}/{name}{CORRUPT_SUFFIX}"
+    severity, means, todo = DAMAGES[name]
+    return Finding(
+        severity=severity,
+        subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
+        what=f"{name} was damaged, and is kept as {path}: {means}",
+        todo=f"{todo} Check the disk (dmesg on that machine). Then remove {path}",
+    )
 
 
 def _partitions(facts: Facts) -> Iterator[Finding]:

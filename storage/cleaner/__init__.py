@@ -4,13 +4,11 @@
 
     cleanable.py     which log, from where to where, and whether now      (pure)
     states.py        which logs are free, busy, paused, or given up       (pure)
-    throttle.py      how fast it may read and write
     offset_map.py    the last offset of every key, in bounded memory
     transactions.py  which batches and markers belong to aborted transactions (pure)
     retention.py     what stays of a batch                                (pure)
-    grouping.py      which segments become one                            (pure)
     reading.py       the batches of a segment, in chunks
-    rewrite.py       a group of segments to one ``.cleaned`` segment
+    rewrite.py       which segments are a group, and a group to one ``.cleaned`` segment
     cleaner.py       one round of all that
 
 Putting a cleaned segment in the place of its sources is the log's (``Log.replace_segments``),

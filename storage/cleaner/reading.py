@@ -7,6 +7,7 @@ corrupt batch ends the compaction of its log, and is never copied.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from raylog.storage.cleaner.upgrade import upgraded
 from raylog.storage.errors import CorruptRecord
@@ -24,6 +25,17 @@ from raylog.storage.segment import Segment
 
 # Called between chunks with the bytes just read and written: it may sleep, or raise to stop.
 Pace = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a round has met so far."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    records_without_key: int = 0
 
 
 def read_batches(

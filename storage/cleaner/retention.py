@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.offset_map import OffsetMap
+from raylog.storage.cleaner.reading import Tally
 from raylog.storage.cleaner.transactions import TransactionTracker
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader, empty_batch, seal
@@ -29,17 +30,6 @@ from raylog.storage.records.layout import DELETE_HORIZON, HEADER_SIZE, LOG_APPEN
 from raylog.storage.state.producers import NO_PRODUCER, LastRecord
 
 _STAYS, _GOES = 1, 2  # OffsetTable.judge_batches
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a round has met so far."""
-
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_kept: int = 0
-    records_without_key: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,20 @@ Nothing else is touched: until the log puts the cleaned segment in the place of 
 or an error costs only the work. The cleaned segment's last batch ends where the last of its sources
 ended, if need be as a header without records. So the offsets that a cleaned segment covers can be
 read from its file, which recovery relies on, and two neighbouring segments still meet, whose gap
-would else look like a lost tail. Source: ``Cleaner.cleanSegments`` and ``cleanInto`` of Kafka; that
-last batch is ours.
+would else look like a lost tail.
+
+**A group** is made of neighbours, so that compaction leaves no small segments behind. It grows
+while its files stay within ``segment.bytes`` and ``segment.index.bytes``, measured before cleaning,
+and while its last offset can be told from its first segment's base by an int32. The first segment
+of a group is taken whatever its size.
+
+Source: ``Cleaner.groupSegmentsBySize``, ``cleanSegments`` and ``cleanInto`` of Kafka; the last
+batch of a cleaned segment is ours.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.reading import Pace, read_batches
@@ -20,6 +28,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from raylog.storage.limits import MAX_INT
 from raylog.storage.names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
@@ -32,6 +41,37 @@ from raylog.storage.records.batch import BatchHeader, empty_batch
 from raylog.storage.records.layout import AT_MAX_TIMESTAMP, LOG_APPEND_TIME, TIMESTAMP
 from raylog.storage.segment import SUFFIXES, Segment
 from raylog.storage.state.producers import NO_PRODUCER
+
+
+class SegmentSizes(NamedTuple):
+    """What grouping needs to know of a segment."""
+
+    base_offset: int
+    end_offset: int  # where the next one begins
+    size_bytes: int
+    index_bytes: int
+    time_index_bytes: int
+
+
+def group_segments(segments: Iterable[SegmentSizes], config: LogConfig) -> list[list[SegmentSizes]]:
+    """The segments, in order, in groups."""
+    groups: list[list[SegmentSizes]] = []
+    for segment in segments:
+        if groups and _fits(groups[-1], segment, config):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return groups
+
+
+def _fits(group: list[SegmentSizes], segment: SegmentSizes, config: LogConfig) -> bool:
+    together = [*group, segment]
+    return (
+        sum(part.size_bytes for part in together) <= config.segment_bytes
+        and sum(part.index_bytes for part in together) <= config.segment_index_bytes
+        and sum(part.time_index_bytes for part in together) <= config.segment_index_bytes
+        and (not segment.size_bytes or segment.end_offset - 1 - group[0].base_offset <= MAX_INT)
+    )
 
 
 class CleanedSegment:

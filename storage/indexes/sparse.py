@@ -23,7 +23,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from raylog.storage.errors import CorruptIndex, DiskFull
+from raylog.storage.errors import CorruptIndex, DiskFull, StorageError
 from raylog.storage.files import File, FileSystem, write_atomically
 from raylog.storage.records import kernel
 
@@ -72,10 +72,20 @@ class SparseIndex:
     def _loaded(self) -> Entries:
         entries = self._bytes
         if entries is None:
-            entries = self._mapped() if self._fs.exists(self.path) else memoryview(b"")
+            entries = self._mapped_if_there()
             self._check(entries)
+            if self._bytes is not None:  # its owner has read it, too, and may have renamed it since
+                return self._bytes
             self._bytes, self._written = entries, len(entries)
         return entries
+
+    def _mapped_if_there(self) -> memoryview:
+        try:
+            return self._mapped() if self._fs.exists(self.path) else memoryview(b"")
+        except StorageError:
+            if self._bytes is None and self._fs.exists(self.path):
+                raise
+            return memoryview(b"")
 
     def check(self) -> None:
         """Raise CorruptIndex unless the file is whole entries, rising in every column.
@@ -95,7 +105,17 @@ class SparseIndex:
         finally:
             file.close()
 
-    def _changeable(self) -> bytearray:
+    @property
+    def room(self) -> int:
+        """How many entries can be added in memory, before a write, or before the last one."""
+        size = self.entry.size
+        entries = len(self._loaded())
+        until_full = (self._full_bytes - entries) // size - 1
+        until_write = (UNWRITTEN_BYTES - 1 - entries + self._written) // size
+        return max(min(until_full, until_write), 0)
+
+    def changeable(self) -> bytearray:
+        """The entries in memory, to add to."""
         entries = self._loaded()
         if not isinstance(entries, bytearray):
             self._bytes = entries = bytearray(entries)
@@ -143,7 +163,7 @@ class SparseIndex:
         return self._file
 
     def _append(self, entry: bytes) -> None:
-        entries = self._changeable()
+        entries = self.changeable()
         entries += entry
         if len(entries) - self._written >= UNWRITTEN_BYTES:
             self.write()
@@ -158,11 +178,13 @@ class SparseIndex:
     def drop(self) -> None:
         """Hold no entry in memory any more: all are written, and the file is mapped when used.
 
-        The log's one writer calls this when the segment is sealed. The file is closed by the next
-        flush, which has another owner.
+        The log's one writer calls this when the segment is sealed. The file is open read-only from
+        then on, and closed by the next flush, which has another owner.
         """
         assert self._bytes is None or len(self._bytes) == self._written, "write comes first"
         self._bytes = None
+        if self._file is not None:
+            self._file.seal()
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
@@ -200,6 +222,7 @@ class SparseIndex:
             if file.read(file.size, 0) != content:
                 file.truncate(0)
                 file.append([content])
+            file.seal()
             self._unflushed = True
         except DiskFull:
             self.release()

@@ -83,7 +83,7 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None
         # A reader that is first, too, must not replace the list that the writer already adds to.
         self._loading = threading.Lock()
-        self._is_name_flushed = True
+        self._is_name_flushed, self._unflushed = True, False
 
     @property
     def entries(self) -> tuple[AbortedTransaction, ...]:
@@ -146,6 +146,7 @@ class TransactionIndex:
             self._file = self._fs.open(self.path, create=True)
         assert self._file.size == len(entries) * _ENTRY.size, "the file has these entries"
         self._file.append([_ENTRY.pack(_VERSION, *aborted)])
+        self._unflushed = True
         entries.append(aborted)
 
     def collect(self, start_offset: int, end_offset: int) -> Collected:
@@ -184,11 +185,18 @@ class TransactionIndex:
         self._is_name_flushed = True
 
     def flush(self) -> None:
-        if self._file is not None:
-            self._file.flush()
+        file = self._file
+        if file is not None and self._unflushed:
+            self._unflushed = False  # before: an append beside this sets it again
+            file.flush()
         if not self._is_name_flushed:
             self._fs.sync_dir(os.path.dirname(self.path))
             self._is_name_flushed = True
+
+    def seal(self) -> None:
+        """The index is complete: its file is open read-only from now on."""
+        if self._file is not None:
+            self._file.seal()
 
     def release(self) -> None:
         """Close the file as it is."""

@@ -44,7 +44,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_Check, PyTuple_GetItem, PyTuple_SetItem, PyTuple_Size
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
+)
 from libc.string cimport memcpy, memset
 
 import sys as _sys
@@ -102,9 +104,11 @@ cdef type _HEADER = Header
 include "_kernel_bytes.pxi"
 include "_kernel_encode.pxi"
 include "_kernel_decode.pxi"
+include "_kernel_check.pxi"
 include "_kernel_append.pxi"
 include "_kernel_clean.pxi"
 include "_kernel_scan.pxi"
+include "_kernel_write.pxi"
 
 
 # -- partitioning ----------------------------------------------------------------------------------

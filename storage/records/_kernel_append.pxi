@@ -1,50 +1,81 @@
-"""The look that every append takes: is this one plain batch, whole and unharmed?"""
+"""The look that every append takes: is this one plain batch, whole, unharmed and true?"""
 
 from raylog.storage.records.batch import BatchHeader
 
 cdef type _BATCH_HEADER = BatchHeader
 
 
-def plain_header(records, int64_t max_bytes, int64_t now_ms, int64_t max_ahead_ms):
-    """The header of the batch that ``records`` is, if its CRC-32C is right and it is plain.
+cdef struct Checked:
+    int64_t attributes
+    int64_t last_offset_delta
+    int64_t max_timestamp
 
-    None if anything about it needs a closer look: whoever asks finds out what, and whether it is
-    wrong.
+
+cdef bint is_plain_batch(View view, rules, int64_t now_ms, Checked* to) except -1:
+    """Whether the bytes are one batch that may be appended as it is; see ``check_batch``."""
+    cdef const uint8_t* p = view.data
+    cdef Walk walk
+    read_rules(&walk.rules, rules, now_ms)
+    if not HEADER_SIZE <= view.size <= walk.rules.max_bytes or p[AT_MAGIC] != MAGIC:
+        return False
+    cdef int64_t count = big_endian(p + AT_COUNT, 4)
+    to.attributes = big_endian(p + AT_ATTRIBUTES, 2)
+    to.last_offset_delta = big_endian(p + AT_LAST_OFFSET_DELTA, 4)
+    to.max_timestamp = big_endian(p + AT_MAX_TIMESTAMP, 8)
+    if big_endian(p + AT_LENGTH, 4) + LOG_OVERHEAD != view.size:
+        return False
+    if not 0 <= to.attributes <= LAST_CODEC or count <= 0 or count != to.last_offset_delta + 1:
+        return False
+    if to.max_timestamp > walk.rules.latest:
+        return False
+    if <uint32_t>big_endian(p + AT_CRC, 4) != <uint32_t>_crc32c(
+        view_of(p + CRC_START, p + view.size)
+    ):
+        return False
+    if to.attributes:
+        return True
+    cdef bint is_plain
+    begin_walk(&walk, count, big_endian(p + AT_BASE_TIMESTAMP, 8))
+    if view.size >= NOGIL_SIZE:
+        with nogil:
+            is_plain = are_plain(&walk, p + HEADER_SIZE, p + view.size)
+    else:
+        is_plain = are_plain(&walk, p + HEADER_SIZE, p + view.size)
+    return is_plain and (not walk.rules.is_create_time or walk.largest == to.max_timestamp)
+
+
+cdef object header_of(const uint8_t* p, Checked* checked):
+    """The BatchHeader of a batch that was checked."""
+    return named_tuple(_BATCH_HEADER, (
+        big_endian(p + AT_BASE_OFFSET, 8),
+        big_endian(p + AT_LENGTH, 4),
+        big_endian(p + AT_LEADER_EPOCH, 4),
+        MAGIC,
+        <uint32_t>big_endian(p + AT_CRC, 4),
+        checked.attributes,
+        checked.last_offset_delta,
+        big_endian(p + AT_BASE_TIMESTAMP, 8),
+        checked.max_timestamp,
+        big_endian(p + AT_PRODUCER_ID, 8),
+        big_endian(p + AT_PRODUCER_EPOCH, 2),
+        big_endian(p + AT_BASE_SEQUENCE, 4),
+        checked.last_offset_delta + 1,
+    ))
+
+
+def check_batch(records, rules, int64_t now_ms):
+    """The header of the batch that ``records`` is, if it may be appended as it is.
+
+    That is: its CRC-32C is right, it is plain, and, unless it is compressed, its records break no
+    rule and say the header's maximum timestamp. ``rules`` is a RecordRules. None if anything needs
+    a closer look: whoever asks finds out what, and whether it is wrong.
     """
     cdef View view
+    cdef Checked checked
     try:
         view = View(records)
     except (TypeError, ValueError, BufferError):
         return None
-    cdef const uint8_t* p = view.data
-    if not HEADER_SIZE <= view.size <= max_bytes or p[AT_MAGIC] != MAGIC:
+    if not is_plain_batch(view, rules, now_ms, &checked):
         return None
-    cdef int64_t length = big_endian(p + AT_LENGTH, 4)
-    cdef int64_t attributes = big_endian(p + AT_ATTRIBUTES, 2)
-    cdef int64_t last_offset_delta = big_endian(p + AT_LAST_OFFSET_DELTA, 4)
-    cdef int64_t max_timestamp = big_endian(p + AT_MAX_TIMESTAMP, 8)
-    cdef int64_t count = big_endian(p + AT_COUNT, 4)
-    cdef uint32_t crc = <uint32_t>big_endian(p + AT_CRC, 4)
-    if length + LOG_OVERHEAD != view.size or not 0 <= attributes <= LAST_CODEC:
-        return None
-    if count <= 0 or count != last_offset_delta + 1:
-        return None
-    if subtract(max_timestamp, now_ms) > max_ahead_ms:
-        return None
-    if crc != <uint32_t>_crc32c(view_of(p + CRC_START, p + view.size)):
-        return None
-    return named_tuple(_BATCH_HEADER, (
-        big_endian(p + AT_BASE_OFFSET, 8),
-        length,
-        big_endian(p + AT_LEADER_EPOCH, 4),
-        MAGIC,
-        crc,
-        attributes,
-        last_offset_delta,
-        big_endian(p + AT_BASE_TIMESTAMP, 8),
-        max_timestamp,
-        big_endian(p + AT_PRODUCER_ID, 8),
-        big_endian(p + AT_PRODUCER_EPOCH, 2),
-        big_endian(p + AT_BASE_SEQUENCE, 4),
-        count,
-    ))
+    return header_of(view.data, &checked)

@@ -91,12 +91,14 @@ cdef class Fetch:
     cdef View plain               # of the batch if it is compressed; keeps its bytes alive
     cdef int64_t start_offset, end_offset
     cdef int64_t plain_bytes      # of all batches so far
+    cdef int64_t max_batch_bytes  # of one batch that is decompressed
     cdef bint check_crc, control
     cdef Batch batch
 
     def __cinit__(self, source, int64_t start_offset, int64_t end_offset, bint check_crc,
-                  bint control):
+                  bint control, int64_t max_batch_bytes):
         self.source = View(source)
+        self.max_batch_bytes = max_batch_bytes
         self.start_offset, self.end_offset = start_offset, end_offset
         self.check_crc, self.control = check_crc, control
 
@@ -187,7 +189,7 @@ cdef class Fetch:
         cdef int64_t end = b.position + b.size
         if codec and b.left:
             stream = self.source.slice(b.position + HEADER_SIZE, end)
-            self.point_at(View(decompress(codec, stream)))
+            self.point_at(View(decompress(codec, stream, self.max_batch_bytes)))
         else:
             b.p, b.end = self.source.data + b.position + HEADER_SIZE, self.source.data + end
             self.check_count()
@@ -258,9 +260,10 @@ cdef tuple headers_of(Record* r):
     return tuple(headers)
 
 
-def decode_rows(buffer, int64_t start_offset, bint check_crc, bint control):
+def decode_rows(buffer, int64_t start_offset, bint check_crc, bint control,
+                int64_t max_batch_bytes=MAX_PLAIN_BYTES):
     """The Records of all whole batches with offsets from ``start_offset`` on."""
-    cdef Fetch fetch = Fetch(buffer, start_offset, INT64_MAX, check_crc, control)
+    cdef Fetch fetch = Fetch(buffer, start_offset, INT64_MAX, check_crc, control, max_batch_bytes)
     cdef Batch* b = &fetch.batch
     cdef Record r
     cdef const char* why
@@ -523,14 +526,15 @@ cdef class OutColumns:
         )
 
 
-def decode_columns(buffer, int64_t start_offset, int64_t end_offset, bint check_crc, bint headers):
+def decode_columns(buffer, int64_t start_offset, int64_t end_offset, bint check_crc, bint headers,
+                   int64_t max_batch_bytes=MAX_PLAIN_BYTES):
     """The columns of all whole batches, as Arrow buffers.
 
     (rows, offsets, timestamps, timestamp types, keys, values, headers). Keys and values are (ends,
     data, validity or None). Headers are None if they are not asked for, or (ends, count, names,
     values); without any, names and values are None.
     """
-    cdef Fetch fetch = Fetch(buffer, start_offset, end_offset, check_crc, False)
+    cdef Fetch fetch = Fetch(buffer, start_offset, end_offset, check_crc, False, max_batch_bytes)
     cdef OutColumns columns = OutColumns(headers)
     while fetch.next():
         columns.decode(fetch)

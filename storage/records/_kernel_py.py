@@ -6,9 +6,10 @@ It serves where no compiler was found, and it is the oracle that the compiled ke
 against. The format is drawn in ``_kernel.pyx``.
 """
 
+import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,7 +21,6 @@ from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
 from raylog.storage.records.layout import (
-    CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -30,6 +30,7 @@ from raylog.storage.records.layout import (
 )
 from raylog.storage.records.legacy import as_records
 from raylog.storage.records.record import Header, Record
+from raylog.storage.records.rules import RecordRules
 from raylog.storage.records.varints import put_varint
 
 KERNEL: Final = "pure Python"
@@ -47,11 +48,141 @@ Columns: TypeAlias = tuple[
 ]
 
 
-def plain_header(
-    records: Any, max_bytes: int, now_ms: int, max_ahead_ms: int
-) -> BatchHeader | None:
+# -- checking an append ----------------------------------------------------------------------------
+
+_MAX_NAMED: Final = 10
+
+# What a walk reads next, in the order of a record's fields.
+(
+    _LENGTH,
+    _ATTRIBUTES,
+    _TIMESTAMP,
+    _OFFSET,
+    _KEY,
+    _VALUE,
+    _HEADER_COUNT,
+    _NAME,
+    _HEADER_VALUE,
+) = range(9)
+
+
+def check_batch(records: Any, rules: RecordRules, now_ms: int) -> BatchHeader | None:
     """See ``_kernel_append.pxi``. Never sure: the closer look that follows is in Python already."""
     return None
+
+
+class RecordWalk:
+    """See ``_kernel_check.pxi``. Byte by byte, but for what is passed over."""
+
+    def __init__(self, count: int, base_timestamp: int, rules: RecordRules, now_ms: int) -> None:
+        self._count, self._base_timestamp = count, base_timestamp
+        self._rules, self._now_ms = rules, now_ms
+        self.largest_timestamp = -1
+        self.outside: int | None = None
+        self.keyless = 0
+        self.named: list[int] = []
+        self._seen = 0
+        self._field = _LENGTH
+        self._varint, self._varint_size = 0, 0
+        self._left = self._skip = self._headers = 0
+
+    def feed(self, chunk: Buffer) -> None:
+        view = memoryview(chunk).cast("B")
+        try:
+            self._feed(view)
+        except _Malformed as error:
+            raise InvalidRecord(f"record {self._seen}: {error}") from None
+
+    def _feed(self, view: memoryview) -> None:
+        position = 0
+        while position < len(view):
+            if self._skip:
+                passed = min(self._skip, len(view) - position)
+                position += passed
+                self._skip -= passed
+                self._left -= passed
+            else:
+                if self._field != _LENGTH:
+                    self._left -= 1
+                self._take_byte(view[position])
+                position += 1
+            if self._field == _NAME and not self._headers and not self._skip:
+                if self._left:
+                    raise _Malformed("bytes are left behind its last field")
+                self._field = _LENGTH
+                self._seen += 1
+            elif not self._left and self._field != _LENGTH:
+                raise _Malformed("it is shorter than its fields")
+
+    def _take_byte(self, byte: int) -> None:
+        if self._field == _ATTRIBUTES:
+            self._field = _TIMESTAMP
+            if byte:
+                raise _Malformed("its attributes are not 0")
+            return
+        max_size = 10 if self._field == _TIMESTAMP else 5
+        self._varint |= (byte & 0x7F) << (7 * self._varint_size)
+        self._varint_size += 1
+        if byte >= 0x80:
+            if self._varint_size == max_size:
+                raise _Malformed("a number is longer than its type")
+            return
+        z = self._varint & (2**32 - 1 if max_size == 5 else 2**64 - 1)
+        self._varint, self._varint_size = 0, 0
+        self._take_number((z >> 1) ^ -(z & 1))
+
+    def _take_number(self, number: int) -> None:
+        if self._field == _LENGTH:
+            if self._seen == self._count:
+                raise _Malformed("the header has a smaller count of records")
+            if number < MIN_RECORD_SIZE - 1:
+                raise _Malformed("its length is too small")
+            self._left = number
+        elif self._field == _TIMESTAMP:
+            self._take_timestamp(_wrap(self._base_timestamp + number))
+        elif self._field == _OFFSET:
+            if number != self._seen:
+                raise _Malformed("its offset delta is not its place in the batch: 0, 1, 2, ...")
+        elif self._field == _HEADER_COUNT:
+            if not 0 <= number <= self._left:
+                raise _Malformed("its header count is negative or more than its bytes")
+            self._headers = number
+        else:
+            self._take_size(number)
+        if self._field == _HEADER_VALUE:
+            self._headers -= 1
+            self._field = _NAME
+        else:
+            self._field += 1
+
+    def _take_timestamp(self, timestamp: int) -> None:
+        self.largest_timestamp = max(self.largest_timestamp, timestamp)
+        is_early = self._now_ms - timestamp > self._rules.before_max_ms
+        is_late = timestamp - self._now_ms > self._rules.after_max_ms
+        if timestamp != -1 and self.outside is None and (is_early or is_late):
+            self.outside = timestamp
+
+    def _take_size(self, size: int) -> None:
+        """Of a key, a value, or a header's name or value."""
+        if size > self._left:
+            raise _Malformed("a field is longer than what is left of it")
+        self._skip = max(size, 0)
+        if size >= 0:
+            return
+        if self._field == _NAME:
+            raise _Malformed("the name of a header is null")
+        if self._field == _KEY and self._rules.needs_keys:
+            if self.keyless < _MAX_NAMED:
+                self.named.append(self._seen)
+            self.keyless += 1
+
+    def finish(self) -> None:
+        if self._field != _LENGTH or self._varint_size:
+            raise InvalidRecord(f"record {self._seen}: the batch ends within it")
+        if self._seen != self._count:
+            raise InvalidRecord(
+                f"the batch has {self._seen} records, but its header says {self._count}"
+            )
 
 
 # -- varints ---------------------------------------------------------------------------------------
@@ -306,12 +437,16 @@ class _Batch(NamedTuple):
 
 
 def _records(
-    buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, control: bool = False
+    buffer: Buffer,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int,
 ) -> Iterator[_Raw]:
     plain_bytes = 0
-    for batch in _batches(
-        memoryview(buffer).cast("B"), start_offset, end_offset, check_crc, control
-    ):
+    view = memoryview(buffer).cast("B")
+    for batch in _batches(view, start_offset, end_offset, check_crc, control, max_batch_bytes):
         plain_bytes += len(batch.plain)
         if plain_bytes > MAX_PLAIN_BYTES:
             raise InvalidRecord(
@@ -330,7 +465,12 @@ def _records(
 
 
 def _batches(
-    view: memoryview, start_offset: int, end_offset: int, check_crc: bool, control: bool
+    view: memoryview,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int,
 ) -> Iterator[_Batch]:
     """The batches with records for the reader, checked and decompressed."""
     for position, header in iter_batches(view):
@@ -358,7 +498,7 @@ def _batches(
             continue
         plain: Buffer = view[position + HEADER_SIZE : position + header.size_bytes]
         if header.codec and header.count:
-            plain = memoryview(decompress(header.attributes & CODEC_MASK, plain))
+            plain = memoryview(decompress(header.codec, plain, max_batch_bytes))
         if not 0 <= header.count <= len(plain) // MIN_RECORD_SIZE:
             raise CorruptRecord(
                 f"position {position}", "its bytes cannot hold its count of records"
@@ -415,7 +555,14 @@ def _get_field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int
     return bytes(data[position : position + size]), position + size
 
 
-def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool, control: bool) -> list[Record]:
+def decode_rows(
+    buffer: Buffer,
+    start_offset: int,
+    check_crc: bool,
+    control: bool,
+    max_batch_bytes: int = MAX_PLAIN_BYTES,
+) -> list[Record]:
+    rows = _records(buffer, start_offset, MAX_LONG, check_crc, control, max_batch_bytes)
     return [
         Record(
             raw.offset,
@@ -424,14 +571,19 @@ def decode_rows(buffer: Buffer, start_offset: int, check_crc: bool, control: boo
             raw.value,
             tuple(Header(name.decode(errors="replace"), value) for name, value in raw.headers),
         )
-        for raw in _records(buffer, start_offset, MAX_LONG, check_crc, control)
+        for raw in rows
     ]
 
 
 def decode_columns(
-    buffer: Buffer, start_offset: int, end_offset: int, check_crc: bool, headers: bool
+    buffer: Buffer,
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    headers: bool,
+    max_batch_bytes: int = MAX_PLAIN_BYTES,
 ) -> Columns:
-    rows = list(_records(buffer, start_offset, end_offset, check_crc))
+    rows = list(_records(buffer, start_offset, end_offset, check_crc, False, max_batch_bytes))
     ends, entries = array("i", [0]), []
     for row in rows:
         entries += row.headers
@@ -736,3 +888,62 @@ def count_up_to(
     if warm > 0:
         first, end = (warm + 1, count) if column(warm) <= wanted else (0, warm)
     return bisect_right(range(count), wanted, first, end, key=column)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def write_stamped(descriptor: int, stamp: Buffer, batch: Buffer) -> int:
+    """Write ``batch`` with ``stamp`` in the place of its first bytes; returns its size.
+
+    One call of the system, if it takes all. Raises OSError.
+    """
+    head, body = memoryview(stamp), memoryview(batch)
+    if len(head) > len(body):
+        raise ValueError(f"a stamp of {len(head)} bytes is longer than a batch of {len(body)}")
+    written = os.writev(descriptor, (head, body[len(head) :]))
+    rest = memoryview(b"".join((head, body[len(head) :])) if written < len(body) else b"")
+    while written < len(rest):
+        written += os.write(descriptor, rest[written:])
+    return len(body)
+
+
+class Appender:
+    """See ``_kernel_write.pxi``. Refuses everything: the writer is in Python already."""
+
+    largest: Any = None
+    since_entry = timed_timestamp = 0
+
+    def __init__(self, write: Callable[[bytes, Buffer], None], moment: type, base_offset: int):
+        pass
+
+    def arm(
+        self,
+        offsets: bytearray,
+        times: bytearray,
+        entries_left: int,
+        limits: tuple[int, int, int],
+        interval: int,
+        since_entry: int,
+        largest: Any,
+        timed: int,
+    ) -> None:
+        self.largest, self.since_entry, self.timed_timestamp = largest, since_entry, timed
+
+    def disarm(self) -> None:
+        pass
+
+    def append(
+        self, batch: Buffer, header: BatchHeader, base_offset: int, epoch: int, position: int
+    ) -> bool:
+        return False
+
+    def check_and_append(
+        self,
+        records: Any,
+        rules: RecordRules,
+        now_ms: int,
+        end: tuple[int, int, int, int],
+        epoch: int,
+    ) -> Any:  # a BatchHeader, the end's own kind, or None
+        return check_batch(records, rules, now_ms)

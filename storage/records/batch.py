@@ -1,7 +1,8 @@
 """The header of a record batch: the unit that is written, checked, stamped and fetched.
 
-Producers encode and compress a batch once. The log then reads and stamps this header and never
-looks at the records behind it. All integers are big-endian. Version 2, all that is written today::
+Producers encode and compress a batch once. The log checks the records behind the header when they
+are appended, stamps the header, and never encodes the records again. All integers are big-endian.
+Version 2, all that is written today::
 
      0        8         12      16  17     21      23           27          35          43
     +--------+---------+-------+---+------+-------+------------+-----------+-----------+----
@@ -51,7 +52,6 @@ from raylog.storage.errors import CorruptRecord
 from raylog.storage.records.layout import (
     AT_BASE_OFFSET,
     AT_CRC,
-    AT_LEADER_EPOCH,
     AT_LENGTH,
     AT_MAGIC,
     CODEC_MASK,
@@ -73,6 +73,7 @@ from raylog.storage.records.layout import (
     MIN_BATCH_SIZE,
     MIN_MESSAGE_LENGTH,
     MIN_V1_MESSAGE_LENGTH,
+    STAMP,
     TRANSACTIONAL,
 )
 
@@ -281,8 +282,8 @@ def stamp(
 
     Both fields are outside of the CRC.
     """
-    struct.pack_into(">q", batch, position + AT_BASE_OFFSET, base_offset)
-    struct.pack_into(">i", batch, position + AT_LEADER_EPOCH, leader_epoch)
+    (length,) = LENGTH.unpack_from(batch, position + AT_LENGTH)
+    STAMP.pack_into(batch, position + AT_BASE_OFFSET, base_offset, length, leader_epoch)
 
 
 def seal(batch: bytearray, header: BatchHeader) -> bytearray:

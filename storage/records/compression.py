@@ -11,8 +11,10 @@ id      name    the stream
 4       zstd    zstd frames
 ======  ======  ==============================================================================
 
-``decompress`` has a limit, so that a small batch cannot fill the memory of its reader. A codec's
-library is loaded with its first batch: a partition is a process, and most see one codec or none.
+A stream is decompressed chunk by chunk, up to a limit, so that a small batch cannot fill the memory
+of its reader: no more than a chunk beyond the limit is ever made. What a library is given at a time
+is bounded too, since some copy what they did not use yet. A codec's library is loaded with its
+first batch: a partition is a process, and most see one codec or none.
 Source: ``org.apache.kafka.common.compress``.
 """
 
@@ -22,13 +24,16 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import CorruptRecord, UnsupportedCompressionType
+from raylog.storage.errors import CorruptRecord, PlainBatchTooLarge, UnsupportedCompressionType
+from raylog.storage.records.zstd_frames import are_whole_frames
 
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 MAX_PLAIN_BYTES: Final = 2**30  # of a decompressed batch, and of a fetch: Arrow's offsets are int32
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
-CHUNK_BYTES: Final = 1024 * 1024  # decompressed at a time where a stream does not say its size
+CHUNK_BYTES: Final = 128 * 1024  # decompressed at a time; a block of snappy is one chunk
+PIECE_BYTES: Final = 16 * 1024  # of a stream, given to a library at a time
+MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # zstd's own default, which Kafka's clients keep to
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -50,25 +55,52 @@ def compress(codec: int, plain: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> Buffer:
-    """The plain bytes. Raises CorruptRecord for a malformed stream or one of over ``max_bytes``."""
+    """The plain bytes. Raises as ``plain_chunks``."""
     if codec == CODECS["none"]:
         return stream
+    chunks = plain_chunks(codec, stream, max_bytes)
+    first = next(chunks, b"")
+    second = next(chunks, None)
+    if second is None:
+        return first
+    plain = bytearray(first)
+    plain += second
+    for chunk in chunks:
+        plain += chunk
+    return plain
+
+
+def plain_chunks(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> Iterator[Buffer]:
+    """The plain bytes, in chunks of about ``CHUNK_BYTES``.
+
+    Raises CorruptRecord for a malformed stream, and PlainBatchTooLarge once there are more than
+    ``max_bytes``.
+    """
+    if codec == CODECS["none"]:
+        yield stream
+        return
     if codec not in _CHUNKS:
         raise CorruptRecord("its records", f"unknown codec {codec}")
-    chunks, size = [], 0
+    size = 0
     try:
-        for chunk in _CHUNKS[codec](memoryview(stream)):
+        for chunk in _CHUNKS[codec](memoryview(stream), max_bytes):
             size += len(chunk)
             if size > max_bytes:
-                raise CorruptRecord(
-                    "its records", f"they decompress to more than {max_bytes} bytes"
-                )
-            chunks.append(chunk)
+                raise _too_large(max_bytes)
+            yield chunk
     except Exception as error:
         if not isinstance(error, _malformed()):
             raise
         raise CorruptRecord("its records", f"malformed stream of codec {codec}: {error}") from error
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large(max_bytes: int) -> PlainBatchTooLarge:
+    return PlainBatchTooLarge("its records", f"they decompress to more than {max_bytes} bytes")
+
+
+def _pieces(stream: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(stream), PIECE_BYTES):
+        yield stream[start : start + PIECE_BYTES]
 
 
 def _malformed() -> tuple[type[Exception], ...]:
@@ -88,17 +120,24 @@ def _gzip(plain: Buffer, level: int | None) -> Buffer:
     return deflate.compress(plain) + deflate.flush()
 
 
-def _gunzip(stream: memoryview) -> Iterator[bytes]:
-    left: Buffer = stream
-    while len(left):
-        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        while not member.eof:
+def _gunzip(stream: memoryview, _: int) -> Iterator[bytes]:
+    member = None
+    for piece in _pieces(stream):
+        left: Buffer = piece
+        while len(left):
+            if member is None:
+                member = zlib.decompressobj(16 + zlib.MAX_WBITS)
             chunk = member.decompress(left, CHUNK_BYTES)
-            left = member.unconsumed_tail
-            if not chunk and not left and not member.eof:
-                raise EOFError("it ends too early")
             yield chunk
-        left = member.unused_data
+            while len(chunk) == CHUNK_BYTES and not member.eof and not member.unconsumed_tail:
+                chunk = member.decompress(b"", CHUNK_BYTES)  # what zlib holds back
+                yield chunk
+            left = member.unconsumed_tail
+            if member.eof:
+                left = member.unused_data
+                member = None
+    if member is not None:
+        raise EOFError("it ends too early")
 
 
 def _snappy(plain: Buffer, _: int | None) -> Buffer:
@@ -112,13 +151,13 @@ def _snappy(plain: Buffer, _: int | None) -> Buffer:
     return b"".join(parts)
 
 
-def _unsnappy(stream: memoryview) -> Iterator[Buffer]:
+def _unsnappy(stream: memoryview, max_bytes: int) -> Iterator[Buffer]:
     import cramjam
 
     framed = bytes(stream[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
     for block in _xerial_blocks(stream) if framed else (stream,):
-        if cramjam.snappy.decompress_raw_len(block) > MAX_PLAIN_BYTES:
-            raise EOFError("a block says that it is too large to be one")
+        if cramjam.snappy.decompress_raw_len(block) > max_bytes:
+            raise _too_large(max_bytes)
         yield memoryview(cramjam.snappy.decompress_raw(block))
 
 
@@ -148,15 +187,17 @@ def _lz4(plain: Buffer, level: int | None) -> Buffer:
     )
 
 
-def _unlz4(stream: memoryview) -> Iterator[bytes]:
+def _unlz4(stream: memoryview, _: int) -> Iterator[bytes]:
     import lz4.frame
 
     frame = lz4.frame.LZ4FrameDecompressor()
-    yield frame.decompress(stream, CHUNK_BYTES)
-    while not frame.eof:
-        if frame.needs_input:
-            raise EOFError("it ends too early")
-        yield frame.decompress(b"", CHUNK_BYTES)
+    for piece in _pieces(stream):
+        yield frame.decompress(piece, CHUNK_BYTES)
+        while not frame.eof and not frame.needs_input:
+            yield frame.decompress(b"", CHUNK_BYTES)
+        if frame.eof:
+            return
+    raise EOFError("it ends too early")
 
 
 def _zstd(plain: Buffer, level: int | None) -> Buffer:
@@ -165,10 +206,13 @@ def _zstd(plain: Buffer, level: int | None) -> Buffer:
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(plain)
 
 
-def _unzstd(stream: memoryview) -> Iterator[bytes]:
+def _unzstd(stream: memoryview, _: int) -> Iterator[bytes]:
     import zstandard
 
-    with zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True) as reader:
+    if not are_whole_frames(stream):
+        raise EOFError("it ends too early")  # of which the library says nothing
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
+    with decompressor.stream_reader(stream, read_across_frames=True) as reader:
         while chunk := reader.read(CHUNK_BYTES):
             yield chunk
 
@@ -176,6 +220,6 @@ def _unzstd(stream: memoryview) -> Iterator[bytes]:
 _COMPRESS: Final[dict[int, Callable[[Buffer, int | None], Buffer]]] = {
     0: _identity, 1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd,
 }  # fmt: skip
-_CHUNKS: Final[dict[int, Callable[[memoryview], Iterator[Buffer]]]] = {
+_CHUNKS: Final[dict[int, Callable[[memoryview, int], Iterator[Buffer]]]] = {
     1: _gunzip, 2: _unsnappy, 3: _unlz4, 4: _unzstd,
 }  # fmt: skip

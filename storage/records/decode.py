@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from raylog.storage.buffers import Buffer
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.records import kernel
+from raylog.storage.records.compression import MAX_PLAIN_BYTES
 from raylog.storage.records.record import Record
 
 if TYPE_CHECKING:
@@ -18,13 +19,20 @@ if TYPE_CHECKING:
 
 
 def decode_records(
-    buffer: Buffer, *, start_offset: int = 0, check_crc: bool = True, control: bool = False
+    buffer: Buffer,
+    *,
+    start_offset: int = 0,
+    check_crc: bool = True,
+    control: bool = False,
+    max_plain_batch_bytes: int = MAX_PLAIN_BYTES,
 ) -> list[Record]:
     """All records of the whole batches in ``buffer`` with offsets from ``start_offset`` on.
 
     ``control``: the records of control batches too, which only the log itself has a use for.
+    ``max_plain_batch_bytes``: a compressed batch that is larger when it is decompressed raises
+    PlainBatchTooLarge.
     """
-    return kernel.ops.decode_rows(buffer, start_offset, check_crc, control)
+    return kernel.ops.decode_rows(buffer, start_offset, check_crc, control, max_plain_batch_bytes)
 
 
 def decode_table(
@@ -34,16 +42,20 @@ def decode_table(
     end_offset: int | None = None,
     check_crc: bool = True,
     headers: bool = True,
+    max_plain_batch_bytes: int = MAX_PLAIN_BYTES,
 ) -> "pa.RecordBatch":
     """The records of the whole batches with ``start_offset <= offset < end_offset``, as columns.
 
     The columns are offset, timestamp (ms), timestampType (0 CreateTime, 1 LogAppendTime, -1 none),
     key, value and, unless ``headers`` is False, headers (a list, empty where there are none). One
-    call for a whole fetch is the fast way. Raises InvalidRecord for over 1 GiB.
+    call for a whole fetch is the fast way. Raises InvalidRecord for over 1 GiB in all, and
+    PlainBatchTooLarge for a batch of over ``max_plain_batch_bytes``.
     """
     from raylog.storage.records import columns as arrow  # half a second, which rows can do without
 
     end = MAX_LONG if end_offset is None else end_offset
     return arrow.decoded_batch(
-        kernel.ops.decode_columns(buffer, start_offset, end, check_crc, headers)
+        kernel.ops.decode_columns(
+            buffer, start_offset, end, check_crc, headers, max_plain_batch_bytes
+        )
     )

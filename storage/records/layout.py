@@ -34,6 +34,9 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 LENGTH: Final = Struct(">i")
 CRC: Final = Struct(">I")
 TIMESTAMP: Final = Struct(">q")
+ATTRIBUTES: Final = Struct(">h")
+# What a log writes into a batch, all of it before the CRC: base offset, length, leader epoch.
+STAMP: Final = Struct(">qii")
 
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
 CRC_START: Final = AT_ATTRIBUTES  # the first byte that the CRC-32C covers

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import CorruptRecord, InvalidRecord
+from raylog.storage.errors import CorruptRecord, InvalidRecord, PlainBatchTooLarge
 from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
 from raylog.storage.records.compression import CODECS, codec_id, compress, decompress
 from raylog.storage.records.layout import (
@@ -43,9 +43,10 @@ from raylog.storage.records.varints import put_varint
 
 NO_TIMESTAMP_TYPE: Final = -1  # Kafka's id; 0 is CreateTime, 1 LogAppendTime
 
-# Of the messages of one set, decompressed: each becomes a Python object, so a bomb must be smaller
-# than a batch's.
+# Of the messages of one set, for whoever reads them: each becomes a Python object for a moment, in
+# some 4 µs, so a bomb must be smaller than a batch's. A set of 1 MiB has some 10,000.
 MAX_SET_BYTES: Final = 64 << 20
+MAX_SET_MESSAGES: Final = 1_000_000
 
 _CODECS: Final = (CODECS["none"], CODECS["gzip"], CODECS["snappy"], CODECS["lz4"])
 
@@ -87,18 +88,19 @@ def as_records(
         check_crc(buffer, position, header)
     if header.last_offset < start_offset:
         return None
-    messages = read_messages(buffer, position, header)
-    base_offset, plain = messages[0].offset, bytearray()
-    for message in messages:
+    outer = _message(memoryview(buffer), position, header)
+    plain, count, first, last = bytearray(), 0, 0, 0
+    for message in _messages_of(outer, position, header, MAX_SET_BYTES, MAX_SET_MESSAGES):
         if check and not message.is_valid:
             raise _corrupt(position, f"the CRC-32 of its message {message.offset} is wrong")
-        _put_record(plain, message, base_offset)
+        first, last = message.offset if not count else first, message.offset
+        _put_record(plain, message, first)
+        count += 1
     kind = (
         NO_TIMESTAMP_TYPE if header.magic == 0 else int(bool(header.attributes & LOG_APPEND_TIME))
     )
-    return LegacyRecords(
-        base_offset=base_offset, timestamp_type=kind, count=len(messages), plain=plain
-    )
+    base_offset = first + _shift(last, outer, header, position)
+    return LegacyRecords(base_offset=base_offset, timestamp_type=kind, count=count, plain=plain)
 
 
 def _put_record(out: bytearray, message: Message, base_offset: int) -> None:
@@ -116,8 +118,34 @@ def _put_record(out: bytearray, message: Message, base_offset: int) -> None:
 def read_messages(buffer: Buffer, position: int, header: BatchHeader) -> list[Message]:
     """The message at ``position``, or those in it if it is a wrapper. Raises CorruptRecord."""
     outer = _message(memoryview(buffer), position, header)
+    messages = list(_messages_of(outer, position, header, MAX_SET_BYTES, MAX_SET_MESSAGES))
+    shift = _shift(messages[-1].offset, outer, header, position)
+    return [message._replace(offset=message.offset + shift) for message in messages]
+
+
+def stream_messages(
+    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int, max_messages: int
+) -> Iterator[Message]:
+    """As ``read_messages``, one by one; their offsets are as they are written.
+
+    Raises PlainBatchTooLarge where a set is larger than ``max_bytes`` when it is decompressed, or
+    has more than ``max_messages``.
+    """
+    outer = _message(memoryview(buffer), position, header)
+    return _messages_of(outer, position, header, max_bytes, max_messages)
+
+
+def _messages_of(
+    outer: Message,
+    position: int,
+    header: BatchHeader,
+    max_bytes: int,
+    max_messages: int,
+) -> Iterator[Message]:
+    """The message itself, or those in it if it is a wrapper, with their own offsets."""
     if header.codec == CODECS["none"]:
-        return [outer]
+        yield outer
+        return
     if header.codec not in _CODECS:
         raise _corrupt(position, f"codec {header.codec} does not exist in magic {header.magic}")
     if outer.value is None:
@@ -125,13 +153,22 @@ def read_messages(buffer: Buffer, position: int, header: BatchHeader) -> list[Me
     stream = outer.value
     if header.magic == 0 and header.codec == CODECS["lz4"]:
         stream = with_right_checksum(stream)
+    is_append_time = bool(header.attributes & LOG_APPEND_TIME)
+    count = 0
     try:
-        inner = list(_inner_messages(memoryview(decompress(header.codec, stream, MAX_SET_BYTES))))
+        plain = memoryview(decompress(header.codec, stream, max_bytes))
+        for message in _inner_messages(plain):
+            count += 1
+            if count > max_messages:
+                raise PlainBatchTooLarge("its set", f"it has more than {max_messages} messages")
+            if is_append_time and message.magic == 1:
+                yield message._replace(timestamp=outer.timestamp)
+            else:
+                yield message
     except CorruptRecord as error:
-        raise _corrupt(position, f"its messages: {error.args[1]}") from error
-    if not inner:
+        raise type(error)(f"position {position}", f"its messages: {error.args[1]}") from error
+    if not count:
         raise _corrupt(position, "a compressed message set is empty")
-    return list(_placed(inner, outer, header, position))
 
 
 def _inner_messages(plain: memoryview) -> Iterator[Message]:
@@ -143,22 +180,15 @@ def _inner_messages(plain: memoryview) -> Iterator[Message]:
         yield _message(plain, position, header)
 
 
-def _placed(
-    inner: Sequence[Message], outer: Message, header: BatchHeader, position: int
-) -> Iterator[Message]:
-    """The inner messages with what the wrapper says of their offsets and timestamps."""
-    shift = 0
-    if header.magic == 1 and outer.offset:
-        shift = outer.offset - inner[-1].offset
-        if shift < 0:
-            raise _corrupt(
-                position,
-                f"its last message has offset {inner[-1].offset}, but the set has {outer.offset}",
-            )
-    is_append_time = bool(header.attributes & LOG_APPEND_TIME)
-    for message in inner:
-        timestamp = outer.timestamp if is_append_time and message.magic == 1 else message.timestamp
-        yield message._replace(offset=message.offset + shift, timestamp=timestamp)
+def _shift(last_offset: int, outer: Message, header: BatchHeader, position: int) -> int:
+    """What the wrapper says is to be added to the offsets of its messages, of which the last is."""
+    if header.magic == 0 or not header.codec or not outer.offset:
+        return 0
+    if last_offset > outer.offset:
+        raise _corrupt(
+            position, f"its last message has offset {last_offset}, but the set has {outer.offset}"
+        )
+    return outer.offset - last_offset
 
 
 def _message(view: memoryview, position: int, header: BatchHeader) -> Message:

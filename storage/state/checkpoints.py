@@ -14,7 +14,9 @@ without its last line end was cut. Nothing else tells a number that was damaged:
 checksum. Source: ``CheckpointFile`` and ``OffsetCheckpointFile`` of Kafka.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
 
@@ -28,6 +30,8 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 VERSION = "0"
+# Behind the name of a checkpoint file that was damaged, and is kept.
+CORRUPT_SUFFIX = ".corrupt"
 
 Entry = TypeVar("Entry")
 
@@ -37,16 +41,33 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
 
     Raises CorruptCheckpoint if the file cannot be read.
     """
-
-    def parse(words: list[str]) -> tuple[TopicPartition, int]:
-        topic, partition, offset = words
-        return TopicPartition(topic, _number(partition, 31)), _number(offset, 63)
-
-    entries = _read(fs, path, parse)
+    entries = _read(fs, path, _parse_offset)
     offsets = dict(entries)
     if len(offsets) < len(entries):
         raise CorruptCheckpoint(path, "it lists a partition twice")
     return offsets
+
+
+def read_whole_lines(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
+    """Of a damaged file of offsets, what its whole lines tell.
+
+    Left out are the last line if it was cut, and partitions that are listed twice. An offset that
+    was changed into another one is not noticed.
+    """
+    version, *lines = fs.read_file(path).split(b"\n")
+    if version != VERSION.encode():
+        return {}
+    entries: list[tuple[TopicPartition, int]] = []
+    for line in lines[1:-1]:  # behind the last line end is a line that was cut, or nothing
+        with suppress(ValueError):
+            entries.append(_parse_offset(line.decode().split()))
+    times = Counter(partition for partition, _ in entries)
+    return {partition: offset for partition, offset in entries if times[partition] == 1}
+
+
+def _parse_offset(words: list[str]) -> tuple[TopicPartition, int]:
+    topic, partition, offset = words
+    return TopicPartition(topic, _number(partition, 31)), _number(offset, 63)
 
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -28,7 +28,8 @@ MAX_EPOCH = MAX_INT
 class LeaderEpochs:
     """Epochs with their start offsets, rising in both; kept in the file and in memory.
 
-    ``is_stale``: whether the file is behind, since the disk is full.
+    ``entries``: (epoch, start offset), oldest first. ``latest``: the newest epoch, -1 if there is
+    none. ``is_stale``: whether the file is behind, since the disk is full.
     """
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
@@ -37,12 +38,11 @@ class LeaderEpochs:
         self.lock: AbstractContextManager[Any] = nullcontext()
         self.is_stale = False
         self._fs, self._path = fs, os.path.join(folder, LEADER_EPOCHS)
-        self.entries: tuple[tuple[int, int], ...] = tuple(read_epochs(fs, self._path))
+        self._take(tuple(read_epochs(fs, self._path)))
 
-    @property
-    def latest(self) -> int:
-        """The newest epoch, -1 if there is none."""
-        return self.entries[-1][0] if self.entries else NO_EPOCH
+    def _take(self, entries: tuple[tuple[int, int], ...]) -> None:
+        self.entries = entries
+        self.latest = entries[-1][0] if entries else NO_EPOCH
 
     @property
     def next(self) -> int:
@@ -117,7 +117,7 @@ class LeaderEpochs:
             self.is_stale = False
         except DiskFull:
             self.is_stale = True
-        self.entries = entries
+        self._take(entries)
 
     def save(self) -> None:
         """Bring a stale file up to date. Raises DiskFull, with the file as it was."""

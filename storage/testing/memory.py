@@ -370,6 +370,9 @@ class MemoryFile:
         content.seen += b"".join(buffers)
         content.mtime_ms = self._fs.now_ms
 
+    def append_stamped(self, stamp: bytes, batch: Buffer) -> None:
+        self.append([stamp, memoryview(batch)[len(stamp) :]])
+
     def read(self, size_bytes: int, position: int) -> bytes:
         return self.opened().read(size_bytes, position)
 

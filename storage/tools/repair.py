@@ -37,7 +37,6 @@ from raylog.storage.names import (
 from raylog.storage.state.checkpoints import (
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
-    read_epochs,
     read_offsets,
 )
 from raylog.storage.state.properties import read_topic_id
@@ -82,7 +81,7 @@ def repair_folder(
         start_offset = _check(fs, folder, partition, before, drop_segments)
         copy = _copy(fs, folder, copy_to or _beside(folder, partition))
         on_copy(copy)
-        _remove_snapshots(fs, folder, before)
+        _remove_wrong_state(fs, folder, before)
         log = open_log(fs, clock, folder, partition, LogConfig(), log_start_offset=start_offset)
         log.close()
         kept = {segment.base_offset: segment.size for segment in log.segments}
@@ -134,7 +133,6 @@ def _check(
             folder, f"a compaction is unfinished ({swaps[0]}); start the broker, which completes it"
         )
     read_topic_id(fs, folder)
-    read_epochs(fs, os.path.join(folder, LEADER_EPOCHS))
     start = read_offsets(fs, os.path.join(os.path.dirname(folder), LOG_START_OFFSETS)).get(
         partition, 0
     )
@@ -158,14 +156,15 @@ def _check(
     return start
 
 
-def _remove_snapshots(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:
-    """Drop snapshots that disagree with the log about the producers.
+def _remove_wrong_state(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:
+    """Drop snapshots and leader epochs that disagree with the log.
 
-    Recovery looks only at the snapshot that it begins with.
+    Recovery makes them again from the batches. It looks only at the snapshot that it begins with,
+    and believes the leader epochs.
     """
     for report in reports:
         for problem in report.problems:
-            if problem.file.endswith(SNAPSHOT_SUFFIX):
+            if problem.file == LEADER_EPOCHS or problem.file.endswith(SNAPSHOT_SUFFIX):
                 fs.remove(os.path.join(folder, problem.file))
 
 
@@ -188,11 +187,7 @@ def _copy(fs: FileSystem, folder: str, target: str) -> str:
             source = os.path.join(folder, name)
             if fs.is_dir(source):
                 continue
-            file = fs.open(source)
-            try:
-                fs.write_file(os.path.join(target, name), file.view())
-            finally:
-                file.close()
+            fs.copy_file(source, os.path.join(target, name), lambda _: None, flush=True)
         fs.sync_dir(target)
         fs.sync_dir(os.path.dirname(target))
     except StorageError:

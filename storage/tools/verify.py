@@ -7,12 +7,18 @@
 ``.timeindex``  each entry's batch has its timestamp, and no batch before it a larger one
 ``.txnindex``   the transactions that the log's markers abort, and no others
 ``.snapshot``   what the log's batches tell of the producers up to its offset
+leader epochs   the epoch that each batch carries; none begins behind the log's end
+identity        ``partition.metadata`` can be read, where there is one
 ==============  ====================================================================================
 
-The last two are compared in full where the log tells everything: from its first offset on, or from
-a snapshot at its first segment, with no gap that compaction made. Elsewhere they may know more than
-the log, and only what contradicts it is a problem. Behind a batch that cannot be read neither is
-looked at. A snapshot below the first segment is only decoded: its batches are gone.
+Transaction indexes and snapshots are compared in full where the log tells everything: from its
+first offset on, or from a snapshot at its first segment, with no gap that compaction made.
+Elsewhere they may know more than the log, and only what contradicts it is a problem. Behind a batch
+that cannot be read they are not looked at. A snapshot below the first segment is only decoded: its
+batches are gone.
+
+Of the leader epochs, those below the first entry may be gone: the log began there once. Without an
+entry nothing is compared, since the next opening begins a new epoch.
 
 In a log that is being written meanwhile the last batch may look torn. Recovery is ``loader.py``'s
 business.
@@ -45,10 +51,13 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
-from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches
+from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import read_marker
 from raylog.storage.segment import Recovered, Segment
+from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
+from raylog.storage.state.properties import PARTITION_METADATA, read_topic_id
+from raylog.storage.tools.dump.logs import file_batches
 
 
 class Problem(NamedTuple):
@@ -178,6 +187,8 @@ def _verify_segment(
     if following is None:
         problems += replayed.snapshot_problems(next_offset)
         problems += replayed.snapshots_beyond(next_offset)
+        problems += replayed.epoch_problems(next_offset)
+        problems += _identity_problems(fs, segment.folder)
     return SegmentReport(
         base_offset=segment.base_offset,
         next_offset=next_offset,
@@ -196,9 +207,10 @@ def _good_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
     batch at the end is left out. What is good here is what recovery keeps, but recovery gives no
     reasons.
     """
-    view, next_offset = segment.log.view(), segment.base_offset
-    for position, header in iter_batches(view):
-        check_crc(view, position, header)
+    next_offset = segment.base_offset
+    for batch in file_batches(segment.log):
+        position, header = batch.position, batch.header
+        batch.check_crc()
         if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_INT:
             raise CorruptRecord(
                 f"position {position}",
@@ -239,6 +251,13 @@ def _index_problems(fs: FileSystem, segment: Segment) -> Iterator[Problem]:
             )
 
 
+def _identity_problems(fs: FileSystem, folder: str) -> Iterator[Problem]:
+    try:
+        read_topic_id(fs, folder)
+    except CorruptCheckpoint as error:
+        yield Problem(PARTITION_METADATA, error.args[1])
+
+
 def _told(error: CorruptIndex) -> str:
     return f"entry {error.args[1]}: {error.args[2]}"
 
@@ -249,6 +268,7 @@ class _Replayed:
     def __init__(self, fs: FileSystem, folder: str, first_offset: int) -> None:
         self._fs, self._folder = fs, folder
         self._producers = ProducerStates(os.path.basename(folder))
+        self._epochs = _Epochs(fs, folder)
         names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
         self._snapshots = sorted(
             (offset, name) for name in names if (offset := offset_of(name)) is not None
@@ -278,6 +298,7 @@ class _Replayed:
         if self.is_lost:
             return
         problems += self.snapshot_problems(header.base_offset)
+        problems += self._epochs.take(header)
         self._is_full = self._is_full and _follows(header, self._next_offset)
         marker = None
         if header.is_control:
@@ -335,6 +356,12 @@ class _Replayed:
         for offset, name in self._snapshots:
             yield Problem(name, f"is of offset {offset}, but the log ends at {end_offset}")
 
+    def epoch_problems(self, end_offset: int) -> Iterator[Problem]:
+        """What is wrong with the leader epochs besides what the batches contradict."""
+        yield from self._epochs.unreadable
+        if not self.is_lost:
+            yield from self._epochs.beyond(end_offset)
+
     def _contradictions(self, snapshot: dict[int, ProducerState], is_full: bool) -> Iterator[str]:
         for producer_id, state in snapshot.items():
             replayed = self._producers.get(producer_id)
@@ -362,6 +389,50 @@ class _Replayed:
         for producer_id, start in self._producers.open_transactions.items():
             if is_full and producer_id not in snapshot:
                 yield f"lacks producer {producer_id}, whose transaction is open from offset {start}"
+
+
+class _Epochs:
+    """The leader epochs' checkpoint, held against the epochs that the batches carry."""
+
+    def __init__(self, fs: FileSystem, folder: str) -> None:
+        self.unreadable: list[Problem] = []
+        self._entries: list[tuple[int, int]] = []
+        try:
+            self._entries = read_epochs(fs, os.path.join(folder, LEADER_EPOCHS))
+        except CorruptCheckpoint as error:
+            self.unreadable.append(Problem(LEADER_EPOCHS, error.args[1]))
+        self._number = -1  # of the entry that the last batch belongs to; -1: before the first
+        self._reported: set[tuple[int, int]] = set()
+
+    def take(self, header: BatchHeader) -> Iterator[Problem]:
+        """One more batch; an entry and an epoch that contradict each other are told once."""
+        entries, offset, epoch = self._entries, header.base_offset, header.leader_epoch
+        if not entries or epoch < 0:
+            return
+        while self._number + 1 < len(entries) and entries[self._number + 1][1] <= offset:
+            self._number += 1
+        known = entries[max(self._number, 0)][0]
+        is_before = self._number < 0
+        agrees = epoch <= known if is_before else epoch == known
+        if agrees or (self._number, epoch) in self._reported:
+            return
+        self._reported.add((self._number, epoch))
+        why = f"has epoch {known} at offset {offset}, where the log has epoch {epoch}"
+        if is_before:
+            why = (
+                f"begins with epoch {known}, where the log has epoch {epoch} before, at offset "
+                f"{offset}"
+            )
+        yield Problem(LEADER_EPOCHS, why)
+
+    def beyond(self, end_offset: int) -> Iterator[Problem]:
+        """Epochs that begin behind the log's end."""
+        for epoch, start in self._entries:
+            if start > end_offset:
+                yield Problem(
+                    LEADER_EPOCHS,
+                    f"has epoch {epoch} from offset {start}, but the log ends at {end_offset}",
+                )
 
 
 def _transaction(entry: AbortedTransaction) -> str:

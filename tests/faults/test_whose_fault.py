@@ -4,7 +4,6 @@ A failed disk takes all partitions of its log dir offline, so nothing else may b
 """
 
 import errno
-import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from raylog.actors.partition.partition import Partition
+from raylog.storage import files
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
@@ -65,7 +65,7 @@ CALLS: dict[str, tuple[str, Callable[[Place], object]]] = {
     "open a folder to sync it": ("open", lambda place: place.fs.sync_dir(place.folder)),
     "read": ("pread", lambda place: place.file.read(1, 0)),
     "read into": ("preadv", lambda place: place.file.read_into(bytearray(1), 0)),
-    "map": ("mmap", lambda place: place.file.view()),
+    "map": ("_map", lambda place: place.file.view()),
     "append": ("writev", lambda place: place.file.append([b"x"])),
     "truncate": ("ftruncate", lambda place: place.file.truncate(1)),
     "seal": ("open", lambda place: place.file.seal()),
@@ -111,7 +111,7 @@ def answering(name: str, answer: int, after: int = 0) -> Iterator[list[str]]:
 
     Gives the list of the calls that failed.
     """
-    module: Any = mmap if name == "mmap" else os
+    module: Any = files if name == "_map" else os
     real = getattr(module, name)
     good_calls = iter(range(after))
     failed: list[str] = []

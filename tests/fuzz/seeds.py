@@ -99,6 +99,7 @@ _SEEDS = {
     "headers": _batches,
     "records": _batches,
     "sealed": _sealed,
+    "appends": _sealed,
     "messages": _messages,
     "codecs": _streams,
     "markers": lambda: _files("kafka-clients-3.9.1-batches/m2-control-*.bin"),

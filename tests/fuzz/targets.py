@@ -9,6 +9,7 @@ import os
 import struct
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -50,6 +51,7 @@ from raylog.storage.validation import check_append
 KERNELS: Final = (kernel.ops, _kernel_py)
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 MAX_PLAIN_BYTES: Final = 1 << 22
+APPENDS: Final = LogConfig(max_plain_batch_bytes=MAX_PLAIN_BYTES)
 SCHEMAS: Final = (
     SUBSCRIPTION,
     ASSIGNMENT,
@@ -63,6 +65,7 @@ def limit_bombs() -> None:
     """Let bombs be refused by a smaller size in this process: a run has more to do than to fill
     memory."""
     compression.decompress.__defaults__ = (MAX_PLAIN_BYTES,)
+    compression.plain_chunks.__defaults__ = (MAX_PLAIN_BYTES,)
     legacy.MAX_SET_BYTES = MAX_PLAIN_BYTES  # type: ignore[misc]
 
 
@@ -92,7 +95,7 @@ def agreed(ask: Callable[[], Any]) -> Any:
 
 def headers(data: bytes) -> None:
     agreed(lambda: [scan_batches(data, verify=verify).rows.tolist() for verify in (False, True)])
-    agreed(lambda: repr(check_append(data, LogConfig(), T0)))
+    agreed(lambda: repr(check_append(data, APPENDS, T0)))
     for ask in (
         lambda: read_header(data),
         lambda: list(iter_batches(data)),
@@ -107,18 +110,21 @@ def records(data: Buffer) -> None:
     data = memoryview(
         array("B", list(data))
     )  # exactly of its size: ``bytes`` have a zero behind them
-    rows = agreed(lambda: kernel.ops.decode_rows(data, 0, False, True))
+    rows = agreed(lambda: kernel.ops.decode_rows(data, 0, False, True, MAX_PLAIN_BYTES))
     table = agreed(lambda: columns(data, MIN_INT64, MAX_INT64))
-    plain = with_kernel(kernel.ops, lambda: kernel.ops.decode_rows(data, MIN_INT64, False, False))
+    plain = with_kernel(
+        kernel.ops,
+        lambda: kernel.ops.decode_rows(data, MIN_INT64, False, False, MAX_PLAIN_BYTES),
+    )
     if "an error" not in (plain, table) and [tuple(row[:2]) for row in plain] != table[0]:
         raise Disagreement(f"rows {plain!r} are not columns {table!r}")
     if rows != "an error":
         agreed(lambda: columns(data, 1, 3))
-        agreed(lambda: kernel.ops.decode_rows(data, 0, True, False))
+        agreed(lambda: kernel.ops.decode_rows(data, 0, True, False, MAX_PLAIN_BYTES))
 
 
 def columns(data: Buffer, start: int, end: int) -> Any:
-    table = decoded_batch(kernel.ops.decode_columns(data, start, end, False, True))
+    table = decoded_batch(kernel.ops.decode_columns(data, start, end, False, True, MAX_PLAIN_BYTES))
     table.validate(full=True)
     found = table.to_pydict()
     return list(zip(found["offset"], found["timestamp"], strict=True)), found
@@ -127,8 +133,33 @@ def columns(data: Buffer, start: int, end: int) -> Any:
 def sealed(data: bytes) -> None:
     """The bytes as the records of a batch whose header is sound, with the codec that the first byte
     says."""
+    if len(data) >= 2:
+        records(sealed_batch(data))
+
+
+def appends(data: bytes) -> None:
+    """As ``sealed``, for an append: what is let in can be read, and is what its header says."""
     if len(data) < 2:
         return
+    batch = sealed_batch(data)
+    for config in (APPENDS, replace(APPENDS, cleanup_policy="compact")):
+        answer = agreed(partial(appended, batch, config))
+        if answer == "an error":
+            continue
+        header, content = answer
+        rows = decode_records(content)
+        if [row.offset for row in rows] != list(range(header.count)):
+            raise Disagreement(f"{header} lets in {rows}")
+        if header.max_timestamp != max(-1, *(row.timestamp for row in rows)):
+            raise Disagreement(f"{header} has another maximum timestamp than {rows}")
+
+
+def appended(batch: bytes, config: LogConfig) -> tuple[BatchHeader, bytes]:
+    header, content = check_append(batch, config, T0)
+    return header, bytes(content)
+
+
+def sealed_batch(data: bytes) -> bytes:
     codec, count = data[0] % 5, data[1] % 8
     header = BatchHeader(
         base_offset=0,
@@ -145,7 +176,7 @@ def sealed(data: bytes) -> None:
         base_sequence=-1,
         count=count,
     )
-    records(bytes(seal(bytearray(HEADER_SIZE) + data[2:], header)))
+    return bytes(seal(bytearray(HEADER_SIZE) + data[2:], header))
 
 
 def messages(data: bytes) -> None:
@@ -263,6 +294,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         headers,
         records,
         sealed,
+        appends,
         messages,
         codecs,
         markers,

@@ -1,10 +1,8 @@
 """Producer and consumer against live partitions."""
 
-import mmap
 import time
 from concurrent.futures import Future
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,7 +15,7 @@ from raylog.actors.errors import (
 )
 from raylog.actors.messages import AppendResult, FetchResult
 from raylog.cluster.broker import Broker
-from raylog.cluster.client.fetch import PartitionReader, SegmentMaps, read_range
+from raylog.cluster.client.fetch import FetchBuffer, PartitionReader, read_range
 from raylog.cluster.client.transport import RayTransport
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import (
@@ -111,21 +109,20 @@ def fetched(reader: PartitionReader) -> FetchResult:
     return FetchResult.decode(answer)
 
 
-def test_a_local_fetch_is_decoded_in_the_map_itself(broker: Broker, topic: str) -> None:
+def test_a_local_fetch_is_read_from_the_file_itself(broker: Broker, topic: str) -> None:
     with broker.producer() as producer:
         producer.send(topic, b"x" * 1000, partition=0)
-    maps = SegmentMaps()
-    reader = PartitionReader(broker, topic, 0, maps)
+    buffer = FetchBuffer()
+    reader = PartitionReader(broker, topic, 0, buffer)
     assert reader.is_local
     answer = fetched(reader)
     assert answer.records is None, "no byte of a record crosses the call"
-    view = reader.records(answer, 0, 1 << 20)
-    assert isinstance(view, memoryview)
+    records = reader.records(answer, 0, 1 << 20)
     assert answer.location is not None
-    mapped = maps.view(answer.location)
-    assert mapped is not None
-    assert isinstance(mapped.obj, mmap.mmap)
-    assert np.frombuffer(view, np.uint8).ctypes.data == np.frombuffer(mapped, np.uint8).ctypes.data
+    read = buffer.read(answer.location)
+    assert isinstance(records, memoryview)
+    assert read is not None
+    assert records.obj is read.obj, "into the buffer that is used again"
 
 
 def test_a_location_whose_file_is_another_is_read_through_the_actor(

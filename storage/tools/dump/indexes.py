@@ -11,15 +11,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from raylog.storage.errors import CorruptIndex
+from raylog.storage.files import File
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.indexes.transaction_index import read_aborted
-from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.layout import MAGIC, NO_TIMESTAMP
-from raylog.storage.records.legacy import read_messages
 from raylog.storage.state.producers import decode_snapshot
 from raylog.storage.tools.dump.findings import Findings
-from raylog.storage.tools.dump.logs import decoded, file_batches, optional
+from raylog.storage.tools.dump.logs import FileBatch, decoded, file_batches, messages, optional
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -68,7 +67,7 @@ def _check_size(content: bytes, entry_size: int, base_offset: int) -> None:
 
 def dump_offset_index(
     entries: Pairs,
-    log: memoryview,
+    log: File,
     base_offset: int,
     max_message_bytes: int,
     findings: Findings,
@@ -78,18 +77,18 @@ def dump_offset_index(
     for number, (offset, position) in enumerate(entries):
         if number and offset == base_offset:
             return
-        near = log[position : position + max_message_bytes] if position >= 0 else log[:0]
-        first = next(file_batches(near), None)
+        near = file_batches(log, position, max_message_bytes) if position >= 0 else iter(())
+        first = next(near, None)
         if first is None:
             raise CorruptIndex(
                 base_offset,
                 number,
                 (
                     f"no batch of up to {max_message_bytes} bytes at position {position} of a log "
-                    f"of {len(log)}"
+                    f"of {log.size}"
                 ),
             )
-        last_offset = first[1].last_offset
+        last_offset = first.header.last_offset
         if last_offset != offset:
             findings.index_mismatch(shown_path, offset, last_offset)
         yield f"offset: {offset} position: {position}"
@@ -98,7 +97,7 @@ def dump_offset_index(
 def dump_time_index(
     entries: Pairs,
     offset_index: Pairs,
-    log: memoryview,
+    log: File,
     base_offset: int,
     findings: Findings,
     shown_path: str,
@@ -118,33 +117,28 @@ def _check_moment(
     offset: int,
     previous: int,
     offset_index: Pairs,
-    log: memoryview,
+    log: File,
     findings: Findings,
     shown_path: str,
 ) -> None:
     count = bisect_right(offset_index, offset, key=lambda entry: entry[0])
-    tail = log[offset_index[count - 1][1] if count else 0 :]
-    batches = (
-        (position, header)
-        for position, header in file_batches(tail)
-        if header.last_offset >= offset
-    )
-    batch = next(batches, None)
-    if batch is None or batch[1].last_offset != offset:
-        findings.offset_missing(shown_path, offset, batch[1].last_offset if batch else -1)
+    tail = file_batches(log, offset_index[count - 1][1] if count else 0)
+    batch = next((batch for batch in tail if batch.header.last_offset >= offset), None)
+    if batch is None or batch.header.last_offset != offset:
+        findings.offset_missing(shown_path, offset, batch.header.last_offset if batch else -1)
         return
-    largest = _largest_timestamp(tail, *batch)
+    largest = _largest_timestamp(batch)
     if largest != timestamp:
         findings.timestamp_mismatch(shown_path, timestamp, largest)
     if previous >= timestamp:
         findings.out_of_order(shown_path, timestamp, previous)
 
 
-def _largest_timestamp(log: memoryview, position: int, header: BatchHeader) -> int:
-    if header.magic < MAGIC:
-        timestamps = [message.timestamp for message in read_messages(log, position, header)]
+def _largest_timestamp(batch: FileBatch) -> int:
+    if batch.header.magic < MAGIC:
+        timestamps = [message.timestamp for message in messages(batch)]
     else:
-        timestamps = [record.timestamp for record in decoded(log, position, header)]
+        timestamps = [record.timestamp for record in decoded(batch)]
     return max([NO_TIMESTAMP, *timestamps])
 
 

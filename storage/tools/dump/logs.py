@@ -10,9 +10,11 @@ and 1 have their CRC there, and a closing brace that nothing opened: it is Kafka
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from raylog.storage.errors import CorruptRecord
+from raylog.storage.files import File
 from raylog.storage.limits import MAX_INT
 from raylog.storage.names import LOG_SUFFIX
 from raylog.storage.records import kernel
@@ -27,13 +29,14 @@ from raylog.storage.records.control import (
 )
 from raylog.storage.records.layout import (
     AT_LENGTH,
+    HEADER_SIZE,
     HEADER_SIZE_UP_TO_MAGIC,
     LENGTH,
     LOG_OVERHEAD,
     MAGIC,
     MIN_MESSAGE_LENGTH,
 )
-from raylog.storage.records.legacy import read_messages
+from raylog.storage.records.legacy import Message, read_messages
 from raylog.storage.records.record import Record
 from raylog.storage.schemas.control import CONTROL_VALUES
 from raylog.storage.tools.dump.decoders import Parser
@@ -56,6 +59,22 @@ class LogOptions(NamedTuple):
     max_bytes: int = MAX_INT  # of the file
 
 
+class FileBatch(NamedTuple):
+    """A whole batch of a file. Its content is read when it is asked for."""
+
+    file: File
+    position: int
+    header: BatchHeader
+
+    def content(self) -> bytes:
+        return self.file.read(self.header.size_bytes, self.position)
+
+    def check_crc(self) -> None:
+        """Raise CorruptRecord unless the batch is what its CRC says."""
+        with _at(self.position):
+            check_crc(self.content(), 0, self.header)
+
+
 class _Line(NamedTuple):
     """What the line of a record tells of it."""
 
@@ -67,7 +86,7 @@ class _Line(NamedTuple):
 
 
 def dump_log(
-    path: str, content: memoryview, options: LogOptions, findings: Findings, shown_path: str
+    path: str, file: File, options: LogOptions, findings: Findings, shown_path: str
 ) -> Iterator[str]:
     """The lines of the file at ``path``.
 
@@ -75,17 +94,17 @@ def dump_log(
     """
     yield _head(os.path.basename(path))
     end, last_offset = 0, -1
-    for position, header in file_batches(content[: options.max_bytes]):
-        yield batch_line(content, position, header)
-        end = position + header.size_bytes
+    for batch in file_batches(file, 0, options.max_bytes):
+        yield batch_line(batch)
+        end = batch.position + batch.header.size_bytes
         if not options.is_deep:
             continue
-        for record in _records(content, position, header):
+        for record in _records(batch):
             if last_offset not in (-1, record.offset - 1):
                 findings.gap(shown_path, last_offset, record.offset)
             last_offset = record.offset
-            yield _record_line(record, header, options)
-    left = len(content) - end
+            yield _record_line(record, batch.header, options)
+    left = file.size - end
     if left and options.max_bytes == MAX_INT:
         yield f"Found {left} invalid bytes at the end of {os.path.basename(path)}"
 
@@ -104,25 +123,37 @@ def _head(name: str) -> str:
     return f"Log starting offset: {int(name.removesuffix(LOG_SUFFIX))}"
 
 
-def file_batches(content: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch, as Kafka's reader of files has it.
+def file_batches(file: File, position: int = 0, max_bytes: int = MAX_INT) -> Iterator[FileBatch]:
+    """Every whole batch of ``max_bytes`` from ``position`` on, as Kafka's reader of files has it.
 
-    It stops at a tail that holds no whole batch.
-
-    Raises CorruptRecord for what is no batch.
+    It stops at a tail that holds no whole batch. Raises CorruptRecord for what is no batch.
     """
-    position = 0
-    while (left := len(content) - position) > HEADER_SIZE_UP_TO_MAGIC:
-        (length,) = LENGTH.unpack_from(content, position + AT_LENGTH)
+    end = min(file.size, position + max_bytes)
+    while (left := end - position) > HEADER_SIZE_UP_TO_MAGIC:
+        head = file.read(min(HEADER_SIZE, left), position)
+        if len(head) <= HEADER_SIZE_UP_TO_MAGIC:
+            return  # it was cut meanwhile
+        (length,) = LENGTH.unpack_from(head, AT_LENGTH)
         if length >= MIN_MESSAGE_LENGTH and length + LOG_OVERHEAD > left:
             return
-        header = read_header(content, position)
-        yield position, header
+        with _at(position):
+            header = read_header(head)
+        yield FileBatch(file, position, header)
         position += header.size_bytes
 
 
-def batch_line(content: memoryview, position: int, header: BatchHeader) -> str:
+@contextmanager
+def _at(position: int) -> Iterator[None]:
+    """Let a CorruptRecord of a batch's own bytes say where in the file the batch is."""
+    try:
+        yield
+    except CorruptRecord as error:
+        raise CorruptRecord(f"position {position}", error.args[1]) from None
+
+
+def batch_line(batch: FileBatch) -> str:
     """The line of a batch."""
+    position, header = batch.position, batch.header
     codec = _CODEC_NAMES.get(header.codec)
     if codec is None:
         raise CorruptRecord(f"position {position}", f"unknown codec {header.codec}")
@@ -142,13 +173,13 @@ def batch_line(content: memoryview, position: int, header: BatchHeader) -> str:
     return (
         f"{head} position: {position} {header.timestamp_type}: {header.max_timestamp} "
         f"size: {header.size_bytes} magic: {header.magic} compresscodec: {codec} crc: {header.crc} "
-        f"isvalid: {_bool(_is_valid(content, position, header))}"
+        f"isvalid: {_bool(_is_valid(batch))}"
     )
 
 
-def _is_valid(content: memoryview, position: int, header: BatchHeader) -> bool:
+def _is_valid(batch: FileBatch) -> bool:
     try:
-        check_crc(content, position, header)
+        batch.check_crc()
     except CorruptRecord:
         return False
     return True
@@ -163,18 +194,22 @@ def optional(number: int | None) -> str:
     return "OptionalLong.empty" if number is None else f"OptionalLong[{number}]"
 
 
-def decoded(content: memoryview, position: int, header: BatchHeader) -> Sequence[Record]:
+def decoded(batch: FileBatch) -> Sequence[Record]:
     """The records of one batch of version 2, whatever its CRC says. Raises CorruptRecord."""
-    batch = content[position : position + header.size_bytes]
-    try:
-        return kernel.ops.decode_rows(batch, -(2**63), False, True)
-    except CorruptRecord as error:
-        raise CorruptRecord(f"position {position}", error.args[1]) from None
+    with _at(batch.position):
+        return kernel.ops.decode_rows(batch.content(), -(2**63), False, True)
 
 
-def _records(content: memoryview, position: int, header: BatchHeader) -> Iterator[_Line]:
+def messages(batch: FileBatch) -> Sequence[Message]:
+    """The messages of one batch of version 0 or 1. Raises CorruptRecord."""
+    with _at(batch.position):
+        return read_messages(batch.content(), 0, batch.header)
+
+
+def _records(batch: FileBatch) -> Iterator[_Line]:
+    header = batch.header
     if header.magic < MAGIC:
-        for message in read_messages(content, position, header):
+        for message in messages(batch):
             about = f" isValid: {_bool(message.is_valid)} crc: {message.crc}}}"
             key, value = (
                 None if field is None else bytes(field) for field in (message.key, message.value)
@@ -187,7 +222,7 @@ def _records(content: memoryview, position: int, header: BatchHeader) -> Iterato
                 about=about,
             )
         return
-    for record in decoded(content, position, header):
+    for record in decoded(batch):
         sequence = -1
         if header.base_sequence >= 0:
             sequence = increment_sequence(header.base_sequence, record.offset - header.base_offset)

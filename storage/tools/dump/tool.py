@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from raylog.storage.errors import FileNotReadable, RaylogError, StorageError, UnknownLogFile
-from raylog.storage.files import FileSystem
+from raylog.storage.files import File, FileSystem
 from raylog.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -90,7 +90,7 @@ def _dump(
     name = os.path.basename(path)
     suffix = os.path.splitext(name)[1]
     if is_snapshot(name):
-        return dump_log(path, _view(fs, path), options.log, findings, shown_path)
+        return dump_log(path, _opened(fs, path), options.log, findings, shown_path)
     base_offset = offset_of(name)
     if base_offset is None or suffix not in _DUMPS:
         raise UnknownLogFile(path)
@@ -108,32 +108,37 @@ class _File(NamedTuple):
     shown_path: str
 
     def content(self) -> bytes:
-        return bytes(_view(self.fs, self.path))
+        return _content(self.fs, self.path)
 
     def neighbour(self, suffix: str) -> str:
         return os.path.join(os.path.dirname(self.path), segment_file(self.base_offset, suffix))
 
-    def log(self) -> memoryview:
-        return _view(self.fs, self.neighbour(LOG_SUFFIX))
+    def log(self) -> File:
+        return _opened(self.fs, self.neighbour(LOG_SUFFIX))
 
 
-def _view(fs: FileSystem, path: str) -> memoryview:
-    """A file's bytes, mapped. Raises FileNotReadable."""
+def _content(fs: FileSystem, path: str) -> bytes:
+    file = _opened(fs, path)
+    return file.read(file.size, 0)
+
+
+def _opened(fs: FileSystem, path: str) -> File:
+    """A file that is read as far as needed. Raises FileNotReadable.
+
+    It is not mapped: reading a map of what is cut meanwhile would end the process.
+    """
     try:
         if fs.is_dir(path):
             raise FileNotReadable(path, "this is a folder")
-        file = fs.open(path)
+        return fs.open(path)
     except StorageError as error:
         what, _, _ = error.args[1].partition(";")  # without the advice for a broker
         raise FileNotReadable(path, what) from error
-    try:
-        return file.view()
-    finally:
-        file.close()
 
 
 def _log(file: _File, options: DumpOptions, findings: Findings) -> Iterator[str]:
-    return dump_log(file.path, _view(file.fs, file.path), options.log, findings, file.shown_path)
+    opened = _opened(file.fs, file.path)
+    return dump_log(file.path, opened, options.log, findings, file.shown_path)
 
 
 def _offset_index(file: _File, options: DumpOptions, findings: Findings) -> Iterator[str]:
@@ -160,9 +165,7 @@ def _time_index(file: _File, options: DumpOptions, findings: Findings) -> Iterat
         return
     index = file.neighbour(INDEX_SUFFIX)
     offsets = (
-        offset_entries(bytes(_view(file.fs, index)), file.base_offset)
-        if file.fs.exists(index)
-        else []
+        offset_entries(_content(file.fs, index), file.base_offset) if file.fs.exists(index) else []
     )
     entries = time_entries(content, file.base_offset)
     lines = dump_time_index(entries, offsets, log, file.base_offset, findings, file.shown_path)

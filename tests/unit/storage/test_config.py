@@ -1,15 +1,18 @@
 """Config keys: defaults, what they take, what they refuse."""
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, LogConfig
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.storage.config import FIXED_TOPIC_KEYS, TOPIC_KEYS, LogConfig, keys_of
 from raylog.storage.errors import InvalidConfig
 
-# Kafka 4.x's own.
+# Kafka 4.x's own, and two of raylog.
 DEFAULTS = {
+    "check.compressed.batches": True,
+    "max.plain.batch.bytes": 104857600,
     "segment.bytes": 1073741824,
     "segment.ms": 604800000,
     "segment.jitter.ms": 0,
@@ -48,6 +51,15 @@ def test_every_topic_key_has_kafkas_default() -> None:
         field.name: getattr(LogConfig(), field.name) for field in fields(LogConfig) if field.init
     } == {attribute(key): value for key, value in DEFAULTS.items()}
     assert LogConfig.parse({}) == LogConfig()
+
+
+@pytest.mark.parametrize("config", [LogConfig, BrokerConfig])
+def test_every_default_is_a_value_that_its_key_takes(config: type) -> None:
+    """mypy does not see the types of the defaults."""
+    for key in keys_of(config).values():
+        if key.default != ():  # log.dirs must be given
+            assert key.parse(key.default) == key.default
+            assert str(get_type_hints(config)[attribute(key.name)]) == str(type(key.default))
 
 
 NUMBERS = [key for key, value in DEFAULTS.items() if type(value) is int and "level" not in key]

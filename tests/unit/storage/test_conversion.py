@@ -8,19 +8,24 @@ from typing import Any
 
 import pytest
 
+from raylog.storage import conversion
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CorruptRecord,
     InvalidRecord,
     InvalidTimestamp,
+    PlainBatchTooLarge,
     RaylogError,
     RecordTooLarge,
 )
+from raylog.storage.records import legacy
 from raylog.storage.records.compression import CODECS, compress
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, flip, records_of
+from raylog.storage.validation import check_append
 from tests.harness.paths import GOLDEN
 
 ROWS = [(T0, b"a", b"1" * 30), (T0 + 9, b"b", b"2" * 30), (T0 + 3, None, None)]
@@ -139,3 +144,35 @@ def test_what_a_set_may_not_hold_is_refused(
         log.append(set_of(inner))
     assert log.log_end_offset == 0
     assert log.append(set_of(message())).last_offset == 0
+
+
+def test_a_set_is_bounded_by_its_plain_size_and_by_its_messages(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open(max_plain_batch_bytes=4_000)
+    with pytest.raises(PlainBatchTooLarge, match="more than 4000 bytes"):
+        log.append(set_of(message() * 100))
+    monkeypatch.setattr(conversion, "MAX_MESSAGES", 9)
+    for records in (set_of(message() * 10), message() * 10):
+        with pytest.raises(PlainBatchTooLarge, match="more than 9 messages"):
+            log.append(records)
+    assert log.log_end_offset == 0
+    log.append(set_of(message() * 9))
+    log.append(message() * 9)
+    assert log.log_end_offset == 18
+
+
+def test_a_set_of_two_million_messages_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = set_of(bytes(encode_legacy([(T0, None, None)], magic=1)) * 1_900_000)
+    assert len(bomb) < 200_000
+    read = []
+    one_by_one = legacy._message
+
+    def counting(*arguments: Any) -> Any:
+        read.append(1)
+        return one_by_one(*arguments)
+
+    monkeypatch.setattr(legacy, "_message", counting)
+    with pytest.raises(PlainBatchTooLarge):
+        check_append(bomb, LogConfig(), T0)
+    assert len(read) <= conversion.MAX_MESSAGES + 2

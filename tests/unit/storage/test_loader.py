@@ -296,6 +296,14 @@ def test_gaps_that_compaction_left_are_no_loss(disk: Disk) -> None:
     assert offsets_of(disk.open(is_clean=False)) == [0, 1, 7, 8, 11, 12, 20, 21]
 
 
+def test_where_compaction_was_is_unknown_a_gap_is_no_loss(disk: Disk) -> None:
+    disk.write("00000000000000000000.log", bytes(batch(2)))
+    disk.write("00000000000000000010.log", bytes(batch(2, base_offset=11)))
+    disk.fs.write_file("/logs/cleaner-offset-checkpoint", b"0\n0\n")
+    disk.fs.write_file("/logs/cleaner-offset-checkpoint.corrupt", b"garbage")
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1, 11, 12]
+
+
 def test_a_tail_lost_behind_a_compacted_segment_is_seen_too(disk: Disk) -> None:
     disk.write("00000000000000000000.log", bytes(batch(2)) + bytes(batch(2, base_offset=18)))
     disk.write("00000000000000000020.log", bytes(batch(2, base_offset=20)))

@@ -3,12 +3,14 @@ it."""
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from raylog.storage.errors import (
     CorruptCheckpoint,
+    DiskFull,
     InconsistentClusterId,
     InvalidLogDir,
     LogLocked,
@@ -18,10 +20,16 @@ from raylog.storage.files import RealFileSystem
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.properties import write_meta
-from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFileSystem, Stopped
 
 CLUSTER, OTHER = "uHx_mWK3Sji2MLBMLyjjfg", "7AYb80xjaRsOgecNp41_gw"
 ORDERS = TopicPartition("orders", 0)
+CHECKPOINTS = [
+    "cleaner-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+]
 
 
 @pytest.fixture
@@ -38,7 +46,14 @@ def opened(fs: MemoryFileSystem, cluster_id: str = CLUSTER) -> LogDir:
 
 def test_a_new_log_dir_is_made_and_marked_as_this_clusters(fs: MemoryFileSystem) -> None:
     log_dir = opened(fs)
-    assert fs.list_dir("/disk/logs") == [".lock", "meta.properties"]
+    assert fs.list_dir("/disk/logs") == [
+        ".lock",
+        *CHECKPOINTS[:2],
+        "meta.properties",
+        *CHECKPOINTS[2:],
+    ]
+    for name in CHECKPOINTS:
+        assert fs.read_file(f"/disk/logs/{name}") == b"0\n0\n"
     assert (log_dir.meta.cluster_id, log_dir.meta.node_id, log_dir.was_clean) == (CLUSTER, 1, False)
     assert log_dir.partitions() == []
     assert log_dir.offsets() == {}
@@ -164,15 +179,113 @@ def test_checkpoints_come_back_as_written(fs: MemoryFileSystem) -> None:
     )
 
 
-def test_a_corrupt_checkpoint_is_set_aside_and_its_logs_are_recovered_from_their_data(
+def test_the_checkpoints_of_a_new_dir_survive_a_loss_of_power(fs: MemoryFileSystem) -> None:
+    opened(fs)
+    after = fs.crash("flushed", names="flushed")
+    assert {*CHECKPOINTS} <= {*after.list_dir("/disk/logs")}
+
+
+def test_a_full_disk_keeps_nobody_from_opening_a_dir_without_checkpoints(
     fs: MemoryFileSystem,
 ) -> None:
-    log_dir = opened(fs)
+    opened(fs).close(clean=True)
+    for name in CHECKPOINTS:
+        fs.remove(f"/disk/logs/{name}")
+    with fs.failing(DiskFull, "append"):
+        log_dir = opened(fs)
+    assert log_dir.offsets() == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"]
+)
+def test_a_damaged_checkpoint_is_kept_aside_and_its_logs_are_recovered_from_their_data(
+    fs: MemoryFileSystem, name: str
+) -> None:
+    log_dir, path = opened(fs), f"/disk/logs/{name}"
     log_dir.write_offsets({ORDERS: CheckpointedOffsets(10, 4, 12)})
-    fs.write_file("/disk/logs/recovery-point-offset-checkpoint", b"garbage")
-    assert log_dir.offsets() == {ORDERS: CheckpointedOffsets(0, 4, 12)}
-    assert fs.read_file("/disk/logs/recovery-point-offset-checkpoint.corrupt") == b"garbage"
-    assert log_dir.offsets() == {ORDERS: CheckpointedOffsets(0, 4, 12)}
+    damaged = fs.read_file(path) + b"garbage\n"
+    fs.write_file(path, damaged)
+    recovery_point, start, high_watermark = log_dir.offsets()[ORDERS]
+    assert (recovery_point, high_watermark) == ((0, 12) if "recovery" in name else (10, 0))
+    assert start == 4
+    assert fs.read_file(path + ".corrupt") == damaged
+    assert log_dir.damaged_files() == [name]
+    (damage,) = log_dir.take_damages()
+    assert (damage.file, damage.kept_as, damage.entries) == (name, name + ".corrupt", 0)
+    assert damage.why.startswith("not a checkpoint file")
+    assert log_dir.take_damages() == []
+
+
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint", "cleaner-offset-checkpoint"])
+@pytest.mark.parametrize(
+    ("damaged", "known"),
+    [
+        (b"0\n2\norders 0 4\nother 1 1", {ORDERS: 4}),  # its last line was cut: 1, or 1000
+        (b"0\n3\norders 0 4\n", {ORDERS: 4}),
+        (b"\xff\n1\norders 0 4\n", {}),
+        (b"0\nx\norders 0 4\nother 1 -7\nother 2 01\nother\n\xff 0 1\n", {ORDERS: 4}),
+        (b"0\n3\norders 0 4\nother 1 5\nother 1 6\n", {ORDERS: 4}),
+        (b"garbage", {}),
+    ],
+)
+def test_of_a_damaged_checkpoint_that_no_data_tells_the_lines_that_are_whole_are_used(
+    fs: MemoryFileSystem, name: str, damaged: bytes, known: dict[TopicPartition, int]
+) -> None:
+    log_dir, path = opened(fs), f"/disk/logs/{name}"
+    fs.write_file(path, damaged)
+
+    def read() -> dict[TopicPartition, int]:
+        if name.startswith("cleaner"):
+            return log_dir.cleaner_offsets()
+        return {partition: kept.log_start_offset for partition, kept in log_dir.offsets().items()}
+
+    assert read() == known
+    assert fs.read_file(path + ".corrupt") == damaged
+    assert read() == known, "they are in the new file"
+    assert [damage.entries for damage in log_dir.take_damages()] == [len(known)]
+    log_dir.close(clean=True)
+    assert opened(fs).damaged_files() == [name], "until somebody removes the .corrupt file"
+
+
+def test_no_crash_while_a_damaged_checkpoint_is_set_aside_loses_what_can_be_used() -> None:
+    path = "/disk/logs/log-start-offset-checkpoint"
+    for stop_at in range(12):
+        fs = MemoryFileSystem()
+        fs.make_dir("/disk")
+        fs.sync_dir("/")
+        log_dir = opened(fs)
+        fs.write_file(path, b"0\n2\norders 0 4\n")
+        fs.stop_at(fs.operations + stop_at)
+        with suppress(Stopped):
+            log_dir.offsets()
+        for survives in ("all", "flushed"):
+            crashed = opened(fs.crash("all", names=survives))
+            assert crashed.offsets() == {ORDERS: CheckpointedOffsets(0, 4, 0)}, stop_at
+
+
+def test_on_a_full_disk_a_damaged_checkpoint_is_used_as_it_is(fs: MemoryFileSystem) -> None:
+    log_dir, path = opened(fs), "/disk/logs/log-start-offset-checkpoint"
+    fs.write_file(path, b"0\n2\norders 0 4\n")
+    with fs.failing(DiskFull, "append"):
+        assert log_dir.offsets() == {ORDERS: CheckpointedOffsets(0, 4, 0)}
+    assert log_dir.damaged_files() == []
+    assert log_dir.offsets() == {ORDERS: CheckpointedOffsets(0, 4, 0)}
+    assert log_dir.damaged_files() == ["log-start-offset-checkpoint"]
+
+
+def test_a_second_damage_does_not_replace_what_was_kept_of_the_first(fs: MemoryFileSystem) -> None:
+    log_dir, path = opened(fs), "/disk/logs/log-start-offset-checkpoint"
+    for number in range(3):
+        fs.write_file(path, b"garbage %d" % number)
+        log_dir.offsets()
+    kept = [name for name in fs.list_dir("/disk/logs") if ".corrupt" in name]
+    assert [fs.read_file(f"/disk/logs/{name}") for name in kept] == [
+        b"garbage 0",
+        b"garbage 1",
+        b"garbage 2",
+    ]
+    assert log_dir.damaged_files() == ["log-start-offset-checkpoint"]
 
 
 def test_the_cleaners_offsets_are_kept_for_the_partitions_that_are_here(

@@ -1,6 +1,9 @@
-"""The kernel's glance at a batch lets nothing pass that the closer look refuses, and changes no
-error."""
+"""What may be appended: the kernel's glance lets nothing pass that the closer look refuses, and
+what lies under a right CRC is refused by name."""
 
+import subprocess
+import sys
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,14 +14,17 @@ from raylog.storage.errors import (
     CorruptRecord,
     InvalidRecord,
     InvalidTimestamp,
+    PlainBatchTooLarge,
     RaylogError,
     RecordTooLarge,
 )
 from raylog.storage.records import _kernel_py, kernel
-from raylog.storage.records.batch import BatchHeader, check_crc, seal
-from raylog.storage.records.compression import CODECS
+from raylog.storage.records.batch import BatchHeader, check_crc, read_header, seal
+from raylog.storage.records.compression import CHUNK_BYTES, CODECS, compress
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import HEADER_SIZE
+from raylog.storage.testing.logs import flip
 from raylog.storage.validation import check_append
 
 NOW_MS = 1_700_000_000_000
@@ -47,9 +53,35 @@ def batch(timestamp: int = NOW_MS, **changed: int) -> bytes:
     return bytes(seal(bytearray(encoded), header._replace(**changed)))
 
 
-def outcome(records: bytes) -> str:
+def batch_of(headers: list[tuple[str, bytes | None]]) -> bytes:
+    return bytes(encode_records([(NOW_MS, b"k", b"v", headers)]))
+
+
+def sealed_again(changed: bytes) -> bytes:
+    """The batch with the CRC-32C of what it holds now."""
+    return bytes(seal(bytearray(changed), read_header(changed)))
+
+
+def lying(plain: bytes, count: int, codec: str = "none", **changed: int) -> bytes:
+    """A batch around any plain bytes, with a right CRC and what else its header says."""
+    header = read_header(batch())._replace(
+        attributes=CODECS[codec],
+        count=count,
+        last_offset_delta=count - 1,
+        max_timestamp=NOW_MS,
+    )
+    stream = bytes(compress(CODECS[codec], plain))
+    return bytes(seal(bytearray(bytes(HEADER_SIZE) + stream), header._replace(**changed)))
+
+
+def records_at(offsets: list[int], timestamp: int = NOW_MS) -> bytes:
+    rows = [(timestamp, b"k", b"v", ())] * len(offsets)
+    return bytes(encode_records(rows, offsets=offsets))[HEADER_SIZE:]
+
+
+def outcome(records: bytes, config: LogConfig | None = None) -> str:
     try:
-        return repr(check_append(records, LogConfig(), NOW_MS).header)
+        return repr(check_append(records, config or LogConfig(), NOW_MS).header)
     except RaylogError as error:
         return repr(error)
 
@@ -82,10 +114,48 @@ def test_both_kernels_judge_every_damage_alike(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.skipif(kernel.KERNEL != "compiled", reason="there is no compiled kernel here")
 def test_a_plain_batch_needs_no_closer_look() -> None:
+    rules = LogConfig().record_rules
     for records in (batch(), bytearray(batch()), np.frombuffer(batch(), np.uint8)):
-        assert kernel.ops.plain_header(records, 1 << 20, NOW_MS, MAX_INT64) == outcome_header(
-            batch()
-        )
+        assert kernel.ops.check_batch(records, rules, NOW_MS) == outcome_header(batch())
+
+
+def test_both_kernels_judge_every_damaged_record_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = LogConfig(cleanup_policy="compact", message_timestamp_before_max_ms=1 << 40)
+    cases = [
+        sealed_again(changed)
+        for whole in (batch(), batch_of([("h", b"x"), ("", None)]), batch(NOW_MS - (1 << 40)))
+        for bit in range(8 * HEADER_SIZE, 8 * len(whole))
+        for changed in [flip(bit // 8, bit % 8)(whole)]
+    ]
+    told = []
+    for ops in (kernel.ops, _kernel_py):
+        monkeypatch.setattr(kernel, "ops", ops)
+        told.append([outcome(case, config) for case in cases])
+    assert told[0] == told[1]
+    assert {text.split("(")[0] for text in told[0]} == {
+        "BatchHeader",
+        "InvalidRecord",
+        "InvalidTimestamp",
+    }
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_let_pass_can_be_read_and_is_true(codec: str) -> None:
+    whole = encode_records([(NOW_MS + n, b"k", b"v", [("h", None)]) for n in range(3)])
+    for bit in range(8 * HEADER_SIZE, 8 * len(whole)):
+        plain = flip(bit // 8, bit % 8)(bytes(whole))[HEADER_SIZE:]
+        header = read_header(whole)._replace(attributes=CODECS[codec])
+        stream = bytes(compress(CODECS[codec], plain))
+        sent = bytes(seal(bytearray(bytes(HEADER_SIZE) + stream), header))
+        try:
+            header, content = check_append(sent, LogConfig(), NOW_MS)
+        except RaylogError:
+            continue
+        records = decode_records(content)
+        assert [record.offset for record in records] == [0, 1, 2]
+        assert header.max_timestamp == max(record.timestamp for record in records)
+        assert read_header(content) == header
+        check_crc(content, 0, header)
 
 
 def outcome_header(records: bytes) -> BatchHeader:
@@ -98,6 +168,147 @@ def test_the_content_is_bytes_whatever_the_array_is_made_of() -> None:
     checked = check_append(words.data, LogConfig(), NOW_MS)
     assert bytes(checked.content) == encoded
     assert len(checked.content) == len(encoded)
+
+
+# -- batches that lie under a right CRC ------------------------------------------------------------
+
+
+@pytest.fixture(params=["compiled", "pure Python"])
+def kernel_in_use(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "pure Python":
+        monkeypatch.setattr(kernel, "ops", _kernel_py)
+    elif kernel.KERNEL != "compiled":
+        pytest.skip("there is no compiled kernel here")
+
+
+ALL_CODECS = pytest.mark.parametrize("codec", CODECS)
+
+
+@ALL_CODECS
+@pytest.mark.usefixtures("kernel_in_use")
+def test_a_count_of_two_billion_in_69_bytes_is_refused(codec: str) -> None:
+    with pytest.raises(InvalidRecord, match="header says 2147483647"):
+        check_append(lying(records_at([0]), 2**31 - 1, codec), LogConfig(), NOW_MS)
+    assert len(lying(b"", 2**31 - 1)) <= 69
+    with pytest.raises(InvalidRecord, match="has 0 records"):
+        check_append(lying(b"", 2**31 - 1, codec), LogConfig(), NOW_MS)
+
+
+@ALL_CODECS
+@pytest.mark.usefixtures("kernel_in_use")
+def test_garbage_instead_of_records_is_refused(codec: str) -> None:
+    with pytest.raises(InvalidRecord, match="record 0"):
+        check_append(lying(b"garbage" * 9, 4, codec), LogConfig(), NOW_MS)
+
+
+@ALL_CODECS
+@pytest.mark.usefixtures("kernel_in_use")
+@pytest.mark.parametrize("offsets", [[50, 51], [0, 2], [1, 2]])
+def test_inner_offsets_that_do_not_count_from_0_are_refused(codec: str, offsets: list[int]) -> None:
+    with pytest.raises(InvalidRecord, match="offset delta"):
+        check_append(lying(records_at(offsets), 2, codec), LogConfig(), NOW_MS)
+
+
+@ALL_CODECS
+@pytest.mark.usefixtures("kernel_in_use")
+def test_bytes_behind_the_last_record_are_refused(codec: str) -> None:
+    with pytest.raises(InvalidRecord, match="smaller count of records"):
+        check_append(lying(records_at([0, 1]), 1, codec), LogConfig(), NOW_MS)
+
+
+@ALL_CODECS
+@pytest.mark.usefixtures("kernel_in_use")
+def test_a_maximum_timestamp_that_hides_a_late_record_is_refused(codec: str) -> None:
+    late = records_at([0], NOW_MS + 3_600_001)
+    with pytest.raises(InvalidTimestamp, match=r"after\.max\.ms=3600000"):
+        check_append(lying(late, 1, codec, base_timestamp=NOW_MS + 3_600_001), LogConfig(), NOW_MS)
+
+
+@ALL_CODECS
+@pytest.mark.usefixtures("kernel_in_use")
+def test_a_maximum_timestamp_beyond_the_limit_is_refused_whatever_the_records_say(
+    codec: str,
+) -> None:
+    with pytest.raises(InvalidTimestamp, match=r"after\.max\.ms=3600000"):
+        check_append(
+            lying(records_at([0]), 1, codec, max_timestamp=NOW_MS + 3_600_001),
+            LogConfig(),
+            NOW_MS,
+        )
+
+
+@ALL_CODECS
+@pytest.mark.usefixtures("kernel_in_use")
+@pytest.mark.parametrize("said", [-1, NOW_MS - 5, NOW_MS + 5])
+def test_a_maximum_timestamp_that_is_not_the_records_does_not_get_in(codec: str, said: int) -> None:
+    sent = lying(records_at([0, 1]), 2, codec, max_timestamp=said)
+    header, content = check_append(sent, LogConfig(), NOW_MS)
+    assert header.max_timestamp == NOW_MS
+    assert bytes(content) == lying(records_at([0, 1]), 2, codec), "only the header was changed"
+
+
+@ALL_CODECS
+@pytest.mark.usefixtures("kernel_in_use")
+def test_a_topic_of_append_time_does_not_ask_for_a_maximum_timestamp(codec: str) -> None:
+    sent = lying(records_at([0, 1], 5), 2, codec, max_timestamp=NOW_MS * 2, base_timestamp=5)
+    config = LogConfig(message_timestamp_type="LogAppendTime")
+    assert bytes(check_append(sent, config, NOW_MS).content) == sent
+
+
+def test_a_topic_may_trust_compressed_batches() -> None:
+    trusting = LogConfig(check_compressed_batches=False)
+    garbage = lying(b"garbage" * 9, 4, "gzip")
+    assert bytes(check_append(garbage, trusting, NOW_MS).content) == garbage
+    with pytest.raises(InvalidRecord):
+        check_append(lying(b"garbage" * 9, 4), trusting, NOW_MS)
+    recompressing = LogConfig(check_compressed_batches=False, compression_type="zstd")
+    with pytest.raises(InvalidRecord):
+        check_append(garbage, recompressing, NOW_MS)
+
+
+# -- what a small batch may unpack to --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "none"])
+@pytest.mark.parametrize("target", ["producer", "uncompressed"])
+def test_a_batch_may_be_as_large_as_the_topic_says_when_it_is_plain(
+    codec: str, target: str
+) -> None:
+    sent = bytes(encode_records([(NOW_MS, None, bytes(500_000), ())], compression_type=codec))
+    plain_bytes = len(encode_records([(NOW_MS, None, bytes(500_000), ())])) - HEADER_SIZE
+    limits = {"max_plain_batch_bytes": plain_bytes, "compression_type": target}
+    check_append(sent, LogConfig(**limits), NOW_MS)  # type: ignore[arg-type]
+    limits["max_plain_batch_bytes"] = plain_bytes - 1
+    with pytest.raises(PlainBatchTooLarge, match=r"raise max\.plain\.batch\.bytes"):
+        check_append(sent, LogConfig(**limits), NOW_MS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_no_more_than_a_few_chunks_of_a_batch_are_in_memory(codec: str) -> None:
+    size_bytes = 50_000_000
+    sent = bytes(encode_records([(NOW_MS, None, bytes(size_bytes), ())], compression_type=codec))
+    tracemalloc.start()
+    try:
+        check_append(sent, LogConfig(), NOW_MS)
+        with pytest.raises(PlainBatchTooLarge):
+            check_append(sent, LogConfig(max_plain_batch_bytes=size_bytes // 2), NOW_MS)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * CHUNK_BYTES
+
+
+def test_a_partitions_process_needs_no_arrow_for_a_look_at_records() -> None:
+    code = (
+        "import sys; from raylog.storage.config import LogConfig; "
+        "from raylog.storage.validation import check_append; "
+        "check_append(bytes.fromhex(sys.argv[1]), LogConfig(cleanup_policy='compact', "
+        "message_timestamp_before_max_ms=1000), int(sys.argv[2])); "
+        "assert not any(name.startswith('pyarrow') for name in sys.modules)"
+    )
+    for codec in CODECS:
+        sent = encode_records([(NOW_MS, b"k", b"v", ())], compression_type=codec)
+        subprocess.run([sys.executable, "-c", code, sent.hex(), str(NOW_MS)], check=True)
 
 
 # -- what only the records tell --------------------------------------------------------------------

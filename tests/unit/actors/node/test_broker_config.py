@@ -50,6 +50,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "message.timestamp.type": ("LogAppendTime", "LogAppendTime"),
     "compression.type": ("zstd", "zstd"),
     "preallocate": ("TRUE", True),
+    "check.compressed.batches": ("false", False),
     "cleanup.policy": ("compact", "compact"),
     "min.cleanable.dirty.ratio": ("0.25", 0.25),
     **{f"compression.{codec}.level": ("7", 7) for codec in ("gzip", "lz4", "zstd")},
@@ -97,6 +98,14 @@ def test_log_dirs_are_a_list_however_written(value: Any) -> None:
 def test_what_is_no_list_of_folders_is_refused(value: Any) -> None:
     with pytest.raises(InvalidConfig, match=r"log\.dirs"):
         BrokerConfig.parse({"log.dirs": value})
+
+
+def test_log_dir_is_another_name_of_log_dirs_which_applies_where_both_are_set() -> None:
+    assert BrokerConfig.parse({"log.dir": "/a,/b"}).log_dirs == ("/a", "/b")
+    for given in ({"log.dir": "/a", "log.dirs": "/b"}, {"log.dirs": "/b", "log.dir": "/a"}):
+        assert BrokerConfig.parse(given).log_dirs == ("/b",)
+    with pytest.raises(InvalidConfig, match=r"config log\.dir=7: must be a list of folders"):
+        BrokerConfig.parse({"log.dirs": "/b", "log.dir": 7})
 
 
 def test_an_unknown_broker_key_is_refused() -> None:

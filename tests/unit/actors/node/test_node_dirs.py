@@ -369,6 +369,32 @@ def test_a_full_disk_does_not_keep_a_partition_from_being_deleted_nor_its_name_f
     assert written(node) == [{OTHERS: 7}, {OTHERS: 3}, {OTHERS: 5}]
 
 
+# -- damaged checkpoints ---------------------------------------------------------------------------
+
+
+def test_a_damaged_checkpoint_is_an_event_and_stays_in_the_status(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.fs.write_file(f"{A}/{LOG_START_OFFSETS}", b"0\n2\norders 0 4\n")
+    node.fs.write_file(f"{A}/{CLEANER_OFFSETS}", b"garbage")
+    again = node.again()
+    (told, _) = [record.msg for record in caplog.records if "damaged" in str(record.msg)]
+    assert told == {
+        "event": "checkpoint-damaged",
+        "log_dir": A,
+        "file": LOG_START_OFFSETS,
+        "why": "it has 1 entries, but its header says 2",
+        "kept_as": f"{LOG_START_OFFSETS}.corrupt",
+        "entries_used": 1,
+    }
+    for _ in range(2):
+        statuses = {dir.log_dir.path: dir.status("node") for dir in again.dirs.dirs()}
+        assert statuses[A].damaged_files == (CLEANER_OFFSETS, LOG_START_OFFSETS)
+        assert statuses[B].damaged_files == ()
+        again = again.again()
+    assert len([record for record in caplog.records if "damaged" in str(record.msg)]) == 2
+
+
 # -- checkpoints -----------------------------------------------------------------------------------
 
 

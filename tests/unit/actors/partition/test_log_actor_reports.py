@@ -2,16 +2,18 @@
 upkeep goes on."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 
 from raylog.actors.partition import log_actor
-from raylog.actors.partition.log_actor import LogActorImpl, LogSpec, _report
+from raylog.actors.partition.log_actor import LogActorImpl, LogSpec, _offset_in_checkpoint, _report
 from raylog.actors.partition.partition import Partition
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, StorageError
+from raylog.storage.state.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk, batch
 
@@ -103,3 +105,10 @@ def test_a_partition_that_is_offline_for_no_disks_fault_ends_its_process(
     monkeypatch.setattr(log_actor, "UPKEEP_INTERVAL_S", 0)
     with pytest.raises(Ended):
         actor._keep_up()
+
+
+def test_of_a_damaged_checkpoint_of_log_starts_the_whole_lines_are_used(tmp_path: Path) -> None:
+    for name in (LOG_START_OFFSETS, RECOVERY_POINTS):
+        (tmp_path / name).write_text(f"0\n9\n{PARTITION.topic} {PARTITION.partition} 4\n")
+    assert _offset_in_checkpoint(str(tmp_path), LOG_START_OFFSETS, PARTITION) == 4
+    assert _offset_in_checkpoint(str(tmp_path), RECOVERY_POINTS, PARTITION) == 0

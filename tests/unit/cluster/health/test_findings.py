@@ -13,6 +13,8 @@ from raylog.actors.messages import (
 )
 from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
 from raylog.cluster.health.findings import ERROR, WARNING, Facts, Finding, findings
+from raylog.storage.log_dir import CHECKPOINTS
+from raylog.storage.state.checkpoints import LOG_START_OFFSETS
 
 
 def topic(*problems: str | None, name: str = "t") -> TopicDescription:
@@ -130,6 +132,14 @@ def test_log_dirs_that_fail_fill_or_load(seen: LogDirStatus, severity: str, says
     finding = only(Facts(log_dirs=[log_dir(), seen]))
     assert (finding.severity, finding.subject) == (severity, "log dir /disk of node node-1")
     assert says in finding.what
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_damaged_checkpoint_is_told_until_its_copy_is_removed(name: str) -> None:
+    finding = only(Facts(log_dirs=[log_dir()._replace(damaged_files=(name,))]))
+    assert finding.severity == (ERROR if name == LOG_START_OFFSETS else WARNING)
+    assert finding.what.startswith(f"{name} was damaged, and is kept as /disk/{name}.corrupt: ")
+    assert finding.todo.endswith(f"Then remove /disk/{name}.corrupt")
 
 
 def test_a_log_manager_that_does_not_answer_is_an_error() -> None:

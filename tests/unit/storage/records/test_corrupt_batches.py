@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raylog.storage.errors import CorruptRecord
+from raylog.storage.errors import CorruptRecord, PlainBatchTooLarge
 from raylog.storage.records.batch import iter_batches, read_header, seal
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.decode import decode_records, decode_table
@@ -164,3 +164,12 @@ def test_a_length_that_no_batch_has_is_corrupt_even_if_the_batch_is_cut() -> Non
     for decode in (decode_records, decode_table, lambda buffer: list(iter_batches(buffer))):
         with pytest.raises(CorruptRecord):
             decode(partial)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_reader_says_how_large_a_batch_may_be_when_it_is_decompressed(codec: str) -> None:
+    batch = bytes(encode_records([(T0, None, bytes(100_000), ())], compression_type=codec))
+    for decode in (decode_records, decode_table):
+        assert list(decode(batch, max_plain_batch_bytes=200_000))
+        with pytest.raises(PlainBatchTooLarge, match="RAYLOG_MAX_PLAIN_BATCH_BYTES"):
+            decode(batch, max_plain_batch_bytes=99_999)

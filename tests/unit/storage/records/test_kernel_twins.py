@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raylog.storage.errors import CorruptRecord
+from raylog.storage.errors import CorruptRecord, InvalidRecord
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header, seal
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.layout import HEADER_SIZE
+from raylog.storage.records.rules import RecordRules
 
 _kernel = pytest.importorskip("raylog.storage.records._kernel")
 BOTH = (_kernel, _kernel_py)
@@ -173,8 +174,62 @@ def test_the_same_batches_of_a_chunk_are_led_by_headers(
         assert _kernel.leading_headers(some) == _kernel_py.leading_headers(some)
 
 
+@given(st.lists(rows, min_size=1, max_size=4), st.booleans(), st.data())
+def test_a_walk_over_damaged_records_finds_the_same(
+    batch_rows: list, needs_keys: bool, data: st.DataObject
+) -> None:
+    rules = RecordRules(1 << 20, data.draw(st.integers(0, 2**63 - 1)), 5, True, needs_keys)
+    records = bytearray(encode_records(batch_rows)[HEADER_SIZE:])
+    for _ in range(data.draw(st.integers(0, 3))):
+        records[data.draw(st.integers(0, len(records) - 1))] = data.draw(st.integers(0, 255))
+    count = data.draw(st.integers(0, 5))
+    base_timestamp = data.draw(st.just(batch_rows[0][0]) | int64)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(records)), max_size=4)))
+    told = []
+    for ops in BOTH:
+        for ends in ([len(records)], [*cuts, len(records)]):
+            walk = ops.RecordWalk(count, base_timestamp, rules, T0)
+            told.append(walked(walk, bytes(records), ends))
+    assert told == told[:1] * 4
+
+
+def walked(walk: Any, records: bytes, ends: list[int]) -> Any:
+    start = 0
+    try:
+        for end in ends:
+            walk.feed(records[start:end])
+            start = end
+        walk.finish()
+    except InvalidRecord as error:
+        return str(error)
+    return walk.largest_timestamp, walk.outside, walk.keyless, list(walk.named)
+
+
+@given(st.lists(rows, min_size=1, max_size=4), int64, st.booleans(), st.data())
+def test_the_glance_lets_nothing_pass_that_the_walk_refuses(
+    batch_rows: list, now_ms: int, needs_keys: bool, data: st.DataObject
+) -> None:
+    rules = RecordRules(1 << 20, 1 << 40, 1 << 40, True, needs_keys)
+    batch = encode_records(batch_rows)
+    batch[data.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    header = read_header(seal(batch, read_header(batch)))
+    glance = _kernel.check_batch(bytes(batch), rules, now_ms)
+    walk = _kernel_py.RecordWalk(header.count, header.base_timestamp, rules, now_ms)
+    found = walked(walk, bytes(batch)[HEADER_SIZE:], [len(batch)])
+    is_true = found == (header.max_timestamp, None, 0, [])
+    is_late = header.max_timestamp - now_ms > 1 << 40
+    assert (glance == header) == (is_true and not is_late)
+
+
 def test_they_have_the_same_functions() -> None:
-    for name in ("encode_rows", "decode_rows", "decode_columns", "murmur2", "partition_column"):
+    for name in (
+        "check_batch",
+        "encode_rows",
+        "decode_rows",
+        "decode_columns",
+        "murmur2",
+        "partition_column",
+    ):
         assert callable(getattr(_kernel, name))
         assert inspect.isfunction(getattr(_kernel_py, name))
     assert kernel.ops in BOTH

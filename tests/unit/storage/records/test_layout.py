@@ -51,6 +51,11 @@ def test_each_field_stands_where_the_headers_format_has_it() -> None:
     assert layout.HEADER.size == layout.HEADER_SIZE
 
 
+def test_a_stamp_ends_where_the_magic_begins() -> None:
+    stamped = layout.STAMP.unpack_from(layout.HEADER.pack(1, 2, 3, 4, *[0] * 9))
+    assert (stamped, layout.STAMP.size) == ((1, 2, 3), layout.AT_MAGIC)
+
+
 def test_the_last_codec_is_the_last() -> None:
     assert max(CODECS.values()) == layout.LAST_CODEC
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
+from raylog.storage.files import RealFileSystem
 from raylog.storage.records.control import ABORT, COMMIT, control_type
 from raylog.storage.records.decode import decode_records
-from raylog.storage.records.legacy import read_messages
 from raylog.storage.schemas.binary import ByteReader
 from raylog.storage.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from raylog.storage.schemas.control import CONTROL_VALUES
@@ -16,7 +16,7 @@ from raylog.storage.schemas.groups import GROUP_RECORDS
 from raylog.storage.schemas.metadata import read_record, write_record
 from raylog.storage.schemas.schema import read_version
 from raylog.storage.schemas.transactions import TRANSACTION_KEY, TRANSACTION_VALUE
-from raylog.storage.tools.dump.logs import file_batches
+from raylog.storage.tools.dump.logs import file_batches, messages
 from tests.harness.paths import GOLDEN
 
 KRAFT = GOLDEN / "kafka-3.9-kraft-clean"
@@ -30,18 +30,16 @@ class Row(NamedTuple):
 def rows(paths: list[Path], control: bool = False) -> Iterator[Row]:
     """The records of these logs, or their control records."""
     for path in paths:
-        content = memoryview(path.read_bytes())
-        for position, header in file_batches(content):
-            if header.magic < 2:
-                for message in read_messages(content, position, header):
+        for batch in file_batches(RealFileSystem().open(str(path))):
+            if batch.header.magic < 2:
+                for message in messages(batch):
                     key, value = (
                         None if field is None else bytes(field)
                         for field in (message.key, message.value)
                     )
                     yield Row(key, value)
-            elif header.is_control == control:
-                batch = content[position : position + header.size_bytes]
-                for record in decode_records(batch, control=control):
+            elif batch.header.is_control == control:
+                for record in decode_records(batch.content(), control=control):
                     yield Row(record.key, record.value)
 
 

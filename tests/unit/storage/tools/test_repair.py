@@ -173,14 +173,30 @@ def test_nothing_is_begun_that_recovery_could_not_end(disk: Disk) -> None:
     with pytest.raises(RepairRefused, match="ends at offset 6, before the log start offset 8"):
         repair(disk)
     disk.fs.remove(f"/logs/{LOG_START_OFFSETS}")
-    disk.write("leader-epoch-checkpoint", b"nonsense\n")
+    identity = disk.read("partition.metadata")
+    disk.write("partition.metadata", b"nonsense\n")
     with pytest.raises(CorruptCheckpoint):
         repair(disk)
-    disk.fs.remove(disk.path("leader-epoch-checkpoint"))
+    disk.write("partition.metadata", identity)
     disk.write(SECOND + ".swap", b"")
     with pytest.raises(RepairRefused, match="a compaction is unfinished"):
         repair(disk)
     assert disk.fs.list_dir("/logs") == ["orders-0"]
+
+
+@pytest.mark.parametrize("content", [b"nonsense\n", b"0\n2\n0 0\n3 8\n"])
+def test_leader_epochs_that_are_wrong_are_made_anew_from_the_batches(
+    disk: Disk, content: bytes
+) -> None:
+    fill(disk)
+    disk.write("leader-epoch-checkpoint", content)
+    assert not is_whole(disk)
+    done = repair(disk)
+    assert done is not None
+    assert (done.cut, done.dropped, done.end_offset) == ((), (), 12)
+    assert disk.fs.read_file(f"{done.copy}/leader-epoch-checkpoint") == content
+    assert is_whole(disk)
+    assert offsets_of(disk.open()) == list(range(12))
 
 
 def test_the_log_start_offset_stays(disk: Disk) -> None:

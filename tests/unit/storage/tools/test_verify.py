@@ -2,6 +2,7 @@
 unseen."""
 
 import struct
+from random import Random
 
 import pytest
 
@@ -230,6 +231,97 @@ def test_a_snapshot_below_the_first_segment_is_decoded_but_not_compared(disk: Di
     assert told(disk) == []
     disk.damage("00000000000000000005.snapshot", flip(20))
     assert told(disk) == ["00000000000000000005.snapshot"]
+
+
+# -- leader epochs and identity --------------------------------------------------------------------
+
+EPOCHS, IDENTITY = "leader-epoch-checkpoint", "partition.metadata"
+
+
+def fill_epochs(disk: Disk) -> None:
+    """Epoch 1 from offset 0, epoch 4 from 2 on, over two segments, and epoch 6 without a batch."""
+    log = disk.open()
+    for epoch in (1, 4):
+        log.epochs.assign(epoch, log.log_end_offset)
+        log.append(batch(1), leader_epoch=epoch)
+        log.append(batch(1), leader_epoch=epoch)
+        log.roll()
+    log.epochs.assign(6, log.log_end_offset)
+    log.close()
+    assert disk.read(EPOCHS) == b"0\n3\n1 0\n4 2\n6 4\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"0\n3\n1 0\n4 2\n6 4\n", None),
+        (b"0\n2\n1 1\n4 2\n", None),  # as delete_records leaves it
+        (b"0\n1\n4 3\n", None),
+        (b"0\n0\n", None),  # the next opening begins a new epoch
+        (b"0\n2\n1 0\n4 3\n", "has epoch 1 at offset 2, where the log has epoch 4"),
+        (b"0\n2\n1 0\n4 1\n", "has epoch 4 at offset 1, where the log has epoch 1"),
+        (b"0\n1\n1 0\n", "has epoch 1 at offset 2, where the log has epoch 4"),
+        (b"0\n1\n3 3\n", "begins with epoch 3, where the log has epoch 4 before, at offset 2; "
+         "has epoch 3 at offset 3, where the log has epoch 4"),
+        (b"0\n3\n1 0\n4 2\n6 5\n", "has epoch 6 from offset 5, but the log ends at 4"),
+        (b"0\n2\n1 0\n4 2", "its last line is incomplete"),
+    ],
+)  # fmt: skip
+def test_leader_epochs_that_the_batches_contradict_are_seen(
+    disk: Disk, content: bytes, problem: str | None
+) -> None:
+    fill_epochs(disk)
+    disk.write(EPOCHS, content)
+    expected = "; ".join(f"{EPOCHS}: {each}" for each in (problem or "").split("; ") if each)
+    assert why(disk) == expected
+
+
+def test_an_epoch_in_a_batch_that_was_changed_is_seen_though_no_crc_covers_it(disk: Disk) -> None:
+    fill_epochs(disk)
+    disk.damage("00000000000000000002.log", flip(15))
+    assert why(disk) == f"{EPOCHS}: has epoch 4 at offset 2, where the log has epoch 5"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_leader_epochs_agree_with_the_batches_through_many_lives(seed: int) -> None:
+    """Each life begins an epoch, deletes from the start, and ends by a kill or a loss of power."""
+    chance, disk, recovery_point, start = Random(seed), Disk(), 0, 0
+    for _ in range(6):
+        log = disk.open(
+            is_clean=False,
+            recovery_point=recovery_point,
+            log_start_offset=start,
+            segment_bytes=400,
+            retention_bytes=800,
+        )
+        epoch = log.epochs.next
+        log.epochs.assign(epoch, log.log_end_offset)
+        for _ in range(chance.randrange(12)):
+            log.append(batch(chance.randrange(1, 4)), leader_epoch=epoch)
+            if chance.random() < 0.2:
+                log.flush()
+            if chance.random() < 0.2:
+                log.delete_old_segments()
+            if chance.random() < 0.2:
+                log.delete_records(chance.randrange(log.log_end_offset + 1))
+        recovery_point, start = log.recovery_point, log.log_start_offset
+        assert EPOCHS not in told(disk), why(disk)
+        disk = Disk(disk.fs.crash(chance.choice(["all", "flushed", "torn"]), seed=seed))
+
+
+def test_behind_damage_leader_epochs_are_not_guessed_at(disk: Disk) -> None:
+    fill_epochs(disk)
+    disk.damage("00000000000000000000.log", flip(30))
+    assert told(disk) == ["00000000000000000000.log"]
+
+
+@pytest.mark.parametrize("content", [b"", b"version: 1\ntopic_id: x", b"version: 0\ntopic_id: x"])
+def test_a_damaged_identity_is_seen_and_none_is_no_problem(disk: Disk, content: bytes) -> None:
+    fill(disk)
+    disk.write(IDENTITY, content)
+    assert told(disk) == [IDENTITY]
+    disk.fs.remove(disk.path(IDENTITY))
+    assert told(disk) == []
 
 
 def test_behind_damage_producers_are_not_guessed_at(disk: Disk) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from raylog.storage.cleaner.grouping import SegmentSizes, group_segments
+from raylog.storage.cleaner.rewrite import SegmentSizes, group_segments
 from raylog.storage.config import LogConfig
 from raylog.storage.limits import MAX_INT
 

@@ -1,4 +1,4 @@
-"""How fast compaction may read and write: ``log.cleaner.io.max.bytes.per.second``.
+"""How fast compaction and moves may read and write: a number of bytes a second.
 
 Bytes are counted as they are read and written. After some time, when they were more than the rate
 allows for it, whoever counts sleeps until they are not, and the count begins anew. Source:
@@ -12,7 +12,7 @@ CHECK_SECONDS = 0.3
 
 
 class Throttle:
-    """A ``Pace`` that sleeps. ``now``: seconds that never go back, as ``time.monotonic``."""
+    """Told of bytes, it sleeps. ``now``: seconds that never go back, as ``time.monotonic``."""
 
     def __init__(
         self, bytes_per_second: float, now: Callable[[], float], sleep: Callable[[float], None]
