@@ -121,7 +121,7 @@ cdef class Appender:
         self.entries_left = -1
 
     def append(self, batch, header, int64_t base_offset, int64_t epoch, int64_t position):
-        """Whether the batch was written at ``position``, the end of the file; ``header`` is its own.
+        """Whether the batch was written at ``position``, the file's end; ``header`` is its own.
 
         What the write raises is raised with nothing changed.
         """

@@ -55,6 +55,8 @@ class LogAndRecords(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.disk = Disk()
+        # as the broker does it for a new partition: no gap in it is an older compaction's
+        write_offsets(self.disk.fs, f"/logs/{CLEANER_OFFSETS}", {PARTITION: 0})
         self.records: list[Known] = []
         self.horizons: dict[int, int] = {}  # by batch
         self.start = self.end = self.durable = 0
