@@ -191,6 +191,7 @@ class Log(ReadableLog):
         self.epochs = epochs
         self.log_start_offset = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
+        self._unflushed_snapshots: list[str] = []
         self.mended: tuple[Mended, ...] = ()  # what opening did to the files
         self._fs, self._clock = fs, clock
         self._producers = producers
@@ -235,7 +236,7 @@ class Log(ReadableLog):
     ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
         now_ms, config, end = self._clock.now_ms(), self.config, self._end
-        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
+        epoch = self._epoch_of(leader_epoch)
         if self._changes_batches or self.epochs.is_stale:
             found = kernel.ops.check_batch(records, config.record_rules, now_ms)
         else:
@@ -244,6 +245,15 @@ class Log(ReadableLog):
                 return self._publish(found, end.offset, NO_TIMESTAMP)
         batch = look_closer(records, found, config, now_ms, origin)
         return self.append_checked(batch, now_ms, epoch, origin)
+
+    def _epoch_of(self, leader_epoch: int | None) -> int:
+        """The epoch that a batch is stamped with; a newer one than all begins at the log's end."""
+        latest = self.epochs.latest
+        if leader_epoch is None:
+            return latest
+        if leader_epoch > latest:
+            self.epochs.assign(leader_epoch, self._end.offset)
+        return leader_epoch
 
     def append_checked(
         self,
@@ -264,7 +274,7 @@ class Log(ReadableLog):
             duplicate = self._producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None:
                 return self._first_append(duplicate)
-        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
+        epoch = self._epoch_of(leader_epoch)
         is_changed = self._stamps_append_time or header.attributes & LOG_APPEND_TIME
         if marker is None and not is_changed and not self.epochs.is_stale:
             _, _, position, _ = end = self._end
@@ -289,7 +299,7 @@ class Log(ReadableLog):
         all that were to be written together.
         """
         run = _Run(str(self.partition), self._end.offset)
-        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
+        epoch = self._epoch_of(leader_epoch)
         for batch in batches:
             try:
                 self._add_to(run, batch, now_ms, epoch, origin)
@@ -466,7 +476,7 @@ class Log(ReadableLog):
         if active.base_offset == end.offset:
             return
         self._writer.finish()
-        self._write_snapshot(flush=False)
+        self._write_snapshot()
         fresh = self._new_segment(end.offset)
         try:
             active.seal()
@@ -480,9 +490,25 @@ class Log(ReadableLog):
         if self._high_watermark == end:
             self._high_watermark = self._end
 
-    def _write_snapshot(self, *, flush: bool) -> None:
+    def _write_snapshot(self) -> None:
+        """The producers as of the log's end; the next flush brings it to the disk."""
         self._producers.end_offset = self._end.offset
-        self._producers.write_snapshot(self._fs, self.folder, flush=flush)
+        path = self._producers.write_snapshot(self._fs, self.folder)
+        if path is not None:
+            with self.list_lock:
+                self._unflushed_snapshots = [*self._unflushed_snapshots, path]
+
+    def _flush_snapshots(self) -> None:
+        with self.list_lock:
+            paths, self._unflushed_snapshots = self._unflushed_snapshots, []
+        for path in paths:
+            try:
+                file = self._fs.open(path)
+                file.flush()
+                file.close()
+            except StorageError:
+                if self._fs.exists(path):
+                    raise  # else its segment was deleted meanwhile
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(self._fs, self.folder, base_offset, self.config, create=True)
@@ -517,6 +543,7 @@ class Log(ReadableLog):
             self._flush(segments[first - 1], Segment.flush_indexes)
         for segment in dirty:
             self._flush(segment, Segment.flush)
+        self._flush_snapshots()
         if any(segment.base_offset >= self.recovery_point for segment in dirty):
             self._fs.sync_dir(self.folder)
         self._recover_from(offset)
@@ -901,7 +928,8 @@ class Log(ReadableLog):
         for segment in self._segments:
             segment.flush_indexes()  # of what a flush before the seal left out
         with suppress(DiskFull, OutOfResources):
-            self._write_snapshot(flush=True)
+            self._write_snapshot()
+            self._flush_snapshots()
         for segment in self._segments:
             segment.close()
         for _, segment in self._doomed:
