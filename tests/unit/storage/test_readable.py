@@ -463,7 +463,9 @@ def test_the_active_segment_waits_until_it_is_sealed(disk: Disk) -> None:
     assert log.mend_indexes() == [active.id]
 
 
-def test_indexes_of_a_damaged_log_are_tried_once_and_hold_up_no_other(disk: Disk) -> None:
+def test_indexes_of_a_damaged_log_are_tried_once_and_hold_up_no_other(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = lying(disk, "00000000000000000040.index", swapped)
     disk.damage("00000000000000000000.log", flip(100 * 7 + 16, 3))
     log = disk.open(index_interval_bytes=100)
@@ -472,6 +474,7 @@ def test_indexes_of_a_damaged_log_are_tried_once_and_hold_up_no_other(disk: Disk
     assert log.mend_indexes() == [second.id]
     assert log.wrong_indexes == set()
     log.wrong_indexes.add(first)
+    monkeypatch.setattr("raylog.storage.log.rebuild_indexes", pytest.fail)
     assert log.mend_indexes() == []
     with pytest.raises(CorruptRecord):
         log.read(7, 100)
