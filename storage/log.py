@@ -930,6 +930,7 @@ class Log(ReadableLog):
         with suppress(DiskFull, OutOfResources):
             self._write_snapshot()
             self._flush_snapshots()
+            self._fs.sync_dir(self.folder)
         for segment in self._segments:
             segment.close()
         for _, segment in self._doomed:

@@ -24,8 +24,8 @@ from raylog.storage.errors import (
     CorruptRecord,
     InconsistentClusterId,
     LogMissing,
-    TopicIdUnreadable,
     RaylogError,
+    TopicIdUnreadable,
 )
 from raylog.storage.loader import open_log
 from raylog.storage.log import Log

@@ -19,8 +19,9 @@ from raylog.storage.cleaner.offset_map import SLOT_BYTES
 from raylog.storage.log import Log
 from raylog.storage.names import LOG_SUFFIX
 from raylog.storage.records.encode import encode_records
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, write_offsets
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import Disk, records_of
+from raylog.storage.testing.logs import PARTITION, Disk, records_of
 
 CONFIG: dict[str, Any] = {
     "segment_bytes": 450,
