@@ -16,20 +16,19 @@ consumers may read up to: the log's end, but for records that wait for an fsync 
 committed records stops there, and is told which transactions below it were aborted, for the reader
 to skip.
 
-**Who may call what.** Two things have one owner each at a time; the caller holds their locks
-(``actors/partition/partition.py``), so that slow work on old segments never holds up an append:
+**Who may call what.** The caller holds the locks (``Log.locks``), so that slow work on old segments
+never holds up an append; each method asserts that they are held:
 
-- *the end*: ``append``, ``append_all``, ``roll``, ``expire_producers``;
-- *the old segments*: ``delete_old_segments``, ``delete_records``, ``replace_segments``,
-  ``begin_round``, ``mend_indexes``. What they do to the disk touches no file of the active segment.
-  Where both owners change the list of segments they hold ``list_lock``: for two assignments, and
-  never while they read or write a file.
+- ``end``: ``append``, ``append_checked``, ``append_all``, ``roll``, ``expire_producers``;
+- ``old``: ``delete_old_segments``, ``replace_segments``, ``begin_round``. What they do to the disk
+  touches no file of the active segment;
+- ``flush``: ``flush``, ``flush_due``, which take ``end`` to raise the high watermark;
+- ``old`` and ``flush``: ``delete_records``, ``mend_indexes``; ``old`` and ``end``: ``reconfigure``;
+- all three: ``truncate_to``, ``truncate_fully``, ``close``.
 
-``flush`` has one owner, too; ``delete_records`` and ``mend_indexes`` need it besides. It raises the
-high watermark as the end's owner, whose lock it takes for that (``end_lock``). ``truncate_to``,
-``reconfigure`` and ``close`` need all three. ``purge_deleted`` may run beside all of these, one at
-a time. What readers may call, any number of threads, is in ``readable.py``. Who uses a log from one
-thread needs no lock at all.
+``purge_deleted`` may run beside all of these, one at a time. Where two owners change the list of
+segments they take ``list`` themselves. What readers may call, any number of threads, is in
+``readable.py``.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides
 what is deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and
@@ -38,9 +37,9 @@ what is deleted (``retention.py``) or compacted (``cleaner``). Source: ``Unified
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -61,6 +60,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.locks import LogLocks
 from raylog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -198,8 +198,7 @@ class Log(ReadableLog):
         self._obey(config)
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
-        # a lock, where there is more than one thread
-        self.list_lock: AbstractContextManager[Any] = nullcontext()
+        self.locks = LogLocks()
         self.wrong_indexes: set[Segment] = set()
         self._ended: tuple[Ended, ...] = ()
         self._cut = (-1, -1)  # where the records end since the last truncation, and where it was
@@ -217,6 +216,7 @@ class Log(ReadableLog):
 
         What a segment was made with (``SegmentWriter.reconfigure``) changes with the next segment.
         """
+        assert self.locks.end.locked()
         for segment in self._segments:
             segment.reconfigure(config)
         self._writer.reconfigure(config)
@@ -268,6 +268,7 @@ class Log(ReadableLog):
         InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, DiskFull or
         StorageError with nothing written.
         """
+        assert self.locks.end.locked()
         header = batch.header
         marker = _marker_of(batch)
         if header.producer_id != NO_PRODUCER:
@@ -298,6 +299,7 @@ class Log(ReadableLog):
         that may not be written does not hold up the others; an error of the disk is the answer of
         all that were to be written together.
         """
+        assert self.locks.end.locked()
         run = _Run(str(self.partition), self._end.offset)
         epoch = self._epoch_of(leader_epoch)
         for batch in batches:
@@ -472,6 +474,7 @@ class Log(ReadableLog):
 
         If the active one is still empty, nothing happens.
         """
+        assert self.locks.end.locked()
         active, end = self._segments[-1], self._end
         if active.base_offset == end.offset:
             return
@@ -484,7 +487,7 @@ class Log(ReadableLog):
             fresh.delete()
             raise
         self._writer = SegmentWriter(fresh, self._clock.now_ms())
-        with self.list_lock:
+        with self.locks.list:
             self._segments = (*self._segments, fresh)
         self._end = end._replace(segment_base=fresh.base_offset, position=0)
         if self._high_watermark == end:
@@ -495,11 +498,11 @@ class Log(ReadableLog):
         self._producers.end_offset = self._end.offset
         path = self._producers.write_snapshot(self._fs, self.folder)
         if path is not None:
-            with self.list_lock:
+            with self.locks.list:
                 self._unflushed_snapshots = [*self._unflushed_snapshots, path]
 
     def _flush_snapshots(self) -> None:
-        with self.list_lock:
+        with self.locks.list:
             paths, self._unflushed_snapshots = self._unflushed_snapshots, []
         for path in paths:
             try:
@@ -515,14 +518,12 @@ class Log(ReadableLog):
 
     # -- flush, retention, close -------------------------------------------------------------------
 
-    def flush(
-        self, up_to: int | None = None, end_lock: AbstractContextManager[Any] | None = None
-    ) -> None:
+    def flush(self, up_to: int | None = None) -> None:
         """Return when everything below ``up_to`` will survive a loss of power.
 
-        The default is the log's end. What waited for it becomes readable; ``end_lock``: makes the
-        caller the end's owner for that moment.
+        The default is the log's end. What waited for it becomes readable, under the end's lock.
         """
+        assert self.locks.flush.locked()
         end = self._end
         offset = end.offset if up_to is None else up_to
         if self._high_watermark.offset < offset or offset > end.segment_base:
@@ -530,7 +531,7 @@ class Log(ReadableLog):
         if offset > self.recovery_point:
             self._flush_segments(offset)
         if offset == end.offset and self._high_watermark.offset < offset:
-            with end_lock or nullcontext():
+            with self.locks.end:
                 self._high_watermark = max(self._high_watermark, end)
 
     def _flush_segments(self, offset: int) -> None:
@@ -561,24 +562,24 @@ class Log(ReadableLog):
         records_end, cut_at = self._cut
         if offset <= cut_at:
             offset = min(offset, records_end)
-        with self.list_lock:
+        with self.locks.list:
             self.recovery_point = max(self.recovery_point, offset)
 
-    def flush_due(self, end_lock: AbstractContextManager[Any] | None = None) -> None:
+    def flush_due(self) -> None:
         """Flush the sealed segments, and the active one too once ``flush.ms`` has passed."""
         late = self._clock.now_ms() - self._flushed_ms >= self.config.flush_ms
-        self.flush(None if late else self._segments[-1].base_offset, end_lock)
+        self.flush(None if late else self._segments[-1].base_offset)
 
-    def delete_old_segments(self, end_lock: AbstractContextManager[Any] | None = None) -> int:
+    def delete_old_segments(self) -> int:
         """Retention: take old segments out of the log, rename them ``.deleted``; returns how many.
 
-        ``end_lock``: makes the caller the end's owner for the moment in which the active segment is
-        found old, too.
+        It takes the end's lock for the moment in which the active segment is found old, too.
         """
+        assert self.locks.old.locked()
         segments = self._segments
         count = self._count_old(segments)
         if count == len(segments):
-            with end_lock or nullcontext():
+            with self.locks.end:
                 segments = self._segments
                 count = self._count_old(segments)  # an append may have come before the lock
                 if count == len(segments):
@@ -594,7 +595,7 @@ class Log(ReadableLog):
             start = max(self.log_start_offset, self._segments[count].base_offset)
             self._raise_start(start)  # first: no reader may take a later record for an older one
             self._doom(old)
-            with self.list_lock:  # last: what is not renamed yet stays the log's to remove
+            with self.locks.list:  # last: what is not renamed yet stays the log's to remove
                 self._segments = self._segments[count:]
             self.epochs.truncate_from_start(start)
             self._remove_snapshots_below(self._segments[0].base_offset)
@@ -635,22 +636,17 @@ class Log(ReadableLog):
         # Before a new start or end is recorded: what is kept must survive a loss of power.
         self._fs.sync_dir(self.folder)
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
-        with self.list_lock:
+        with self.locks.list:
             self._doomed = [*self._doomed, *((due, segment) for segment in segments)]
 
     def _raise_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self._recover_from(offset)
 
-    def delete_records(
-        self,
-        before_offset: int = HIGH_WATERMARK,
-        end_lock: AbstractContextManager[Any] | None = None,
-    ) -> int:
+    def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
         """Make records below an offset unreadable; returns the log start offset.
 
         Whole segments of them go at the next round of retention. -1 means the high watermark.
-        ``end_lock``: see :meth:`flush`.
         Raises OffsetOutOfRange, or PolicyViolation where ``cleanup.policy`` does not have delete.
         """
         if "delete" not in self.config.cleanup_policy:
@@ -665,10 +661,14 @@ class Log(ReadableLog):
             )
         if offset > self.log_start_offset:
             # A log that ended before its start would not be opened again.
-            self.flush(offset, end_lock)
+            self.flush(offset)
             self._raise_start(offset)
             self.epochs.truncate_from_start(offset)
         return self.log_start_offset
+
+    def _is_owned_alone(self) -> bool:
+        locks = self.locks
+        return locks.old.locked() and locks.flush.locked() and locks.end.locked()
 
     # -- truncation --------------------------------------------------------------------------------
 
@@ -705,6 +705,7 @@ class Log(ReadableLog):
         *,
         is_whole: bool = False,
     ) -> None:
+        assert self._is_owned_alone()
         self._rounds += 1
         segments = self._segments
         is_whole = is_whole or offset < segments[0].base_offset
@@ -722,7 +723,7 @@ class Log(ReadableLog):
             self._fs.sync_dir(self.folder)
         last = kept[-1]
         self._end_at(offset, last)
-        with self.list_lock:
+        with self.locks.list:
             self._segments = (*kept,)
         gone = [segment for segment in segments if segment not in kept]
         below = [segment for segment in gone if segment.base_offset < offset]
@@ -773,6 +774,7 @@ class Log(ReadableLog):
 
     def begin_round(self) -> RoundId:
         """A round of compaction begins; none that began before can swap any more."""
+        assert self.locks.old.locked()
         self._rounds += 1
         return self._rounds
 
@@ -808,6 +810,7 @@ class Log(ReadableLog):
         the log finishes what a crash leaves here; an error of the disk after that is UndoFailed,
         any other SwapUnfinished. Source: ``UnifiedLog.replaceSegments``.
         """
+        assert self.locks.old.locked()
         self.check_unchanged(old, round_id)
         ids = [segment.id for segment in self._segments]
         first = ids.index(old[0]) if old else 0
@@ -835,7 +838,7 @@ class Log(ReadableLog):
             if error.is_disk_failure:
                 raise UndoFailed(fresh.path, str(error)) from error
             raise SwapUnfinished(fresh.path, str(error)) from error
-        with self.list_lock:  # last: a reader finds each segment in the log or among the doomed
+        with self.locks.list:  # last: a reader finds each segment in the log or among the doomed
             self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
 
     def _remove_other_cleaned(self, base_offset: int) -> None:
@@ -882,7 +885,7 @@ class Log(ReadableLog):
     def purge_deleted(self) -> None:
         """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
         now_ms = self._clock.now_ms()
-        with self.list_lock:
+        with self.locks.list:
             due = [segment for when, segment in self._doomed if when <= now_ms]
             self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         for segment in due:
@@ -922,9 +925,12 @@ class Log(ReadableLog):
         room for (the last entries of the indexes, the snapshot) the next opening makes again, or
         does without.
         """
+        assert self._is_owned_alone()
         with suppress(DiskFull, OutOfResources):
             self._writer.finish()
-        self.flush()
+        if self._end.offset > self.recovery_point:
+            self._flush_segments(self._end.offset)
+        self._high_watermark = self._end
         for segment in self._segments:
             segment.flush_indexes()  # of what a flush before the seal left out
         with suppress(DiskFull, OutOfResources):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange, StorageError
+from raylog.storage.locks import NoLock
 from raylog.storage.log import Log
 from raylog.storage.readable import COMMITTED, LATEST, LOG_END, LogRead
 from raylog.storage.records.batch import stamp
@@ -333,14 +334,15 @@ def test_the_start_is_raised_before_the_list_is_shorter(
         log.append(batch())
     states = []
 
-    class Look:
-        def __enter__(self) -> None:
+    class Look(NoLock):
+        def __enter__(self) -> bool:
             states.append((log.log_start_offset, log.segments[0].base_offset))
+            return True
 
         def __exit__(self, *_: object) -> None:
             states.append((log.log_start_offset, log.segments[0].base_offset))
 
-    log.list_lock = Look()  # type: ignore[assignment]
+    log.locks.list = Look()
     log.delete_old_segments()
     assert (4, 0) in states
     assert all(start >= first for start, first in states)
