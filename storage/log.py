@@ -238,7 +238,7 @@ class Log(ReadableLog):
         if self._changes_batches or self.epochs.is_stale:
             found = kernel.ops.check_batch(records, config.record_rules, now_ms)
         else:
-            found = self._writer.check_and_append(records, config.record_rules, now_ms, end, epoch)
+            found = self._writer.check_and_append(records, now_ms, end, epoch)
             if type(found) is Bound:
                 return self._publish(found, end.offset, NO_TIMESTAMP)
         batch = look_closer(records, found, config, now_ms, origin)
