@@ -1,5 +1,7 @@
 """The common append: one batch is stamped, written, and noted in the indexes' memory."""
 
+from cython cimport final
+
 from cpython.bytearray cimport PyByteArray_Resize, PyByteArray_Size
 from cpython.exc cimport PyErr_SetFromErrno
 
@@ -84,6 +86,7 @@ cdef int write_pieces(int descriptor, iovec* pieces, int count) except -1:
     return 0
 
 
+@final
 cdef class Appender:
     """Appends batches that need no decision: no new segment, and room for entries in memory.
 
