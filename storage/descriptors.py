@@ -37,38 +37,38 @@ class Descriptor:
     So nobody reads by a number that the system has given to another file meanwhile.
     """
 
-    __slots__ = ("_number", "inode", "is_writable", "path", "size_bytes")
+    __slots__ = ("inode", "is_writable", "number", "path", "size_bytes")
 
     def __init__(self, path: str, flags: int) -> None:
         """Open ``path``; raises OSError."""
-        self._number = -1
-        self._number = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.number = -1
+        self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
         self.path = path
         self.is_writable = flags & os.O_ACCMODE != os.O_RDONLY
-        status = os.fstat(self._number)
+        status = os.fstat(self.number)
         self.inode = status.st_ino
         self.size_bytes = status.st_size  # when it was opened
 
     def fileno(self) -> int:
-        return self._number
+        return self.number
 
     def read(self, size_bytes: int, position: int) -> bytes:
         try:
-            return os.pread(self._number, size_bytes, position)
+            return os.pread(self.number, size_bytes, position)
         except OSError as error:
             raise storage_error(self.path, error) from error
 
     def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
         try:
-            return os.preadv(self._number, (buffer,), position)
+            return os.preadv(self.number, (buffer,), position)
         except OSError as error:
             raise storage_error(self.path, error) from error
 
     def __del__(self, _close: Callable[[int], None] = os.close) -> None:
-        if self._number >= 0:
+        if self.number >= 0:
             # What a file promises, its flush has answered for.
             with suppress(OSError):
-                _close(self._number)
+                _close(self.number)
 
 
 class SealedFiles:

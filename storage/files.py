@@ -340,11 +340,11 @@ class RealFile:
         if own is None or not own.is_writable:
             own = self._writable()
         try:
-            self.size += kernel.ops.write_stamped(own.fileno(), stamp, batch)
+            self.size += kernel.ops.write_stamped(own.number, stamp, batch)
             self._is_dirty = True  # after the write, as in append
         except OSError as error:
             self._is_dirty = True
-            self._undo(own.fileno())
+            self._undo(own.number)
             raise storage_error(self.path, error) from error
 
     def _undo(self, number: int) -> None:

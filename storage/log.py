@@ -235,15 +235,15 @@ class Log(ReadableLog):
         self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT
     ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
-        now_ms, config, end = self._clock.now_ms(), self.config, self._end
-        epoch = self._epoch_of(leader_epoch)
-        if self._changes_batches or self.epochs.is_stale:
-            found = kernel.ops.check_batch(records, config.record_rules, now_ms)
+        now_ms, end, epochs = self._clock.now_ms(), self._end, self.epochs
+        epoch = epochs.latest if leader_epoch is None else self._epoch_of(leader_epoch)
+        if self._changes_batches or epochs.is_stale:
+            found = kernel.ops.check_batch(records, self.config.record_rules, now_ms)
         else:
-            found = self._writer.check_and_append(records, config.record_rules, now_ms, end, epoch)
+            found = self._writer.check_and_append(records, now_ms, end, epoch)
             if type(found) is Bound:
-                return self._publish(found, end.offset, NO_TIMESTAMP)
-        batch = look_closer(records, found, config, now_ms, origin)
+                return self._publish(found, end[0], NO_TIMESTAMP)
+        batch = look_closer(records, found, self.config, now_ms, origin)
         return self.append_checked(batch, now_ms, epoch, origin)
 
     def _epoch_of(self, leader_epoch: int | None) -> int:

@@ -74,6 +74,7 @@ class SegmentWriter:
             state.since_entry,
             state.largest,
             state.timed,
+            segment.config.record_rules,
         )
 
     @property

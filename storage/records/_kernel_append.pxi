@@ -11,37 +11,36 @@ cdef struct Checked:
     int64_t max_timestamp
 
 
-cdef bint is_plain_batch(View view, rules, int64_t now_ms, Checked* to) except -1:
+cdef bint is_plain_batch(const Span* batch, const Rules* rules, int64_t now_ms,
+                         Checked* to) except -1:
     """Whether the bytes are one batch that may be appended as it is; see ``check_batch``."""
-    cdef const uint8_t* p = view.data
+    cdef const uint8_t* p = batch.data
+    cdef const uint8_t* end = p + batch.size
     cdef Walk walk
-    read_rules(&walk.rules, rules, now_ms)
-    if not HEADER_SIZE <= view.size <= walk.rules.max_bytes or p[AT_MAGIC] != MAGIC:
+    if not HEADER_SIZE <= batch.size <= rules.max_bytes or p[AT_MAGIC] != MAGIC:
         return False
     cdef int64_t count = big_endian(p + AT_COUNT, 4)
     to.attributes = big_endian(p + AT_ATTRIBUTES, 2)
     to.last_offset_delta = big_endian(p + AT_LAST_OFFSET_DELTA, 4)
     to.max_timestamp = big_endian(p + AT_MAX_TIMESTAMP, 8)
-    if big_endian(p + AT_LENGTH, 4) + LOG_OVERHEAD != view.size:
+    if big_endian(p + AT_LENGTH, 4) + LOG_OVERHEAD != batch.size:
         return False
     if not 0 <= to.attributes <= LAST_CODEC or count <= 0 or count != to.last_offset_delta + 1:
         return False
-    if to.max_timestamp > walk.rules.latest:
+    if to.max_timestamp > bounded_add(now_ms, rules.after_max_ms):
         return False
-    if <uint32_t>big_endian(p + AT_CRC, 4) != <uint32_t>_crc32c(
-        view_of(p + CRC_START, p + view.size)
-    ):
+    if <uint32_t>big_endian(p + AT_CRC, 4) != <uint32_t>_crc32c(view_of(p + CRC_START, end)):
         return False
     if to.attributes:
         return True
     cdef bint is_plain
-    begin_walk(&walk, count, big_endian(p + AT_BASE_TIMESTAMP, 8))
-    if view.size >= NOGIL_SIZE:
+    begin_walk(&walk, rules, now_ms, count, big_endian(p + AT_BASE_TIMESTAMP, 8))
+    if batch.size >= NOGIL_SIZE:
         with nogil:
-            is_plain = are_plain(&walk, p + HEADER_SIZE, p + view.size)
+            is_plain = are_plain(&walk, p + HEADER_SIZE, end)
     else:
-        is_plain = are_plain(&walk, p + HEADER_SIZE, p + view.size)
-    return is_plain and (not walk.rules.is_create_time or walk.largest == to.max_timestamp)
+        is_plain = are_plain(&walk, p + HEADER_SIZE, end)
+    return is_plain and (not rules.is_create_time or walk.largest == to.max_timestamp)
 
 
 cdef object header_of(const uint8_t* p, Checked* checked):
@@ -70,12 +69,15 @@ def check_batch(records, rules, int64_t now_ms):
     rule and say the header's maximum timestamp. ``rules`` is a RecordRules. None if anything needs
     a closer look: whoever asks finds out what, and whether it is wrong.
     """
-    cdef View view
+    cdef Span batch
+    cdef View held
+    cdef Rules limits
     cdef Checked checked
+    read_rules(&limits, rules)
     try:
-        view = View(records)
+        held = span_of(records, &batch)
     except (TypeError, ValueError, BufferError):
         return None
-    if not is_plain_batch(view, rules, now_ms, &checked):
+    if not is_plain_batch(&batch, &limits, now_ms, &checked):
         return None
-    return header_of(view.data, &checked)
+    return header_of(batch.data, &checked)

@@ -148,6 +148,26 @@ cdef class View:
         return memoryview(self.source).cast("B")[start:end]
 
 
+cdef struct Span:
+    const uint8_t* data
+    Py_ssize_t size
+
+
+cdef View span_of(source, Span* to):
+    """Point at the bytes of any object with a buffer.
+
+    They stay there as long as ``source`` and what is returned are held. A View costs a small append
+    more than its check, so ``bytes``, which cannot change, need none.
+    """
+    if PyBytes_Check(source):
+        to.data = <const uint8_t*>PyBytes_AsString(source)
+        to.size = PyBytes_Size(source)
+        return None
+    cdef View view = View(source)
+    to.data, to.size = view.data, view.size
+    return view
+
+
 cdef View aligned_view(object source, size_t width):
     """A view whose items of ``width`` bytes can be loaded; a copy if they are not aligned."""
     cdef View view = View(source)

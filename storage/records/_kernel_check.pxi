@@ -36,8 +36,8 @@ cdef enum:
 
 cdef struct Rules:
     int64_t max_bytes
-    int64_t earliest              # bounds of a record's timestamp
-    int64_t latest
+    int64_t before_max_ms
+    int64_t after_max_ms
     bint is_create_time
     bint needs_keys
 
@@ -45,7 +45,9 @@ cdef struct Rules:
 cdef struct Walk:
     int64_t count                 # of records, as the header says
     int64_t base_timestamp
-    Rules rules
+    int64_t earliest              # bounds of a record's timestamp
+    int64_t latest
+    bint needs_keys
     int64_t seen                  # whole records so far
     int64_t largest               # timestamp so far; -1: none
     int64_t outside               # the first timestamp that is out of bounds,
@@ -71,25 +73,27 @@ cdef inline int64_t bounded_add(int64_t a, int64_t b) noexcept nogil:
     return INT64_MAX if a > INT64_MAX - b else a + b
 
 
-cdef int read_rules(Rules* to, rules, int64_t now_ms) except -1:
-    """Take over a ``rules.RecordRules``, as of ``now_ms``."""
+cdef int read_rules(Rules* to, rules) except -1:
+    """Take over a ``rules.RecordRules``."""
     if not PyTuple_Check(rules) or PyTuple_Size(rules) != RULE_FIELDS:
         raise TypeError(f"{rules!r} is no RecordRules")
     cdef tuple fields = <tuple>rules
-    cdef int64_t before_max_ms = fields[RULE_BEFORE_MAX_MS]
-    cdef int64_t after_max_ms = fields[RULE_AFTER_MAX_MS]
     to.max_bytes = fields[RULE_MAX_BYTES]
-    to.earliest = bounded_subtract(now_ms, before_max_ms)
-    to.latest = bounded_add(now_ms, after_max_ms)
+    to.before_max_ms = fields[RULE_BEFORE_MAX_MS]
+    to.after_max_ms = fields[RULE_AFTER_MAX_MS]
     to.is_create_time = fields[RULE_IS_CREATE_TIME]
     to.needs_keys = fields[RULE_NEEDS_KEYS]
     return 0
 
 
-cdef void begin_walk(Walk* w, int64_t count, int64_t base_timestamp) noexcept nogil:
-    """Set up a walk whose rules were read."""
+cdef void begin_walk(Walk* w, const Rules* rules, int64_t now_ms, int64_t count,
+                     int64_t base_timestamp) noexcept nogil:
+    """Set up a walk over a batch of ``count`` records."""
     w.count = count
     w.base_timestamp = base_timestamp
+    w.earliest = bounded_subtract(now_ms, rules.before_max_ms)
+    w.latest = bounded_add(now_ms, rules.after_max_ms)
+    w.needs_keys = rules.needs_keys
     w.seen = w.keyless = w.skip = w.left = w.headers = 0
     w.largest = -1
     w.is_outside = False
@@ -151,8 +155,8 @@ cdef const uint8_t* pass_fields(const uint8_t* p, const uint8_t* end,
 cdef const uint8_t* pass_plain(Walk* w, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Pass over the whole records at ``p`` that break no rule; where the first other one begins."""
     cdef int64_t base_timestamp = w.base_timestamp
-    cdef int64_t earliest = w.rules.earliest, latest = w.rules.latest
-    cdef int64_t shortest_key = 0 if w.rules.needs_keys else INT64_MIN
+    cdef int64_t earliest = w.earliest, latest = w.latest
+    cdef int64_t shortest_key = 0 if w.needs_keys else INT64_MIN
     cdef int64_t count = w.count, seen = w.seen, largest = w.largest
     cdef int64_t length, timestamp, offset_delta
     cdef const uint8_t* fields
@@ -254,7 +258,7 @@ cdef const char* take_number(Walk* w, int64_t number) noexcept nogil:
         if (
             timestamp != -1
             and not w.is_outside
-            and not w.rules.earliest <= timestamp <= w.rules.latest
+            and not w.earliest <= timestamp <= w.latest
         ):
             w.outside, w.is_outside = timestamp, True
         w.largest = max(w.largest, timestamp)
@@ -271,7 +275,7 @@ cdef const char* take_number(Walk* w, int64_t number) noexcept nogil:
         w.skip = max(number, 0)
         if number < 0 and w.field == READ_NAME:
             return "the name of a header is null"
-        if number < 0 and w.field == READ_KEY and w.rules.needs_keys:
+        if number < 0 and w.field == READ_KEY and w.needs_keys:
             if w.keyless < MAX_NAMED:
                 w.named[w.keyless] = w.seen
             w.keyless += 1
@@ -312,8 +316,9 @@ cdef class RecordWalk:
     cdef Walk walk
 
     def __cinit__(self, int64_t count, int64_t base_timestamp, rules, int64_t now_ms):
-        read_rules(&self.walk.rules, rules, now_ms)
-        begin_walk(&self.walk, count, base_timestamp)
+        cdef Rules limits
+        read_rules(&limits, rules)
+        begin_walk(&self.walk, &limits, now_ms, count, base_timestamp)
 
     def feed(self, chunk):
         """Walk over the next bytes. Raises InvalidRecord."""

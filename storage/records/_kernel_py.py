@@ -929,8 +929,10 @@ class Appender:
         since_entry: int,
         largest: Any,
         timed: int,
+        rules: RecordRules,
     ) -> None:
         self.largest, self.since_entry, self.timed_timestamp = largest, since_entry, timed
+        self._rules = rules
 
     def disarm(self) -> None:
         pass
@@ -943,9 +945,8 @@ class Appender:
     def check_and_append(
         self,
         records: Any,
-        rules: RecordRules,
         now_ms: int,
         end: tuple[int, int, int, int],
         epoch: int,
     ) -> Any:  # a BatchHeader, the end's own kind, or None
-        return check_batch(records, rules, now_ms)
+        return check_batch(records, self._rules, now_ms)

@@ -1,5 +1,7 @@
 """The common append: one batch is stamped, written, and noted in the indexes' memory."""
 
+from cython cimport final
+
 from cpython.bytearray cimport PyByteArray_Resize, PyByteArray_Size
 from cpython.exc cimport PyErr_SetFromErrno
 
@@ -36,49 +38,55 @@ cdef inline void put_big_endian(uint8_t* to, int64_t number, int size) noexcept 
         to[i] = <uint8_t>(<uint64_t>number >> (8 * (size - 1 - i)))
 
 
-def write_stamped(int descriptor, stamp, batch):
+def write_stamped(int descriptor, bytes stamp not None, batch):
     """Write ``batch`` with ``stamp`` in the place of its first bytes; returns its size.
 
     One call of the system, if it takes all. Raises OSError.
     """
-    cdef View head = View(stamp)
-    cdef View body = View(batch)
-    cdef iovec pieces[2]
-    cdef ssize_t written
-    cdef Py_ssize_t total = 0
-    cdef int first = 0
-    cdef uint8_t whole[SMALL_SIZE]
+    cdef Span head, body
+    cdef View held = span_of(batch, &body)
+    span_of(stamp, &head)
     if head.size > body.size:
         raise ValueError(f"a stamp of {head.size} bytes is longer than a batch of {body.size}")
-    pieces[0].iov_base = <void*>head.data
-    pieces[0].iov_len = head.size
-    pieces[1].iov_base = <void*>(body.data + head.size)
-    pieces[1].iov_len = body.size - head.size
-    if body.size <= SMALL_SIZE:  # in one piece: cheaper than to have the system gather two
+    cdef iovec pieces[2]
+    cdef uint8_t whole[SMALL_SIZE]
+    if body.size > SMALL_SIZE:
+        pieces[0].iov_base, pieces[0].iov_len = <void*>head.data, head.size
+        pieces[1].iov_base = <void*>(body.data + head.size)
+        pieces[1].iov_len = body.size - head.size
+        write_pieces(descriptor, pieces, 2)
+    else:  # in one piece: cheaper than to have the system gather two
         memcpy(whole, body.data, body.size)
         memcpy(whole, head.data, head.size)
-        pieces[1].iov_base, pieces[1].iov_len = whole, body.size
-        first = 1
-    while total < body.size:
+        pieces[0].iov_base, pieces[0].iov_len = whole, body.size
+        write_pieces(descriptor, pieces, 1)
+    return body.size
+
+
+cdef int write_pieces(int descriptor, iovec* pieces, int count) except -1:
+    """Write all of the pieces, which are changed, in as few calls as the system needs."""
+    cdef ssize_t written
+    while count > 0:
         with nogil:
-            if first:
-                written = write(descriptor, pieces[1].iov_base, pieces[1].iov_len)
+            if count == 1:
+                written = write(descriptor, pieces[0].iov_base, pieces[0].iov_len)
             else:
-                written = writev(descriptor, pieces, 2)
+                written = writev(descriptor, pieces, count)
         if written < 0:
-            if errno == EINTR:
-                continue
-            PyErr_SetFromErrno(OSError)
-        total += written
-        while first < 2 and <size_t>written >= pieces[first].iov_len:
-            written -= pieces[first].iov_len
-            first += 1
-        if first < 2:
-            pieces[first].iov_base = <uint8_t*>pieces[first].iov_base + written
-            pieces[first].iov_len -= written
-    return total
+            if errno != EINTR:
+                PyErr_SetFromErrno(OSError)
+            continue
+        while count > 0 and <size_t>written >= pieces[0].iov_len:
+            written -= pieces[0].iov_len
+            pieces += 1
+            count -= 1
+        if count > 0:
+            pieces[0].iov_base = <uint8_t*>pieces[0].iov_base + written
+            pieces[0].iov_len -= written
+    return 0
 
 
+@final
 cdef class Appender:
     """Appends batches that need no decision: no new segment, and room for entries in memory.
 
@@ -89,6 +97,7 @@ cdef class Appender:
 
     cdef object write
     cdef type moment
+    cdef Rules rules
     cdef int64_t base_offset
     cdef int64_t largest_timestamp
     cdef int64_t timed
@@ -103,18 +112,19 @@ cdef class Appender:
         self.entries_left = -1
 
     def arm(self, bytearray offsets not None, bytearray times not None, int64_t entries_left,
-            limits, int64_t interval, int64_t since_entry, largest, int64_t timed):
+            limits, int64_t interval, int64_t since_entry, largest, int64_t timed, rules):
         """Take over: the state of the indexes, and the limits of the segment.
 
         ``limits``: its bytes, the last offset, and the largest timestamp that need no look.
         ``entries_left``: so many entries go into either index before it must be written or is full.
-        ``timed``: the largest timestamp that the time index has.
+        ``timed``: the largest timestamp that the time index has. ``rules``: a RecordRules.
         """
         self.offsets, self.times, self.entries_left = offsets, times, entries_left
         self.max_bytes, self.last_offset, self.last_timestamp = limits
         self.interval, self.since_entry = interval, since_entry
         self.largest, self.largest_timestamp = largest, largest[0]
         self.timed = timed
+        read_rules(&self.rules, rules)
 
     def disarm(self):
         """Refuse everything until it is armed again."""
@@ -125,8 +135,6 @@ cdef class Appender:
 
         What the write raises is raised with nothing changed.
         """
-        if self.entries_left < 0:
-            return False
         cdef int64_t size = number_at(header, FIELD_BATCH_LENGTH) + LOG_OVERHEAD
         cdef int64_t last_offset = base_offset + number_at(header, FIELD_LAST_OFFSET_DELTA)
         cdef int64_t timestamp = number_at(header, FIELD_MAX_TIMESTAMP)
@@ -135,41 +143,42 @@ cdef class Appender:
         self._write(batch, size, base_offset, last_offset, timestamp, epoch, position)
         return True
 
-    def check_and_append(self, records, rules, int64_t now_ms, end, int64_t epoch):
+    def check_and_append(self, records, int64_t now_ms, end, int64_t epoch):
         """As ``check_batch``, and then ``append`` at ``end``, of a batch without a producer.
 
         Returns the log's new end, another ``Bound``, if it was written; else what ``check_batch``
         returns.
         """
-        cdef View view
+        cdef Span batch
+        cdef View held
         cdef Checked checked
-        if self.entries_left < 0:
-            return check_batch(records, rules, now_ms)
         try:
-            view = View(records)
+            held = span_of(records, &batch)
         except (TypeError, ValueError, BufferError):
             return None
-        if not is_plain_batch(view, rules, now_ms, &checked):
+        if not is_plain_batch(&batch, &self.rules, now_ms, &checked):
             return None
         cdef int64_t base_offset = number_at(end, BOUND_OFFSET)
         cdef int64_t position = number_at(end, BOUND_POSITION)
         cdef int64_t last_offset = base_offset + checked.last_offset_delta
-        if checked.attributes or big_endian(view.data + AT_PRODUCER_ID, 8) != -1 or not self._takes(
-            view.size, last_offset, checked.max_timestamp, position
+        if checked.attributes or big_endian(batch.data + AT_PRODUCER_ID, 8) != -1 or not self._takes(
+            batch.size, last_offset, checked.max_timestamp, position
         ):
-            return header_of(view.data, &checked)
+            return header_of(batch.data, &checked)
         self._write(
-            records, view.size, base_offset, last_offset, checked.max_timestamp, epoch, position
+            records, batch.size, base_offset, last_offset, checked.max_timestamp, epoch, position
         )
         return named_tuple(type(end), (
             last_offset + 1,
             <object>PyTuple_GetItem(end, BOUND_SEGMENT_BASE),
-            position + view.size,
-            number_at(end, BOUND_APPENDED_BYTES) + view.size,
+            position + batch.size,
+            number_at(end, BOUND_APPENDED_BYTES) + batch.size,
         ))
 
     cdef bint _takes(self, int64_t size, int64_t last_offset, int64_t timestamp, int64_t position):
         if self.since_entry > self.interval and self.entries_left == 0:
+            return False
+        if self.entries_left < 0:
             return False
         if position + size > self.max_bytes or last_offset > self.last_offset:
             return False

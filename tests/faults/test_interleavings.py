@@ -286,6 +286,14 @@ class SwapLater:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
+    def begin_round(self) -> Any:
+        with self._log.locks.old:
+            return self._log.begin_round()
+
+    def flush(self) -> None:
+        with self._log.locks.flush:
+            self._log.flush()
+
     def replace_segments(self, old: Any, round_id: Any) -> None:
         self.old.append((old, round_id))
 
