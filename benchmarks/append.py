@@ -22,7 +22,7 @@ from raylog.storage.records.encode import encode_records
 from raylog.storage.state.properties import random_id
 
 # (bytes of a batch, share of os.write's speed that we promise)
-SIZES = ((1 << 20, 0.75), (64 << 10, 0.75), (16 << 10, 0.70), (1 << 10, 0.50))
+SIZES = ((1 << 20, 0.68), (64 << 10, 0.68), (16 << 10, 0.65), (1 << 10, 0.50))
 BYTES_A_ROUND = 64 << 20
 SMALL_BATCHES_A_ROUND = 20_000
 

@@ -60,6 +60,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.locks import LogLocks
 from raylog.storage.names import (
     CLEANED_SUFFIX,
@@ -101,23 +102,13 @@ from raylog.storage.state.producers import (
     ProducerStates,
 )
 from raylog.storage.validation import CLIENT, CheckedBatch, Origin, look_closer
-from raylog.storage.writer import Piece, SegmentWriter
+from raylog.storage.writer import AppendInfo, Piece, SegmentWriter
 
 HIGH_WATERMARK = -1
 
 # Two buffers each, and the system takes 1,024 in one call.
 MOST_PIECES = 512
 _new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
-
-
-class AppendInfo(NamedTuple):
-    """Where an append went. For a duplicate: where it went the first time."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time: int  # -1 unless message.timestamp.type is LogAppendTime
-    log_start_offset: int
-    is_duplicate: bool = False
 
 
 # One round of compaction over a log. A round that begins ends all before it, as a truncation does:
@@ -226,6 +217,7 @@ class Log(ReadableLog):
     def _obey(self, config: LogConfig) -> None:
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._flush_messages = config.flush_messages
+        self._may_wait = config.flush_messages != MAX_LONG  # readers, for an fsync
         # whether a batch may be written as anything else than it came
         self._changes_batches = self._stamps_append_time or config.target_codec is not None
 
@@ -235,14 +227,19 @@ class Log(ReadableLog):
         self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT
     ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
-        now_ms, end, epochs = self._clock.now_ms(), self._end, self.epochs
+        now_ms, epochs = self._clock.now_ms(), self.epochs
+        found: Any
         epoch = epochs.latest if leader_epoch is None else self._epoch_of(leader_epoch)
         if self._changes_batches or epochs.is_stale:
             found = kernel.ops.check_batch(records, self.config.record_rules, now_ms)
         else:
-            found = self._writer.check_and_append(records, now_ms, end, epoch)
-            if type(found) is Bound:
-                return self._publish(found, end[0], NO_TIMESTAMP)
+            found = self._writer.check_and_append(
+                records, now_ms, self._end, epoch, self.log_start_offset
+            )
+            if type(found) is tuple:
+                end, info = found
+                self._publish(end)
+                return info
         batch = look_closer(records, found, self.config, now_ms, origin)
         return self.append_checked(batch, now_ms, epoch, origin)
 
@@ -278,9 +275,15 @@ class Log(ReadableLog):
         epoch = self._epoch_of(leader_epoch)
         is_changed = self._stamps_append_time or header.attributes & LOG_APPEND_TIME
         if marker is None and not is_changed and not self.epochs.is_stale:
-            _, _, position, _ = end = self._end
-            if self._writer.append_one(batch.content, header, end.offset, epoch, position):
-                return self._take(header, None, end.offset, NO_TIMESTAMP, now_ms)
+            written = self._writer.append_one(
+                batch.content, header, self._end, epoch, self.log_start_offset
+            )
+            if written is not None:
+                end, info = written
+                if header.producer_id != NO_PRODUCER:
+                    self._producers.add(header, info.base_offset, now_ms, None)
+                self._publish(end)
+                return info
         prepared = self._prepare(batch, marker, self._end.offset, now_ms, epoch)
         self._make_room(prepared, now_ms)
         self._writer.append((prepared.piece,))
@@ -436,7 +439,13 @@ class Log(ReadableLog):
             position=before.position + size_bytes,
             appended_bytes=before.appended_bytes + size_bytes,
         )
-        return self._publish(end, base_offset, append_time)
+        self._publish(end)
+        return AppendInfo(
+            base_offset=base_offset,
+            last_offset=end.offset - 1,
+            log_append_time=append_time,
+            log_start_offset=self.log_start_offset,
+        )
 
     def _remember_ended(self, producer_id: int, marker_offset: int) -> None:
         """A transaction ends with this marker. For readers, only once they can see the marker."""
@@ -447,15 +456,11 @@ class Log(ReadableLog):
         unseen = (ended for ended in self._ended if ended.marker_offset >= readable)
         self._ended = (*unseen, Ended(first_offset, marker_offset))
 
-    def _publish(self, end: Bound, base_offset: int, append_time: int) -> AppendInfo:
+    def _publish(self, end: Bound) -> None:
         """The log ends there now; it is readable up to there, if nothing waits for an fsync."""
         self._end = end
-        end_offset = end.offset
-        if end_offset - self.recovery_point < self._flush_messages:
+        if not self._may_wait or end.offset - self.recovery_point < self._flush_messages:
             self._high_watermark = end
-        return _new(
-            AppendInfo, (base_offset, end_offset - 1, append_time, self.log_start_offset, False)
-        )
 
     def _first_append(self, duplicate: CachedBatch) -> AppendInfo:
         """What a batch that is sent again is answered."""

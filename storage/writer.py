@@ -17,10 +17,19 @@ from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.rolling import Rolling
 from raylog.storage.segment import Segment
+
+
+class AppendInfo(NamedTuple):
+    """Where an append went. For a duplicate: where it went the first time."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int  # -1 unless message.timestamp.type is LogAppendTime
+    log_start_offset: int
+    is_duplicate: bool = False
 
 
 class Piece(NamedTuple):
@@ -54,8 +63,10 @@ class SegmentWriter:
             if segment.size:
                 self.rolling.begin_at(segment.first_timestamp)
         self._appender = kernel.ops.Appender(
-            segment.log.append_stamped, TimestampOffset, segment.base_offset
+            segment.log.append_stamped, TimestampOffset, AppendInfo, segment.base_offset
         )
+        # Of one batch that needs no decision; with an answer that says whether it does.
+        self.append_one = self._appender.append
         self.check_and_append = self._appender.check_and_append
         self._arm(_State(largest, segment.time_index.last.timestamp, since_entry=0))
         segment.appender = self._appender
@@ -103,16 +114,6 @@ class SegmentWriter:
         segment = self.segment
         left = min(segment.offset_index.entries_left, segment.time_index.entries_left)
         return left <= pieces
-
-    def append_one(
-        self, batch: Buffer, header: BatchHeader, base_offset: int, epoch: int, position: int
-    ) -> bool:
-        """Write one batch at ``position``, the end, if that needs no decision; else answer False.
-
-        Raises with the segment as it was.
-        """
-        written: bool = self._appender.append(batch, header, base_offset, epoch, position)
-        return written
 
     def append(self, pieces: Sequence[Piece]) -> None:
         """Write whole batches at the end, in one call; raises with the segment as it was."""

@@ -164,8 +164,11 @@ class Partition:
             )
         with self._append_lock:
             self.check_online()
-            append = partial(self.log.append_checked, batch, now_ms, self.leader_epoch)
-            info = self._or_offline(append, UndoFailed)
+            try:
+                info = self.log.append_checked(batch, now_ms, self.leader_epoch)
+            except StorageError as error:
+                self._judge(error, UndoFailed)
+                raise
         # Of a duplicate, too: its first copy may wait for an fsync.
         unflushed = info.last_offset + 1 - self.log.recovery_point
         if unflushed >= self.log.config.flush_messages:
@@ -463,19 +466,23 @@ class Partition:
     def _or_offline(
         self, work: Callable[[], Answer], on: type[StorageError] = StorageError
     ) -> Answer:
-        """Do ``work``; go offline on an error of the kind ``on``, or of the disk.
+        """Do ``work``; go offline if an error demands it."""
+        try:
+            return work()
+        except StorageError as error:
+            self._judge(error, on)
+            raise
+
+    def _judge(self, error: StorageError, on: type[StorageError]) -> None:
+        """Go offline on an error of the kind ``on``, or of the disk.
 
         Such an error leaves a log that must not be used again. A shortage of descriptors or of
         memory changes nothing: the same work may be tried again.
         """
-        try:
-            return work()
-        except OutOfResources:
-            raise
-        except StorageError as error:
-            if error.is_disk_failure or isinstance(error, on):
-                self._go_offline(error)
-            raise
+        if isinstance(error, OutOfResources):
+            return
+        if error.is_disk_failure or isinstance(error, on):
+            self._go_offline(error)
 
     @property
     def is_stuck(self) -> bool:

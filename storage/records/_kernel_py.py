@@ -916,7 +916,9 @@ class Appender:
     largest: Any = None
     since_entry = timed_timestamp = 0
 
-    def __init__(self, write: Callable[[bytes, Buffer], None], moment: type, base_offset: int):
+    def __init__(
+        self, write: Callable[[bytes, Buffer], None], moment: type, answer: type, base_offset: int
+    ):
         pass
 
     def arm(
@@ -938,9 +940,14 @@ class Appender:
         pass
 
     def append(
-        self, batch: Buffer, header: BatchHeader, base_offset: int, epoch: int, position: int
-    ) -> bool:
-        return False
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        end: tuple[int, int, int, int],
+        epoch: int,
+        log_start_offset: int,
+    ) -> Any:  # (the end's own kind, answer), or None
+        return None
 
     def check_and_append(
         self,
@@ -948,5 +955,6 @@ class Appender:
         now_ms: int,
         end: tuple[int, int, int, int],
         epoch: int,
-    ) -> Any:  # a BatchHeader, the end's own kind, or None
+        log_start_offset: int,
+    ) -> Any:  # (the end's own kind, answer), a BatchHeader, or None
         return check_batch(records, self._rules, now_ms)

@@ -21,6 +21,7 @@ cdef enum:
     STAMP_SIZE = 16
     # bytes: below, a copy costs less than a second piece
     SMALL_SIZE = 4096
+    NO_TIMESTAMP = -1
     OFFSET_ENTRY_SIZE = 8
     TIME_ENTRY_SIZE = 12
 
@@ -30,6 +31,23 @@ cdef enum:
     BOUND_SEGMENT_BASE = 1
     BOUND_POSITION = 2
     BOUND_APPENDED_BYTES = 3
+    BOUND_FIELDS = 4
+
+# The fields of an AppendInfo, likewise
+cdef enum:
+    ANSWER_BASE_OFFSET = 0
+    ANSWER_LAST_OFFSET = 1
+    ANSWER_LOG_APPEND_TIME = 2
+    ANSWER_LOG_START_OFFSET = 3
+    ANSWER_IS_DUPLICATE = 4
+    ANSWER_FIELDS = 5
+
+
+cdef inline int put_item(object made, Py_ssize_t at, object item) except -1:
+    """Set an item of a tuple that nobody else has."""
+    Py_INCREF(item)  # the tuple takes one
+    PyTuple_SetItem(made, at, item)
+    return 0
 
 
 cdef inline void put_big_endian(uint8_t* to, int64_t number, int size) noexcept nogil:
@@ -92,11 +110,13 @@ cdef class Appender:
 
     The segment's writer arms it, and does itself what is refused. ``write``: takes a stamp and the
     batch's bytes; raises with nothing written. ``offsets``, ``times``: the entries of both indexes,
-    in memory. ``moment``: makes what ``largest`` is, of a timestamp and an offset.
+    in memory. ``moment``: the type of ``largest``, a timestamp with an offset. ``answer``: the type
+    that tells where a batch went.
     """
 
     cdef object write
     cdef type moment
+    cdef type answer
     cdef Rules rules
     cdef int64_t base_offset
     cdef int64_t largest_timestamp
@@ -107,8 +127,8 @@ cdef class Appender:
     cdef readonly object largest
     cdef readonly int64_t since_entry
 
-    def __init__(self, write, type moment not None, int64_t base_offset):
-        self.write, self.moment, self.base_offset = write, moment, base_offset
+    def __init__(self, write, type moment not None, type answer not None, int64_t base_offset):
+        self.write, self.moment, self.answer, self.base_offset = write, moment, answer, base_offset
         self.entries_left = -1
 
     def arm(self, bytearray offsets not None, bytearray times not None, int64_t entries_left,
@@ -130,24 +150,24 @@ cdef class Appender:
         """Refuse everything until it is armed again."""
         self.entries_left = -1
 
-    def append(self, batch, header, int64_t base_offset, int64_t epoch, int64_t position):
-        """Whether the batch was written at ``position``, the file's end; ``header`` is its own.
+    def append(self, batch, header, end, int64_t epoch, log_start_offset):
+        """Write a batch at ``end``, a ``Bound``; ``header`` is the batch's own.
 
-        What the write raises is raised with nothing changed.
+        Returns the log's new end and what ``answer`` makes of the append; None if the batch is
+        refused. What the write raises is raised with nothing changed.
         """
         cdef int64_t size = number_at(header, FIELD_BATCH_LENGTH) + LOG_OVERHEAD
-        cdef int64_t last_offset = base_offset + number_at(header, FIELD_LAST_OFFSET_DELTA)
+        cdef int64_t last_offset = number_at(end, BOUND_OFFSET)
+        last_offset += number_at(header, FIELD_LAST_OFFSET_DELTA)
         cdef int64_t timestamp = number_at(header, FIELD_MAX_TIMESTAMP)
-        if not self._takes(size, last_offset, timestamp, position):
-            return False
-        self._write(batch, size, base_offset, last_offset, timestamp, epoch, position)
-        return True
+        if not self._takes(size, last_offset, timestamp, number_at(end, BOUND_POSITION)):
+            return None
+        return self._write(batch, size, end, last_offset, timestamp, epoch, log_start_offset)
 
-    def check_and_append(self, records, int64_t now_ms, end, int64_t epoch):
-        """As ``check_batch``, and then ``append`` at ``end``, of a batch without a producer.
+    def check_and_append(self, records, int64_t now_ms, end, int64_t epoch, log_start_offset):
+        """As ``check_batch``, and then as ``append``, of a batch without a producer.
 
-        Returns the log's new end, another ``Bound``, if it was written; else what ``check_batch``
-        returns.
+        Returns what ``append`` returns; if the batch is refused, what ``check_batch`` returns.
         """
         cdef Span batch
         cdef View held
@@ -158,22 +178,18 @@ cdef class Appender:
             return None
         if not is_plain_batch(&batch, &self.rules, now_ms, &checked):
             return None
-        cdef int64_t base_offset = number_at(end, BOUND_OFFSET)
-        cdef int64_t position = number_at(end, BOUND_POSITION)
-        cdef int64_t last_offset = base_offset + checked.last_offset_delta
-        if checked.attributes or big_endian(batch.data + AT_PRODUCER_ID, 8) != -1 or not self._takes(
-            batch.size, last_offset, checked.max_timestamp, position
-        ):
-            return header_of(batch.data, &checked)
-        self._write(
-            records, batch.size, base_offset, last_offset, checked.max_timestamp, epoch, position
+        cdef int64_t timestamp = checked.max_timestamp
+        cdef int64_t last_offset = number_at(end, BOUND_OFFSET) + checked.last_offset_delta
+        cdef bint is_common = (
+            checked.attributes == 0
+            and big_endian(batch.data + AT_PRODUCER_ID, 8) == -1
+            and self._takes(batch.size, last_offset, timestamp, number_at(end, BOUND_POSITION))
         )
-        return named_tuple(type(end), (
-            last_offset + 1,
-            <object>PyTuple_GetItem(end, BOUND_SEGMENT_BASE),
-            position + batch.size,
-            number_at(end, BOUND_APPENDED_BYTES) + batch.size,
-        ))
+        if not is_common:
+            return header_of(batch.data, &checked)
+        return self._write(
+            records, batch.size, end, last_offset, timestamp, epoch, log_start_offset
+        )
 
     cdef bint _takes(self, int64_t size, int64_t last_offset, int64_t timestamp, int64_t position):
         if self.since_entry > self.interval and self.entries_left == 0:
@@ -184,8 +200,10 @@ cdef class Appender:
             return False
         return timestamp <= self.last_timestamp and position > 0
 
-    cdef int _write(self, batch, int64_t size, int64_t base_offset, int64_t last_offset,
-                    int64_t timestamp, int64_t epoch, int64_t position) except -1:
+    cdef tuple _write(self, batch, int64_t size, end, int64_t last_offset, int64_t timestamp,
+                      int64_t epoch, log_start_offset):
+        cdef int64_t base_offset = number_at(end, BOUND_OFFSET)
+        cdef int64_t position = number_at(end, BOUND_POSITION)
         cdef uint8_t stamp[STAMP_SIZE]
         put_big_endian(stamp, base_offset, 8)
         put_big_endian(stamp + 8, size - LOG_OVERHEAD, 4)
@@ -197,7 +215,18 @@ cdef class Appender:
         if self.since_entry > self.interval:
             self._add_entries(last_offset - self.base_offset, position)
         self.since_entry += size
-        return 0
+        new_end = PyType_GenericAlloc(type(end), BOUND_FIELDS)
+        put_item(new_end, BOUND_OFFSET, last_offset + 1)
+        put_item(new_end, BOUND_SEGMENT_BASE, <object>PyTuple_GetItem(end, BOUND_SEGMENT_BASE))
+        put_item(new_end, BOUND_POSITION, position + size)
+        put_item(new_end, BOUND_APPENDED_BYTES, number_at(end, BOUND_APPENDED_BYTES) + size)
+        answer = PyType_GenericAlloc(self.answer, ANSWER_FIELDS)
+        put_item(answer, ANSWER_BASE_OFFSET, base_offset)
+        put_item(answer, ANSWER_LAST_OFFSET, last_offset)
+        put_item(answer, ANSWER_LOG_APPEND_TIME, NO_TIMESTAMP)
+        put_item(answer, ANSWER_LOG_START_OFFSET, log_start_offset)
+        put_item(answer, ANSWER_IS_DUPLICATE, False)
+        return new_end, answer
 
     cdef int _add_entries(self, int64_t relative_offset, int64_t position) except -1:
         cdef Py_ssize_t end = PyByteArray_Size(self.offsets)

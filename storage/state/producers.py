@@ -111,15 +111,11 @@ class ProducerState:
         """The cached batch that ``header`` repeats."""
         if header.producer_epoch != self.epoch:
             return None
-        wanted = (header.base_sequence, header.last_sequence)
-        return next(
-            (
-                batch
-                for batch in self.batches
-                if (batch.first_sequence, batch.last_sequence) == wanted
-            ),
-            None,
-        )
+        last = header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
 
     def end(self, header: BatchHeader, marker: Marker) -> None:
         """Remember the end of its transaction."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,6 +29,7 @@ from raylog.storage.errors import (
 from raylog.storage.files import RealFileSystem, write_atomically
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.names import TopicPartition
+from raylog.storage.records import kernel
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.testing.logs import batch_of_size, offsets_of
@@ -52,6 +54,12 @@ class Place:
         self.file.append([b"abcd"])
         self.sealed = self.fs.open(self.path)
 
+    def append(self) -> None:
+        self.file.append_stamped(b"x", b"?y")
+
+    def append_several(self) -> None:
+        self.file.append([b"x", b"y"])
+
     def copy(self, *, flush: bool = False) -> None:
         self.fs.copy_file(self.path, self.target, lambda _: None, flush=flush)
 
@@ -66,7 +74,8 @@ CALLS: dict[str, tuple[str, Callable[[Place], object]]] = {
     "read": ("pread", lambda place: place.file.read(1, 0)),
     "read into": ("preadv", lambda place: place.file.read_into(bytearray(1), 0)),
     "map": ("map_file", lambda place: place.file.view()),
-    "append": ("writev", lambda place: place.file.append([b"x"])),
+    "append": ("write_stamped", lambda place: place.append()),
+    "append several": ("writev", lambda place: place.append_several()),
     "truncate": ("ftruncate", lambda place: place.file.truncate(1)),
     "seal": ("open", lambda place: place.file.seal()),
     "list": ("listdir", lambda place: place.fs.list_dir(place.folder)),
@@ -85,6 +94,8 @@ CALLS: dict[str, tuple[str, Callable[[Place], object]]] = {
     "copy": ("sendfile", lambda place: place.copy()),
     "lock": ("open", lambda place: place.fs.lock(place.target)),
 }
+# Where those functions are that are not in ``os``.
+OWNERS: dict[str, ModuleType] = {"map_file": files, "write_stamped": kernel.ops}
 SYNCS: dict[str, tuple[str, Callable[[Place], object]]] = {
     "flush": ("fdatasync", lambda place: place.file.flush()),
     "sync a folder": ("fsync", lambda place: place.fs.sync_dir(place.folder)),
@@ -92,6 +103,8 @@ SYNCS: dict[str, tuple[str, Callable[[Place], object]]] = {
     "copy and flush": ("fsync", lambda place: place.copy(flush=True)),
     "write atomically": ("fsync", lambda place: write_atomically(place.fs, place.target, b"x")),
 }
+
+APPENDS = ("append", "append several")
 
 
 def blamed(call: str, answer: int) -> type[StorageError]:
@@ -111,7 +124,7 @@ def answering(name: str, answer: int, after: int = 0) -> Iterator[list[str]]:
 
     Gives the list of the calls that failed.
     """
-    module: Any = files if name == "map_file" else os
+    module: Any = OWNERS.get(name, os)
     real = getattr(module, name)
     good_calls = iter(range(after))
     failed: list[str] = []
@@ -140,22 +153,28 @@ def test_the_call_decides_whose_fault_an_error_is(tmp_path: Path, call: str, ans
     assert len(failed) == 1, "nothing is tried again by itself"
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_a_write_that_fails_is_undone_and_so_are_shortages(tmp_path: Path, answer: int) -> None:
+@pytest.mark.parametrize(("call", "answer"), [*product(APPENDS, ANSWERS)])
+def test_a_write_that_fails_is_undone_and_so_are_shortages(
+    tmp_path: Path, call: str, answer: int
+) -> None:
     place = Place(tmp_path)
-    with answering("writev", answer), pytest.raises(blamed("append", answer)):
-        place.file.append([b"x"])
+    name, work = CALLS[call]
+    with answering(name, answer), pytest.raises(blamed(call, answer)):
+        work(place)
     assert (place.file.size, Path(place.path).read_bytes()) == (4, b"abcd")
-    place.file.append([b"e"])
-    assert Path(place.path).read_bytes() == b"abcde"
+    work(place)
+    assert Path(place.path).read_bytes() == b"abcdxy"
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_an_undo_that_fails_blames_the_disk_only_for_its_own(tmp_path: Path, answer: int) -> None:
+@pytest.mark.parametrize(("call", "answer"), [*product(APPENDS, ANSWERS)])
+def test_an_undo_that_fails_blames_the_disk_only_for_its_own(
+    tmp_path: Path, call: str, answer: int
+) -> None:
     place = Place(tmp_path)
-    full, failing = answering("writev", errno.ENOSPC), answering("ftruncate", answer)
+    name, work = CALLS[call]
+    full, failing = answering(name, errno.ENOSPC), answering("ftruncate", answer)
     with full, failing, pytest.raises(UndoFailed) as raised:
-        place.file.append([b"x"])
+        work(place)
     is_disk = answer in OF_THE_DISK
     assert type(raised.value) is (UndoFailed if is_disk else UndoInterrupted)
     assert raised.value.is_disk_failure == is_disk
@@ -211,7 +230,17 @@ WORKS: dict[str, Callable[[Partition], object]] = {
     "retain": lambda partition: partition.delete_old_segments(),
     "read": lambda partition: partition.fetch(0),
 }
-FUNCTIONS = ("open", "writev", "ftruncate", "fdatasync", "fsync", "replace", "unlink", "stat")
+FUNCTIONS = (
+    "open",
+    "write_stamped",
+    "writev",
+    "ftruncate",
+    "fdatasync",
+    "fsync",
+    "replace",
+    "unlink",
+    "stat",
+)
 
 
 def opened(folder: Path, clock: Clock) -> Partition:

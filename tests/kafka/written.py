@@ -18,13 +18,14 @@ from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
-from raylog.storage.log import AppendInfo, Log
+from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.encode import Row, encode_records
 from raylog.storage.state.properties import random_id
 from raylog.storage.testing.clock import ManualClock
 from raylog.storage.validation import COORDINATOR
+from raylog.storage.writer import AppendInfo
 
 START_MS = time.time_ns() // 1_000_000 - 3_600_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raylog.storage.errors import DiskFull, OutOfOrderSequence, StorageError
-from raylog.storage.log import AppendInfo, Log
+from raylog.storage.log import Log
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.state.producers import LastRecord
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, of_producer, offsets_of
 from raylog.storage.validation import COORDINATOR, CheckedBatch, Origin, check_append
+from raylog.storage.writer import AppendInfo
 
 
 def checked(log: Log, *batches: bytearray, origin: Origin = "client") -> list[CheckedBatch]:

@@ -21,7 +21,7 @@ from raylog.storage.errors import (
 from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from raylog.storage.loader import open_log
-from raylog.storage.log import AppendInfo, Log
+from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import COMMITTED, LATEST, MAX_TIMESTAMP
 from raylog.storage.records.batch import iter_batches
@@ -31,6 +31,7 @@ from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, of_producer
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 from raylog.storage.validation import COORDINATOR
+from raylog.storage.writer import AppendInfo
 from tests.harness.interleaving import Meeting, Schedule, schedules
 from tests.harness.paths import GOLDEN
 

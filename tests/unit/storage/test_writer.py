@@ -7,6 +7,7 @@ import pytest
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, StorageError, UndoFailed
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.readable import Bound
 from raylog.storage.records.batch import read_header
 from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment
@@ -144,7 +145,8 @@ def test_a_full_index_asks_for_a_new_segment_before_the_next_batch() -> None:
         taken += 1
     assert len(box.segment.time_index) == 2  # of three, one of which finish may need
     assert box.writer.may_fill_up(0)
-    assert not box.writer.append_one(b"", read_header(batch()), taken, 0, box.segment.size)
+    end = Bound(taken, 0, box.segment.size)
+    assert box.writer.append_one(batch(), read_header(batch()), end, 0, 0) is None
 
 
 def test_how_many_batches_could_fill_an_index() -> None:
