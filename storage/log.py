@@ -39,7 +39,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -228,7 +228,7 @@ class Log(ReadableLog):
     ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
         now_ms, epochs = self._clock.now_ms(), self.epochs
-        found: Any
+        found: Any  # a BatchHeader, (Bound, AppendInfo) or None
         epoch = epochs.latest if leader_epoch is None else self._epoch_of(leader_epoch)
         if self._changes_batches or epochs.is_stale:
             found = kernel.ops.check_batch(records, self.config.record_rules, now_ms)
