@@ -38,6 +38,7 @@ from raylog.storage.records.batch import BatchHeader, check_crc, read_header
 from raylog.storage.records.layout import AT_MAGIC, CRC_START, HEADER_SIZE, MAGIC
 from raylog.storage.recovery import Batches
 from raylog.storage.segment import Segment
+from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 
 # How much is read, compared or copied at once.
 PIECE_BYTES = 1 << 20
@@ -266,8 +267,8 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
     missing before it.
 
     Raises AsideRefused with nothing changed: there is no such aside, it has no good batch, the log
-    has records at its offsets, offsets would be missing, or the log is damaged itself. Raises
-    NoRoomToSetAside, with nothing changed, where the copy finds no room.
+    has records at its offsets or of a newer leader epoch, offsets would be missing, or the log is
+    damaged itself. Raises NoRoomToSetAside, with nothing changed, where the copy finds no room.
     """
     aside = _find(fs, folder, name)
     path = os.path.join(folder, name)
@@ -278,6 +279,13 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
         raise AsideRefused(
             path,
             f"it begins at offset {aside.first_offset}, but the log has other records up to {end}",
+        )
+    newest = _last_epoch(fs, folder, end)
+    if 0 <= _first_epoch(fs, path, aside) < newest:
+        raise AsideRefused(
+            path,
+            f"other records, of leader epoch {newest}, were appended to the log since; its records "
+            "can only be produced again, from a copy",
         )
     if aside.first_offset > end and not allow_gap:
         raise AsideRefused(
@@ -297,6 +305,21 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
         _copy_good(fs, folder, path, target, aside)
     fs.sync_dir(folder)
     return aside
+
+
+def _first_epoch(fs: FileSystem, path: str, aside: Aside) -> int:
+    """The leader epoch of an aside's first good batch."""
+    file = fs.open(path)
+    try:
+        return next(_good_batches(file, aside.base_offset))[1].leader_epoch
+    finally:
+        file.close()
+
+
+def _last_epoch(fs: FileSystem, folder: str, end: int) -> int:
+    """The leader epoch of the last record of a log that ends at ``end``, -1 if it has none."""
+    epochs = read_epochs(fs, os.path.join(folder, LEADER_EPOCHS))
+    return max((epoch for epoch, start in epochs if start < end), default=-1)
 
 
 def _copy_good(fs: FileSystem, folder: str, path: str, target: str, aside: Aside) -> None:

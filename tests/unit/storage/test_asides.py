@@ -103,6 +103,19 @@ def test_a_batch_in_a_damaged_record_is_not_taken_for_one_of_the_log(disk: Disk)
     assert (aside.first_offset, aside.end_offset, aside.batches) == (2, 3, 1)
 
 
+def test_records_of_an_older_epoch_do_not_come_behind_newer_ones(disk: Disk) -> None:
+    """In the gap of the damaged batch is room for a record of who came since."""
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    log = disk.open(is_clean=False, **SMALL)
+    log.append(batch(timestamp=T0), leader_epoch=1)
+    log.close()
+    before = content(disk)
+    with pytest.raises(AsideRefused, match="of leader epoch 1, were appended to the log since"):
+        restore_aside(disk.fs, FOLDER, SECOND + ".aside-0", allow_gap=True)
+    assert content(disk) == before
+
+
 def test_zero_bytes_are_cut_and_not_kept(disk: Disk) -> None:
     fill(disk, 20)
     disk.damage(SECOND, lambda content: content + b"\0" * 5000)
