@@ -21,7 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import AsideRefused, CorruptRecord, DiskFull, NoRoomToSetAside
+from raylog.storage.errors import AsideRefused, CorruptRecord, DiskFull, NoRoom, NoRoomToSetAside
 from raylog.storage.files import File, FileSystem
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.names import (
@@ -268,7 +268,7 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
 
     Raises AsideRefused with nothing changed: there is no such aside, it has no good batch, the log
     has records at its offsets or of a newer leader epoch, offsets would be missing, or the log is
-    damaged itself. Raises NoRoomToSetAside, with nothing changed, where the copy finds no room.
+    damaged itself. Raises NoRoom, with no record changed, where the copy finds no room.
     """
     aside = _find(fs, folder, name)
     path = os.path.join(folder, name)
@@ -330,9 +330,9 @@ def _copy_good(fs: FileSystem, folder: str, path: str, target: str, aside: Aside
             copy.append([source.read(header.size_bytes, position)])
         copy.flush()
     except DiskFull as error:
+        copy.truncate(0)  # what it took is free again
         fs.remove(target + ".tmp")
-        usable_bytes = fs.room(folder).usable_bytes
-        raise NoRoomToSetAside(folder, aside.good_bytes, usable_bytes) from error
+        raise NoRoom(folder, aside.good_bytes, fs.room(folder).usable_bytes) from error
     finally:
         source.close()
         copy.close()

@@ -14,6 +14,7 @@ from raylog.storage.errors import (
     AsideRefused,
     DiskFull,
     LogShorterThanFlushed,
+    NoRoom,
     NoRoomToSetAside,
 )
 from raylog.storage.log import Log
@@ -114,6 +115,21 @@ def test_records_of_an_older_epoch_do_not_come_behind_newer_ones(disk: Disk) -> 
     with pytest.raises(AsideRefused, match="of leader epoch 1, were appended to the log since"):
         restore_aside(disk.fs, FOLDER, SECOND + ".aside-0", allow_gap=True)
     assert content(disk) == before
+
+
+def test_a_restore_without_room_says_so_and_can_be_tried_again(disk: Disk) -> None:
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    disk.open(is_clean=False, **SMALL).close()
+    name = SECOND + ".aside-0"
+    before = content(disk)
+    with (
+        disk.fs.failing(DiskFull, "append"),
+        pytest.raises(NoRoom, match="the copy needs 400 bytes"),
+    ):
+        restore_aside(disk.fs, FOLDER, name, allow_gap=True)
+    assert content(disk) == before
+    assert restore_aside(disk.fs, FOLDER, name, allow_gap=True).end_offset == 40
 
 
 def test_zero_bytes_are_cut_and_not_kept(disk: Disk) -> None:
