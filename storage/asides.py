@@ -21,7 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import AsideRefused, CorruptRecord, DiskFull, NoRoomToSetAside
+from raylog.storage.errors import AsideRefused, CorruptRecord, DiskFull, NoRoom, NoRoomToSetAside
 from raylog.storage.files import File, FileSystem
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.names import (
@@ -35,9 +35,10 @@ from raylog.storage.names import (
     segment_file,
 )
 from raylog.storage.records.batch import BatchHeader, check_crc, read_header
-from raylog.storage.records.layout import CRC_START, HEADER_SIZE, MAGIC
+from raylog.storage.records.layout import AT_MAGIC, CRC_START, HEADER_SIZE, MAGIC
 from raylog.storage.recovery import Batches
 from raylog.storage.segment import Segment
+from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 
 # How much is read, compared or copied at once.
 PIECE_BYTES = 1 << 20
@@ -156,7 +157,7 @@ def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
     first_offset = end_offset = -1
     batches = good_bytes = 0
     try:
-        for _, header in _good_batches(file):
+        for _, header in _good_batches(file, base_offset):
             first_offset = header.base_offset if first_offset < 0 else first_offset
             end_offset = header.next_offset
             batches += 1
@@ -175,21 +176,59 @@ def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
     )
 
 
-def _good_batches(file: File) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches with a right CRC and rising offsets; what is not good between them is skipped."""
-    position = next_offset = 0
+def _good_batches(file: File, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches with a right CRC and rising offsets; what is not good between them is skipped.
+
+    A damaged length, or a header that is lost, does not hide what is behind: the next good batch
+    is looked for, byte by byte. (Messages of versions 0 and 1 are not found so.)
+    """
+    position = good_end = next_offset = 0
     while position < file.size:
-        try:
-            header = read_header(file.read(HEADER_SIZE, position))
-        except CorruptRecord:
-            return
-        if position + header.size_bytes > file.size:
-            return
+        header = _header_at(file, position)
+        if header is None:
+            found = _find_good(file, good_end + 1, base_offset, max(next_offset, base_offset))
+            if found is None:
+                return
+            position, header = found
         is_rising = next_offset <= header.base_offset <= header.last_offset <= MAX_LONG
         if is_rising and _has_right_crc(file, position, header):
             yield position, header
             next_offset = header.next_offset
+            good_end = position + header.size_bytes
         position += header.size_bytes
+
+
+def _header_at(file: File, position: int) -> BatchHeader | None:
+    """The header of a batch that ends within the file, None if there is none."""
+    try:
+        header = read_header(file.read(HEADER_SIZE, position))
+    except CorruptRecord:
+        return None
+    return header if position + header.size_bytes <= file.size else None
+
+
+def _find_good(
+    file: File, start: int, base_offset: int, next_offset: int
+) -> tuple[int, BatchHeader] | None:
+    """The first good batch that begins at ``start`` or behind, wherever that is."""
+    magic = bytes([MAGIC])
+    at = start + AT_MAGIC
+    while at < file.size:
+        piece = file.read(PIECE_BYTES, at)
+        found = piece.find(magic)
+        while found >= 0:
+            position = at + found - AT_MAGIC
+            header = _header_at(file, position)
+            if (
+                header is not None
+                and next_offset <= header.base_offset <= header.last_offset
+                and header.last_offset - base_offset <= MAX_INT
+                and _has_right_crc(file, position, header)
+            ):
+                return position, header
+            found = piece.find(magic, found + 1)
+        at += len(piece)
+    return None
 
 
 def _has_right_crc(file: File, position: int, header: BatchHeader) -> bool:
@@ -228,8 +267,8 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
     missing before it.
 
     Raises AsideRefused with nothing changed: there is no such aside, it has no good batch, the log
-    has records at its offsets, offsets would be missing, or the log is damaged itself. Raises
-    NoRoomToSetAside, with nothing changed, where the copy finds no room.
+    has records at its offsets or of a newer leader epoch, offsets would be missing, or the log is
+    damaged itself. Raises NoRoom, with no record changed, where the copy finds no room.
     """
     aside = _find(fs, folder, name)
     path = os.path.join(folder, name)
@@ -240,6 +279,13 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
         raise AsideRefused(
             path,
             f"it begins at offset {aside.first_offset}, but the log has other records up to {end}",
+        )
+    newest = _last_epoch(fs, folder, end)
+    if 0 <= _first_epoch(fs, path, aside) < newest:
+        raise AsideRefused(
+            path,
+            f"other records, of leader epoch {newest}, were appended to the log since; its records "
+            "can only be produced again, from a copy",
         )
     if aside.first_offset > end and not allow_gap:
         raise AsideRefused(
@@ -261,17 +307,32 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
     return aside
 
 
+def _first_epoch(fs: FileSystem, path: str, aside: Aside) -> int:
+    """The leader epoch of an aside's first good batch."""
+    file = fs.open(path)
+    try:
+        return next(_good_batches(file, aside.base_offset))[1].leader_epoch
+    finally:
+        file.close()
+
+
+def _last_epoch(fs: FileSystem, folder: str, end: int) -> int:
+    """The leader epoch of the last record of a log that ends at ``end``, -1 if it has none."""
+    epochs = read_epochs(fs, os.path.join(folder, LEADER_EPOCHS))
+    return max((epoch for epoch, start in epochs if start < end), default=-1)
+
+
 def _copy_good(fs: FileSystem, folder: str, path: str, target: str, aside: Aside) -> None:
     source, copy = fs.open(path), fs.open(target + ".tmp", create=True)
     try:
         copy.truncate(0)
-        for position, header in _good_batches(source):
+        for position, header in _good_batches(source, aside.base_offset):
             copy.append([source.read(header.size_bytes, position)])
         copy.flush()
     except DiskFull as error:
+        copy.truncate(0)  # what it took is free again
         fs.remove(target + ".tmp")
-        usable_bytes = fs.room(folder).usable_bytes
-        raise NoRoomToSetAside(folder, aside.good_bytes, usable_bytes) from error
+        raise NoRoom(folder, aside.good_bytes, fs.room(folder).usable_bytes) from error
     finally:
         source.close()
         copy.close()

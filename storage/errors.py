@@ -457,7 +457,7 @@ class NoRoomToSetAside(RaylogError):
 
 
 class AsideRefused(RaylogError):
-    """A file that was set aside was not restored or dropped. Nothing was changed."""
+    """A decision about a log's records could not be carried out. Nothing was changed."""
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")

@@ -9,9 +9,10 @@ so once; that is written into the partition's folder, and the log opens from the
                          1            how many entries follow
                          10 12        offsets from 10 on, before 12, are lost and may be given again
 
-An entry counts as long as the recovery point in the log dir's checkpoint is not above its end: that
-file still has the old one until the first checkpoint after the opening. What lies below the log
-start offset is no loss.
+An entry counts as long as the recovery point in the log dir's checkpoint is its end: that file
+still has the old one until the first checkpoint after the opening. With any other recovery point, a
+missing record is another loss, which nobody accepted. What lies below the log start offset is no
+loss.
 """
 
 import os
@@ -38,7 +39,7 @@ from raylog.storage.state.checkpoints import (
 def is_accepted(fs: FileSystem, folder: str, end_offset: int, recovery_point: int) -> bool:
     """Whether somebody accepted that a log ends here, with this recovery point."""
     losses = read_losses(fs, os.path.join(folder, ACCEPTED_LOSSES))
-    return any(first <= end_offset and recovery_point <= end for first, end in losses)
+    return any(first <= end_offset and recovery_point == end for first, end in losses)
 
 
 def loss(folder_end: int, recovery_point: int, base_offset: int) -> Mended:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raylog.cluster.cli.common import TABLE, Bytes, Format, Output, note, show, show_json
+from raylog.cluster.cli.log import Compacted
 
 if TYPE_CHECKING:
     from raylog.storage.asides import Aside
@@ -24,13 +25,6 @@ Folder = Annotated[
 ]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a file that `raylog log aside list` shows.")
-]
-Compacted = Annotated[
-    bool,
-    typer.Option(
-        "--compacted",
-        help="cleanup.policy of the topic has compact, so offsets may be missing in its log.",
-    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 

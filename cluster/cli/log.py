@@ -20,6 +20,13 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+Compacted = Annotated[
+    bool,
+    typer.Option(
+        "--compacted",
+        help="cleanup.policy of the topic has compact, so offsets may be missing in its log.",
+    ),
+]
 _DECODERS = "string, bytes (as hex), integer or long; or a class of Kafka, as StringDecoder"
 
 
@@ -178,6 +185,7 @@ def verify(
             help="Folders of partitions, or log dirs with all their partitions.",
         ),
     ],
+    compacted: Compacted = False,
 ) -> None:
     """Check whether the segments, indexes and snapshots of a partition agree.
 
@@ -194,7 +202,7 @@ def verify(
     for folder in folders:
         for partition in partition_folders(fs, folder):
             try:
-                for report in verify_folder(fs, partition):
+                for report in verify_folder(fs, partition, is_compacted=compacted):
                     _out(_verdict(partition, report))
                     damaged = damaged or bool(report.problems)
             except RaylogError as error:
@@ -232,14 +240,16 @@ def repair(
         bool,
         typer.Option(
             "--drop-segments",
-            help="Delete all segments after a damaged one: the log ends there.",
+            help="Set all segments after a damaged one aside: the log ends there.",
         ),
     ] = False,
+    compacted: Compacted = False,
 ) -> None:
     """Repair a partition's folder.
 
     Copies all files first. Then cuts the log before the first damaged batch, and rebuilds the
-    indexes. The damaged batch and everything after it is removed from the log, as after a crash.
+    indexes. The damaged batch and everything after it leaves the log and is kept, as after a crash:
+    `raylog log aside list` shows it.
     If nothing is wrong, nothing is changed.
     """
     from raylog.storage.clock import SystemClock
@@ -254,6 +264,7 @@ def repair(
         folder,
         copy_to=copy_to,
         drop_segments=drop_segments,
+        is_compacted=compacted,
         on_copy=lambda copy: _out(f"copied to {copy}"),
     )
     if done is None:
@@ -262,9 +273,13 @@ def repair(
     for name, size_bytes in done.cut:
         _out(f"{name}: cut {size_bytes} bytes")
     for name in done.dropped:
-        _out(f"{name}: dropped")
+        _out(f"{name}: set aside")
     _out(f"indexes and snapshot rebuilt; the log ends at offset {done.end_offset}")
-    left = [problem for report in verify_folder(fs, folder) for problem in report.problems]
+    left = [
+        problem
+        for report in verify_folder(fs, folder, is_compacted=compacted)
+        for problem in report.problems
+    ]
     for problem in left:
         _err(f"error: still wrong: {problem}")
     if left:

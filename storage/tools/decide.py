@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from raylog.storage.asides import Aside, drop_aside, list_asides, restore_aside
-from raylog.storage.errors import AsideRefused, LogMissing
+from raylog.storage.errors import AsideRefused
 from raylog.storage.files import FileSystem
 from raylog.storage.losses import accept_loss, find_loss
 from raylog.storage.names import parse_folder
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 
 def restore(fs: FileSystem, folder: str, name: str, *, allow_gap: bool) -> Aside:
-    """Put an aside back. Raises LogLocked, LogMissing, and what ``restore_aside`` raises."""
+    """Put an aside back. Raises LogLocked, and what ``restore_aside`` raises."""
 
     def work() -> Aside:
         look(fs, folder, name)
@@ -41,14 +41,14 @@ def look(fs: FileSystem, folder: str, name: str) -> Aside:
 
 
 def drop(fs: FileSystem, folder: str, name: str) -> Aside:
-    """Remove an aside. Raises LogLocked, LogMissing, and what ``drop_aside`` raises."""
+    """Remove an aside. Raises LogLocked, and what ``drop_aside`` raises."""
     return _offline(fs, folder, lambda: drop_aside(fs, folder, name))
 
 
 def accept(fs: FileSystem, folder: str, *, is_compacted: bool, is_sure: bool) -> Mended | None:
     """What a log has lost; None if nothing. With ``is_sure``, the log may open without it.
 
-    Raises LogLocked, LogMissing or CorruptCheckpoint.
+    Raises LogLocked, AsideRefused, LogMissing or CorruptCheckpoint.
     """
 
     def work() -> Mended | None:
@@ -61,8 +61,12 @@ def accept(fs: FileSystem, folder: str, *, is_compacted: bool, is_sure: bool) ->
 
 def _offline(fs: FileSystem, folder: str, work: Callable[[], Answer]) -> Answer:
     folder = os.path.abspath(folder)
-    if not fs.is_dir(folder) or parse_folder(os.path.basename(folder)) is None:
-        raise LogMissing(folder, "this is not a partition's folder")
+    if parse_folder(os.path.basename(folder)) is None:
+        raise AsideRefused(
+            folder, "this is not a partition's folder; its name must be <topic>-<partition>"
+        )
+    if not fs.is_dir(folder):
+        raise AsideRefused(folder, "the folder does not exist")
     with locked(fs, folder):
         return work()
 

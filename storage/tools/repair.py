@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from raylog.storage.clock import Clock
-from raylog.storage.config import LogConfig
+from raylog.storage.config import COMPACT, DELETE, LogConfig
 from raylog.storage.errors import CorruptCheckpoint, RepairRefused, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import open_log
@@ -61,13 +61,15 @@ def repair_folder(
     *,
     copy_to: str | None = None,
     drop_segments: bool = False,
+    is_compacted: bool = False,
     on_copy: Callable[[str], object] = bool,
 ) -> Repaired | None:
     """Repair ``folder``; None if nothing is wrong with it, and then nothing is changed.
 
     ``copy_to``: a folder that does not exist yet, or is empty, for the copy; default: one beside
-    ``folder``. ``drop_segments``: segments behind a damaged one may leave the log. ``on_copy`` is
-    told where the copy is before anything is changed. Raises LogLocked, LogMissing, RepairRefused,
+    ``folder``. ``drop_segments``: segments behind a damaged one may leave the log.
+    ``is_compacted``: the topic's ``cleanup.policy`` has compact. ``on_copy`` is told where the copy
+    is before anything is changed. Raises LogLocked, LogMissing, RepairRefused,
     CorruptCheckpoint or DiskFull with nothing changed but the copy made.
     """
     folder = os.path.abspath(folder)
@@ -79,17 +81,20 @@ def repair_folder(
     if not fs.is_dir(folder):
         raise RepairRefused(folder, "the folder does not exist")
     with locked(fs, folder):
-        before = verify_folder(fs, folder)
+        before = verify_folder(fs, folder, is_compacted=is_compacted)
         if not any(report.problems for report in before):
             return None
-        start_offset = _check(fs, folder, partition, before, drop_segments)
+        start_offset = _check(
+            fs, folder, partition, before, drop_segments=drop_segments, is_compacted=is_compacted
+        )
         copy = _copy(fs, folder, copy_to or _beside(folder, partition))
         on_copy(copy)
         _remove_wrong_state(fs, folder, before)
-        log = open_log(fs, clock, folder, partition, LogConfig(), log_start_offset=start_offset)
+        config = LogConfig(cleanup_policy=COMPACT if is_compacted else DELETE)
+        log = open_log(fs, clock, folder, partition, config, log_start_offset=start_offset)
         log.close()
         with suppress(CorruptCheckpoint):  # the broker sets it aside, and then nothing is missed
-            accept_loss(fs, folder)
+            accept_loss(fs, folder, is_compacted=is_compacted)
         kept = {segment.base_offset: segment.size for segment in log.segments}
         end_offset = log.log_end_offset
     cut = tuple(
@@ -111,7 +116,9 @@ def _check(
     folder: str,
     partition: TopicPartition,
     reports: Sequence[SegmentReport],
+    *,
     drop_segments: bool,
+    is_compacted: bool,
 ) -> int:
     """Raise where recovery would fail or remove more than was allowed.
 
@@ -126,7 +133,7 @@ def _check(
     start = read_offsets(fs, os.path.join(os.path.dirname(folder), LOG_START_OFFSETS)).get(
         partition, 0
     )
-    kept = count_recoverable(fs, folder, reports)
+    kept = count_recoverable(fs, folder, reports, is_compacted=is_compacted)
     last, lost = reports[kept - 1], reports[kept:]
     if last.next_offset < start:
         raise RepairRefused(
@@ -141,7 +148,12 @@ def _check(
             f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged after offset "
             f"{last.next_offset - 1}, and the repair would set aside the {len(lost)} segments "
             f"after it ({sum(report.size_bytes for report in lost)} bytes); restore the file from "
-            "a copy, or allow this with --drop-segments",
+            "a copy, or allow this with --drop-segments"
+            + (
+                ""
+                if last.is_torn or is_compacted
+                else "; if the topic is compacted, give --compacted"
+            ),
         )
     return start
 

@@ -96,10 +96,15 @@ def base_offsets(fs: FileSystem, folder: str) -> list[int]:
     return [base for base in bases if base is not None]
 
 
-def verify_folder(fs: FileSystem, folder: str) -> list[SegmentReport]:
-    """What was found, segment by segment. Raises LogMissing where there is none."""
+def verify_folder(
+    fs: FileSystem, folder: str, *, is_compacted: bool = False
+) -> list[SegmentReport]:
+    """What was found, segment by segment. Raises LogMissing where there is none.
+
+    ``is_compacted``: the topic's ``cleanup.policy`` has compact, so a gap may be no loss.
+    """
     reports = list(_reports(fs, folder))
-    kept = count_recoverable(fs, folder, reports)
+    kept = count_recoverable(fs, folder, reports, is_compacted=is_compacted)
     last = reports[kept - 1]
     if kept < len(reports) and not last.is_torn:
         following = reports[kept].base_offset
@@ -112,7 +117,9 @@ def verify_folder(fs: FileSystem, folder: str) -> list[SegmentReport]:
     return reports
 
 
-def count_recoverable(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> int:
+def count_recoverable(
+    fs: FileSystem, folder: str, reports: Sequence[SegmentReport], *, is_compacted: bool
+) -> int:
     """How many of the segments, from the first on, a recovery after a crash would keep."""
     checked = []
     for report in reports:
@@ -126,7 +133,7 @@ def count_recoverable(fs: FileSystem, folder: str, reports: Sequence[SegmentRepo
         for name in fs.list_dir(folder)
         if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)
     }
-    gaps = Gaps(fs, folder, deleted, is_compacted=False)
+    gaps = Gaps(fs, folder, deleted, is_compacted=is_compacted)
     return gaps.count_kept([report.base_offset for report in reports], checked)
 
 

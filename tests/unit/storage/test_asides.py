@@ -14,6 +14,7 @@ from raylog.storage.errors import (
     AsideRefused,
     DiskFull,
     LogShorterThanFlushed,
+    NoRoom,
     NoRoomToSetAside,
 )
 from raylog.storage.log import Log
@@ -62,6 +63,73 @@ def test_a_cut_tail_is_kept_and_told(disk: Disk) -> None:
     assert cut == ("cut", SECOND, 500, 30, 40, "no good batch", SECOND + ".aside-0")
     (aside,) = list_asides(disk.fs, FOLDER)
     assert aside == (SECOND + ".aside-0", 20, 500, 32, 40, 4, 400)
+
+
+LOST_HEADERS = {
+    "a length beyond the file": flip(500 + 9, 4),
+    "a longer length": flip(500 + 11, 1),
+    "a shorter length": flip(500 + 11, 3),
+    "a magic": flip(500 + 16, 2),
+    "zeros": lambda content: content[:500] + bytes(100) + content[600:],
+    "bytes that are gone": lambda content: content[:500] + content[533:],
+}
+
+
+@pytest.mark.parametrize("damage", LOST_HEADERS)
+def test_a_lost_header_does_not_hide_the_good_batches_behind(disk: Disk, damage: str) -> None:
+    fill(disk, 20)
+    disk.damage(SECOND, LOST_HEADERS[damage])
+    log = disk.open(is_clean=False, **SMALL)
+    log.close()
+    (aside,) = list_asides(disk.fs, FOLDER)
+    assert aside[3:] == (32, 40, 4, 400)
+    assert [m.end_offset for m in log.mended if m.kind == "cut"] == [40]
+    restore_aside(disk.fs, FOLDER, aside.name, allow_gap=True)
+    left = [*range(30), *range(32, 40)]
+    assert offsets_of(disk.open(is_clean=False, **SMALL)) == left
+
+
+def test_a_batch_in_a_damaged_record_is_not_taken_for_one_of_the_log(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch(timestamp=T0))
+    inner = bytearray(batch(timestamp=T0))
+    inner[7] = 1  # the base offset; no CRC covers it
+    size_bytes = log.segments[-1].size
+    log.append(batch(timestamp=T0, value=bytes(inner)))
+    log.append(batch(timestamp=T0))
+    log.close()
+    disk.damage(FIRST, flip(size_bytes + 62))
+    disk.open(is_clean=False)
+    (aside,) = list_asides(disk.fs, FOLDER)
+    assert (aside.first_offset, aside.end_offset, aside.batches) == (2, 3, 1)
+
+
+def test_records_of_an_older_epoch_do_not_come_behind_newer_ones(disk: Disk) -> None:
+    """In the gap of the damaged batch is room for a record of who came since."""
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    log = disk.open(is_clean=False, **SMALL)
+    log.append(batch(timestamp=T0), leader_epoch=1)
+    log.close()
+    before = content(disk)
+    with pytest.raises(AsideRefused, match="of leader epoch 1, were appended to the log since"):
+        restore_aside(disk.fs, FOLDER, SECOND + ".aside-0", allow_gap=True)
+    assert content(disk) == before
+
+
+def test_a_restore_without_room_says_so_and_can_be_tried_again(disk: Disk) -> None:
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    disk.open(is_clean=False, **SMALL).close()
+    name = SECOND + ".aside-0"
+    before = content(disk)
+    with (
+        disk.fs.failing(DiskFull, "append"),
+        pytest.raises(NoRoom, match="the copy needs 400 bytes"),
+    ):
+        restore_aside(disk.fs, FOLDER, name, allow_gap=True)
+    assert content(disk) == before
+    assert restore_aside(disk.fs, FOLDER, name, allow_gap=True).end_offset == 40
 
 
 def test_zero_bytes_are_cut_and_not_kept(disk: Disk) -> None:

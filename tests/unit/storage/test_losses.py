@@ -131,6 +131,26 @@ def test_the_next_loss_is_noticed_again(disk: Disk) -> None:
     assert disk.read(ACCEPTED_LOSSES) == b"0\n2\n50 60\n64 70\n"
 
 
+def test_an_accepted_loss_covers_no_other_one_below_its_end(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(THIRD, lambda content: content[:200])
+    checkpoint(disk, 60)
+    accept_loss(disk.fs, FOLDER)
+    log = disk.open(is_clean=False, recovery_point=60, **SMALL)
+    assert log.log_end_offset == 44
+    for number in range(5):
+        log.append(batch_of_size(100, 2, T0 + number))
+    log.close()
+    assert log.recovery_point == 54
+    checkpoint(disk, 54)
+    disk.damage(THIRD, lambda content: content[:-100])
+    for is_clean in (True, False):
+        with pytest.raises(LogShorterThanFlushed, match=r"ends at offset 52, but .* below 54"):
+            disk.open(is_clean=is_clean, recovery_point=54, **SMALL)
+    assert accept_loss(disk.fs, FOLDER)
+    assert disk.open(is_clean=False, recovery_point=54, **SMALL).log_end_offset == 52
+
+
 def test_a_log_that_is_whole_has_nothing_to_accept(disk: Disk) -> None:
     fill(disk)
     assert accept_loss(disk.fs, FOLDER) is None

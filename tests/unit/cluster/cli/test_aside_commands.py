@@ -205,12 +205,17 @@ def test_under_a_running_broker_everything_is_refused(
     assert (damaged / TAIL).exists()
 
 
-@pytest.mark.parametrize("command", [("aside", "restore"), ("aside", "drop", "--yes")])
+@pytest.mark.parametrize(
+    "command", [("aside", "restore"), ("aside", "drop", "--yes"), ("accept-loss",)]
+)
 def test_what_is_no_partition_is_refused(disk: Path, command: tuple[str, ...]) -> None:
     disk.mkdir()
-    done = run_here("log", *command, str(disk), TAIL)
-    assert done.returncode == 1
-    assert "this is not a partition's folder" in done.stderr
+    name = () if command[0] == "accept-loss" else (TAIL,)
+    why = "this is not a partition's folder; its name must be <topic>-<partition>"
+    for path, told in ((disk, why), (disk / "t-0", "the folder does not exist")):
+        done = run_here("log", *command, str(path), *name)
+        assert done.returncode == 1
+        assert done.stderr == f"error: {path}: {told}; nothing was changed\n"
     assert list(disk.iterdir()) == []
 
 

@@ -120,6 +120,28 @@ def test_segments_behind_a_damaged_one_go_only_if_that_is_allowed(disk: Disk) ->
     assert offsets_of(disk.open()) == [0, 1, 2, 3]
 
 
+def test_gaps_of_a_compacted_log_are_no_damage_to_who_says_so(disk: Disk) -> None:
+    """As in a folder of Kafka, whose cleaner has emptied a segment, without its checkpoint."""
+    log = disk.open()
+    for _ in range(3):
+        log.append(batch(2))
+        log.roll()
+    log.append(batch(2))
+    log.append(batch(2))
+    log.close()
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.write(f"{2:020d}{suffix}", b"")
+    assert verify_folder(disk.fs, FOLDER)[1].problems
+    assert not any(r.problems for r in verify_folder(disk.fs, FOLDER, is_compacted=True))
+    disk.damage(f"{6:020d}.log", lambda content: content[:-1])
+    with pytest.raises(RepairRefused, match="if the topic is compacted, give --compacted"):
+        repair(disk)
+    done = repair(disk, is_compacted=True)
+    assert done is not None
+    assert (done.dropped, done.end_offset) == ((), 8)
+    assert offsets_of(disk.open()) == [0, 1, 4, 5, 6, 7]
+
+
 def test_who_repairs_accepts_that_flushed_records_are_lost(disk: Disk) -> None:
     fill(disk)
     write_offsets(disk.fs, "/logs/recovery-point-offset-checkpoint", {PARTITION: 12})
