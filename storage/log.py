@@ -108,7 +108,7 @@ HIGH_WATERMARK = -1
 
 # Two buffers each, and the system takes 1,024 in one call.
 MOST_PIECES = 512
-_new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
+_new = tuple.__new__  # half the time of a NamedTuple's own constructor
 
 
 # One round of compaction over a log. A round that begins ends all before it, as a truncation does:
@@ -227,6 +227,7 @@ class Log(ReadableLog):
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
         now_ms, epochs = self._clock.now_ms(), self.epochs
         epoch = epochs.latest if leader_epoch is None else leader_epoch
+        found: Any
         if self._changes_batches or epochs.is_stale:
             found = kernel.ops.check_batch(records, self.config.record_rules, now_ms)
         else:
