@@ -149,6 +149,14 @@ def test_so_do_more_entries_than_are_held_in_memory() -> None:
 
 
 @compiled
+def test_so_do_batches_that_reach_the_index_interval_exactly() -> None:
+    history = [Sent(1, 32, T0 + n, 0, 0, -1, False, False) for n in range(50)]
+    assert len(of_history(history[0], {})) == 100
+    config: dict[str, Any] = {"index_interval_bytes": 300}
+    assert state_after(history, kernel.ops, config) == state_after(history, _kernel_py, config)
+
+
+@compiled
 @pytest.mark.parametrize("is_checked_first", [False, True])
 def test_the_general_path_writes_only_what_needs_a_decision(
     monkeypatch: pytest.MonkeyPatch, is_checked_first: bool
