@@ -4,6 +4,7 @@ log around them.
 - all of it, 1 MB a read, by offset: beside ``os.pread`` of the same bytes;
 - one batch at a random offset, and at a random time: beside ``os.pread`` of the 4 KB between two
   index entries;
+- the newest batch of a log of 2,500 segments: beside that of a log of one;
 - a lookup in an offset index of a million entries: beside ``bisect`` in a Python list of as many
   integers;
 - opening after a crash with nothing flushed, so that every byte is checked and every index made
@@ -15,12 +16,14 @@ import shutil
 import tempfile
 import time
 from bisect import bisect_right
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from crc32c import crc32c
 
 from benchmarks.measure import alternate, rate, seconds
+from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
 from raylog.storage.files import RealFileSystem
@@ -35,7 +38,7 @@ MB = 1 << 20
 INTERVAL = 4096  # index.interval.bytes
 RECORDS_A_BATCH, VALUE_BYTES = 16, 1000
 SEGMENT_BYTES = 64 * MB
-ENTRIES = 1_000_000
+ENTRIES, SEGMENTS = 1_000_000, 2_500
 LOOKUPS = 2_000
 FS, PARTITION = RealFileSystem(), TopicPartition("bench", 0)
 
@@ -50,7 +53,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         _fill(log, megabytes * MB)
         figures = [_all(log, rounds), *_here_and_there(log, rounds)]
         log.close()
-        figures += [_lookup(folder, rounds), *_recovery(path, rounds)]
+        figures += [_newest(folder, rounds), _lookup(folder, rounds), *_recovery(path, rounds)]
     finally:
         shutil.rmtree(folder)
     return figures
@@ -132,6 +135,32 @@ def _here_and_there(log: Log, rounds: int) -> list[dict[str, Any]]:
         rate(name, LOOKUPS / taken, "a second", "os.pread of 4 KB", LOOKUPS / raw)
         for name, taken in zip(names, ours, strict=True)
     ]
+
+
+def _newest(folder: str, rounds: int) -> dict[str, Any]:
+    def fetches(partition: Partition) -> Callable[[], float]:
+        newest = partition.log.log_end_offset - 1
+        return lambda: seconds(lambda: [partition.fetch(newest, MB) for _ in range(LOOKUPS)])
+
+    partitions = [_of_segments(folder, count) for count in (SEGMENTS, 1)]
+    many, one = alternate(rounds, *map(fetches, partitions))
+    for partition in partitions:
+        partition.close()
+    name = f"fetch of the newest of {SEGMENTS:,} segments"
+    return rate(name, LOOKUPS / many, "a second", "of one segment", LOOKUPS / one)
+
+
+def _of_segments(folder: str, count: int) -> Partition:
+    """A partition of so many segments, with a batch of one record in each."""
+    partition = TopicPartition(f"of{count}", 0)
+    path = os.path.join(folder, str(partition))
+    create_log(FS, path, random_id())
+    log = open_log(FS, SystemClock(), path, partition, LogConfig())
+    for number in range(count):
+        if number:
+            log.roll()
+        log.append(encode_records([(time.time_ns() // 1_000_000, None, bytes(100), ())]))
+    return Partition(log, SystemClock())
 
 
 def _lookup(folder: str, rounds: int) -> dict[str, Any]:

@@ -16,20 +16,19 @@ consumers may read up to: the log's end, but for records that wait for an fsync 
 committed records stops there, and is told which transactions below it were aborted, for the reader
 to skip.
 
-**Who may call what.** Two things have one owner each at a time; the caller holds their locks
-(``actors/partition/partition.py``), so that slow work on old segments never holds up an append:
+**Who may call what.** The caller holds the locks (``Log.locks``), so that slow work on old segments
+never holds up an append; each method asserts that they are held:
 
-- *the end*: ``append``, ``append_all``, ``roll``, ``expire_producers``;
-- *the old segments*: ``delete_old_segments``, ``delete_records``, ``replace_segments``,
-  ``begin_round``, ``mend_indexes``. What they do to the disk touches no file of the active segment.
-  Where both owners change the list of segments they hold ``list_lock``: for two assignments, and
-  never while they read or write a file.
+- ``end``: ``append``, ``append_checked``, ``append_all``, ``roll``, ``expire_producers``;
+- ``old``: ``delete_old_segments``, ``replace_segments``, ``begin_round``. What they do to the disk
+  touches no file of the active segment;
+- ``flush``: ``flush``, ``flush_due``, which take ``end`` to raise the high watermark;
+- ``old`` and ``flush``: ``delete_records``, ``mend_indexes``; ``old`` and ``end``: ``reconfigure``;
+- all three: ``truncate_to``, ``truncate_fully``, ``close``.
 
-``flush`` has one owner, too; ``delete_records`` and ``mend_indexes`` need it besides. It raises the
-high watermark as the end's owner, whose lock it takes for that (``end_lock``). ``truncate_to``,
-``reconfigure`` and ``close`` need all three. ``purge_deleted`` may run beside all of these, one at
-a time. What readers may call, any number of threads, is in ``readable.py``. Who uses a log from one
-thread needs no lock at all.
+``purge_deleted`` may run beside all of these, one at a time. Where two owners change the list of
+segments they take ``list`` themselves. What readers may call, any number of threads, is in
+``readable.py``.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides
 what is deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and
@@ -38,9 +37,9 @@ what is deleted (``retention.py``) or compacted (``cleaner``). Source: ``Unified
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -62,6 +61,7 @@ from raylog.storage.errors import (
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_LONG
+from raylog.storage.locks import LogLocks
 from raylog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -182,16 +182,17 @@ class Log(ReadableLog):
         self.epochs = epochs
         self.log_start_offset = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
+        self._unflushed_snapshots: list[str] = []
         self.mended: tuple[Mended, ...] = ()  # what opening did to the files
         self._fs, self._clock = fs, clock
         self._producers = producers
         self._obey(config)
         self._segments = tuple(segments)
         self._doomed: list[tuple[int, Segment]] = []
-        # a lock, where there is more than one thread
-        self.list_lock: AbstractContextManager[Any] = nullcontext()
+        self.locks = LogLocks()
         self.wrong_indexes: set[Segment] = set()
         self._ended: tuple[Ended, ...] = ()
+        self._cut = (-1, -1)  # where the records end since the last truncation, and where it was
         self._unmendable: set[Segment] = set()
         self._rounds = 0  # of compaction, and truncations, since the log was opened
         self._flushed_ms = clock.now_ms()
@@ -206,6 +207,7 @@ class Log(ReadableLog):
 
         What a segment was made with (``SegmentWriter.reconfigure``) changes with the next segment.
         """
+        assert self.locks.end.locked()
         for segment in self._segments:
             segment.reconfigure(config)
         self._writer.reconfigure(config)
@@ -226,7 +228,7 @@ class Log(ReadableLog):
     ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
         now_ms, epochs = self._clock.now_ms(), self.epochs
-        epoch = epochs.latest if leader_epoch is None else leader_epoch
+        epoch = epochs.latest if leader_epoch is None else self._epoch_of(leader_epoch)
         found: Any
         if self._changes_batches or epochs.is_stale:
             found = kernel.ops.check_batch(records, self.config.record_rules, now_ms)
@@ -241,6 +243,15 @@ class Log(ReadableLog):
         batch = look_closer(records, found, self.config, now_ms, origin)
         return self.append_checked(batch, now_ms, epoch, origin)
 
+    def _epoch_of(self, leader_epoch: int | None) -> int:
+        """The epoch that a batch is stamped with; a newer one than all begins at the log's end."""
+        latest = self.epochs.latest
+        if leader_epoch is None:
+            return latest
+        if leader_epoch > latest:
+            self.epochs.assign(leader_epoch, self._end.offset)
+        return leader_epoch
+
     def append_checked(
         self,
         batch: CheckedBatch,
@@ -254,13 +265,14 @@ class Log(ReadableLog):
         InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, DiskFull or
         StorageError with nothing written.
         """
+        assert self.locks.end.locked()
         header = batch.header
         marker = _marker_of(batch)
         if header.producer_id != NO_PRODUCER:
             duplicate = self._producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None:
                 return self._first_append(duplicate)
-        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
+        epoch = self._epoch_of(leader_epoch)
         is_changed = self._stamps_append_time or header.attributes & LOG_APPEND_TIME
         if marker is None and not is_changed and not self.epochs.is_stale:
             written = self._writer.append_one(
@@ -290,8 +302,9 @@ class Log(ReadableLog):
         that may not be written does not hold up the others; an error of the disk is the answer of
         all that were to be written together.
         """
+        assert self.locks.end.locked()
         run = _Run(str(self.partition), self._end.offset)
-        epoch = self.epochs.latest if leader_epoch is None else leader_epoch
+        epoch = self._epoch_of(leader_epoch)
         for batch in batches:
             try:
                 self._add_to(run, batch, now_ms, epoch, origin)
@@ -311,6 +324,7 @@ class Log(ReadableLog):
         """Put a batch behind those that are to be written; or answer it, if it was written."""
         header, marker = batch.header, _marker_of(batch)
         is_full = len(run.prepared) == MOST_PIECES
+        # What a marker ends must be written: its entry is made of the log's own state.
         if marker is not None or is_full or self._should_roll(header, run, now_ms):
             self._write(run, now_ms)
         if header.producer_id != NO_PRODUCER:
@@ -329,8 +343,6 @@ class Log(ReadableLog):
         if header.producer_id != NO_PRODUCER:
             run.producers.add(prepared.header, prepared.base_offset, now_ms, marker)
         run.add(prepared)
-        if marker is not None:
-            self._write(run, now_ms)
 
     def _should_roll(self, header: BatchHeader, run: "_Run", now_ms: int) -> bool:
         """Whether a batch cannot go to the active segment behind those that are gathered."""
@@ -467,11 +479,12 @@ class Log(ReadableLog):
 
         If the active one is still empty, nothing happens.
         """
+        assert self.locks.end.locked()
         active, end = self._segments[-1], self._end
         if active.base_offset == end.offset:
             return
         self._writer.finish()
-        self._write_snapshot(flush=False)
+        self._write_snapshot()
         fresh = self._new_segment(end.offset)
         try:
             active.seal()
@@ -479,29 +492,43 @@ class Log(ReadableLog):
             fresh.delete()
             raise
         self._writer = SegmentWriter(fresh, self._clock.now_ms())
-        with self.list_lock:
+        with self.locks.list:
             self._segments = (*self._segments, fresh)
         self._end = end._replace(segment_base=fresh.base_offset, position=0)
         if self._high_watermark == end:
             self._high_watermark = self._end
 
-    def _write_snapshot(self, *, flush: bool) -> None:
+    def _write_snapshot(self) -> None:
+        """The producers as of the log's end; the next flush brings it to the disk."""
         self._producers.end_offset = self._end.offset
-        self._producers.write_snapshot(self._fs, self.folder, flush=flush)
+        path = self._producers.write_snapshot(self._fs, self.folder)
+        if path is not None:
+            with self.locks.list:
+                self._unflushed_snapshots = [*self._unflushed_snapshots, path]
+
+    def _flush_snapshots(self) -> None:
+        with self.locks.list:
+            paths, self._unflushed_snapshots = self._unflushed_snapshots, []
+        for path in paths:
+            try:
+                file = self._fs.open(path)
+                file.flush()
+                file.close()
+            except StorageError:
+                if self._fs.exists(path):
+                    raise  # else its segment was deleted meanwhile
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(self._fs, self.folder, base_offset, self.config, create=True)
 
     # -- flush, retention, close -------------------------------------------------------------------
 
-    def flush(
-        self, up_to: int | None = None, end_lock: AbstractContextManager[Any] | None = None
-    ) -> None:
+    def flush(self, up_to: int | None = None) -> None:
         """Return when everything below ``up_to`` will survive a loss of power.
 
-        The default is the log's end. What waited for it becomes readable; ``end_lock``: makes the
-        caller the end's owner for that moment.
+        The default is the log's end. What waited for it becomes readable, under the end's lock.
         """
+        assert self.locks.flush.locked()
         end = self._end
         offset = end.offset if up_to is None else up_to
         if self._high_watermark.offset < offset or offset > end.segment_base:
@@ -509,7 +536,7 @@ class Log(ReadableLog):
         if offset > self.recovery_point:
             self._flush_segments(offset)
         if offset == end.offset and self._high_watermark.offset < offset:
-            with end_lock or nullcontext():
+            with self.locks.end:
                 self._high_watermark = max(self._high_watermark, end)
 
     def _flush_segments(self, offset: int) -> None:
@@ -522,6 +549,7 @@ class Log(ReadableLog):
             self._flush(segments[first - 1], Segment.flush_indexes)
         for segment in dirty:
             self._flush(segment, Segment.flush)
+        self._flush_snapshots()
         if any(segment.base_offset >= self.recovery_point for segment in dirty):
             self._fs.sync_dir(self.folder)
         self._recover_from(offset)
@@ -535,25 +563,28 @@ class Log(ReadableLog):
                 raise  # else it was deleted and closed meanwhile
 
     def _recover_from(self, offset: int) -> None:
-        """Advance the recovery point."""
-        with self.list_lock:
+        """Advance the recovery point; not above the last record before a cut."""
+        records_end, cut_at = self._cut
+        if offset <= cut_at:
+            offset = min(offset, records_end)
+        with self.locks.list:
             self.recovery_point = max(self.recovery_point, offset)
 
-    def flush_due(self, end_lock: AbstractContextManager[Any] | None = None) -> None:
+    def flush_due(self) -> None:
         """Flush the sealed segments, and the active one too once ``flush.ms`` has passed."""
         late = self._clock.now_ms() - self._flushed_ms >= self.config.flush_ms
-        self.flush(None if late else self._segments[-1].base_offset, end_lock)
+        self.flush(None if late else self._segments[-1].base_offset)
 
-    def delete_old_segments(self, end_lock: AbstractContextManager[Any] | None = None) -> int:
+    def delete_old_segments(self) -> int:
         """Retention: take old segments out of the log, rename them ``.deleted``; returns how many.
 
-        ``end_lock``: makes the caller the end's owner for the moment in which the active segment is
-        found old, too.
+        It takes the end's lock for the moment in which the active segment is found old, too.
         """
+        assert self.locks.old.locked()
         segments = self._segments
         count = self._count_old(segments)
         if count == len(segments):
-            with end_lock or nullcontext():
+            with self.locks.end:
                 segments = self._segments
                 count = self._count_old(segments)  # an append may have come before the lock
                 if count == len(segments):
@@ -569,7 +600,7 @@ class Log(ReadableLog):
             start = max(self.log_start_offset, self._segments[count].base_offset)
             self._raise_start(start)  # first: no reader may take a later record for an older one
             self._doom(old)
-            with self.list_lock:  # last: what is not renamed yet stays the log's to remove
+            with self.locks.list:  # last: what is not renamed yet stays the log's to remove
                 self._segments = self._segments[count:]
             self.epochs.truncate_from_start(start)
             self._remove_snapshots_below(self._segments[0].base_offset)
@@ -610,22 +641,17 @@ class Log(ReadableLog):
         # Before a new start or end is recorded: what is kept must survive a loss of power.
         self._fs.sync_dir(self.folder)
         due = self._clock.now_ms() + self.config.file_delete_delay_ms
-        with self.list_lock:
+        with self.locks.list:
             self._doomed = [*self._doomed, *((due, segment) for segment in segments)]
 
     def _raise_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self._recover_from(offset)
 
-    def delete_records(
-        self,
-        before_offset: int = HIGH_WATERMARK,
-        end_lock: AbstractContextManager[Any] | None = None,
-    ) -> int:
+    def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
         """Make records below an offset unreadable; returns the log start offset.
 
         Whole segments of them go at the next round of retention. -1 means the high watermark.
-        ``end_lock``: see :meth:`flush`.
         Raises OffsetOutOfRange, or PolicyViolation where ``cleanup.policy`` does not have delete.
         """
         if "delete" not in self.config.cleanup_policy:
@@ -640,10 +666,14 @@ class Log(ReadableLog):
             )
         if offset > self.log_start_offset:
             # A log that ended before its start would not be opened again.
-            self.flush(offset, end_lock)
+            self.flush(offset)
             self._raise_start(offset)
             self.epochs.truncate_from_start(offset)
         return self.log_start_offset
+
+    def _is_owned_alone(self) -> bool:
+        locks = self.locks
+        return locks.old.locked() and locks.flush.locked() and locks.end.locked()
 
     # -- truncation --------------------------------------------------------------------------------
 
@@ -680,12 +710,17 @@ class Log(ReadableLog):
         *,
         is_whole: bool = False,
     ) -> None:
+        assert self._is_owned_alone()
         self._rounds += 1
-        self.recovery_point = min(self.recovery_point, offset)
-        if lower_checkpoints is not None:
-            lower_checkpoints(offset)
         segments = self._segments
         is_whole = is_whole or offset < segments[0].base_offset
+        holder = segments[floor_of(segments, offset)]
+        # A whole batch goes, so the records may end, and after a crash the log, before the offset.
+        end = holder.base_offset if is_whole else holder.end_before(offset)
+        self._cut = (min(end, offset), offset)
+        self.recovery_point = min(self.recovery_point, *self._cut)
+        if lower_checkpoints is not None:
+            lower_checkpoints(self._cut[0])
         kept = () if is_whole else tuple(s for s in segments if s.base_offset <= offset)
         if not kept:
             # First, so that a crash in here leaves a log.
@@ -693,7 +728,7 @@ class Log(ReadableLog):
             self._fs.sync_dir(self.folder)
         last = kept[-1]
         self._end_at(offset, last)
-        with self.list_lock:
+        with self.locks.list:
             self._segments = (*kept,)
         gone = [segment for segment in segments if segment not in kept]
         below = [segment for segment in gone if segment.base_offset < offset]
@@ -706,6 +741,8 @@ class Log(ReadableLog):
         self._writer = SegmentWriter(last, self._clock.now_ms())
         if is_whole:
             self.log_start_offset = offset
+        if is_whole:
+            self._cut = (offset, offset)
         self._forget_behind(offset)
 
     def _segment_at(self, base_offset: int) -> Segment:
@@ -742,6 +779,7 @@ class Log(ReadableLog):
 
     def begin_round(self) -> RoundId:
         """A round of compaction begins; none that began before can swap any more."""
+        assert self.locks.old.locked()
         self._rounds += 1
         return self._rounds
 
@@ -777,6 +815,7 @@ class Log(ReadableLog):
         the log finishes what a crash leaves here; an error of the disk after that is UndoFailed,
         any other SwapUnfinished. Source: ``UnifiedLog.replaceSegments``.
         """
+        assert self.locks.old.locked()
         self.check_unchanged(old, round_id)
         ids = [segment.id for segment in self._segments]
         first = ids.index(old[0]) if old else 0
@@ -804,7 +843,7 @@ class Log(ReadableLog):
             if error.is_disk_failure:
                 raise UndoFailed(fresh.path, str(error)) from error
             raise SwapUnfinished(fresh.path, str(error)) from error
-        with self.list_lock:  # last: a reader finds each segment in the log or among the doomed
+        with self.locks.list:  # last: a reader finds each segment in the log or among the doomed
             self._segments = (*self._segments[:first], fresh, *self._segments[first + len(old) :])
 
     def _remove_other_cleaned(self, base_offset: int) -> None:
@@ -851,7 +890,7 @@ class Log(ReadableLog):
     def purge_deleted(self) -> None:
         """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
         now_ms = self._clock.now_ms()
-        with self.list_lock:
+        with self.locks.list:
             due = [segment for when, segment in self._doomed if when <= now_ms]
             self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         for segment in due:
@@ -891,13 +930,18 @@ class Log(ReadableLog):
         room for (the last entries of the indexes, the snapshot) the next opening makes again, or
         does without.
         """
+        assert self._is_owned_alone()
         with suppress(DiskFull, OutOfResources):
             self._writer.finish()
-        self.flush()
+        if self._end.offset > self.recovery_point:
+            self._flush_segments(self._end.offset)
+        self._high_watermark = self._end
         for segment in self._segments:
             segment.flush_indexes()  # of what a flush before the seal left out
         with suppress(DiskFull, OutOfResources):
-            self._write_snapshot(flush=True)
+            self._write_snapshot()
+            self._flush_snapshots()
+            self._fs.sync_dir(self.folder)
         for segment in self._segments:
             segment.close()
         for _, segment in self._doomed:

@@ -98,6 +98,8 @@ class Segment:
         self.time_index = TimeIndex(fs, self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
         self.txn_index = TransactionIndex(fs, self._path(TXN_INDEX_SUFFIX), base_offset)
         self.largest: TimestampOffset | None = None
+        # by a reader: (size of the file, largest timestamp in it)
+        self._found_largest = -1, TimestampOffset(NO_TIMESTAMP, base_offset)
         self.appender: kernel.ops.Appender | None = None
         self._has_spare_room = create and config.preallocate
         if create:
@@ -151,14 +153,21 @@ class Segment:
         if appender is not None:
             latest: TimestampOffset = appender.largest
             return latest
-        if self.largest is None:
-            self.largest = self._find_largest()
-        return self.largest
+        known = self.largest
+        if known is not None:
+            return known
+        size, found = self._found_largest  # a truncation may go on beside this
+        if size != self.size:
+            size = self.size
+            found = self.find_largest()
+            self._found_largest = size, found
+        return found
 
-    def _find_largest(self) -> TimestampOffset:
+    def find_largest(self) -> TimestampOffset:
+        """As :attr:`max_timestamp`, read from the files."""
         try:
             last = self.time_index.last
-            self._check_entry(last)
+            self._check_entry(last, self.size)
             place = self.find(last.offset)
             return last if place is None else self._largest_from(place.position, last)
         except CorruptIndex as problem:
@@ -175,12 +184,15 @@ class Segment:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
 
-    def _check_entry(self, entry: TimestampOffset) -> None:
-        """Raise CorruptIndex unless an entry of the time index means a batch of this segment."""
-        batch = self.find_batch(entry.offset)
+    def _check_entry(self, entry: TimestampOffset, end: int) -> None:
+        """Raise CorruptIndex unless an entry of the time index means a batch of this segment.
+
+        Of a batch at ``end`` or behind it nothing is known: what lies there may be on its way out.
+        """
+        batch = self.find_batch(entry.offset, end)
         if batch is not None:
             self._check_moment(entry, batch[1])
-        elif self.size:
+        elif 0 < self.size <= end:
             raise CorruptIndex(self.base_offset, entry.offset, "no batch reaches this offset")
 
     def _check_moment(self, moment: TimestampOffset, header: BatchHeader) -> None:
@@ -283,6 +295,21 @@ class Segment:
             return 0
         place = self.find(offset)
         return self.size if place is None else place.position
+
+    def end_before(self, offset: int) -> int:
+        """The offset behind the last batch that ends below ``offset``.
+
+        It is the base offset if there is none, or if that cannot be read.
+        """
+        try:
+            position = self.position_of(offset)
+            near = self.offset_index.lookup_position(position - 1).position
+            end = self.base_offset
+            for _, header in self.batches(near, position):
+                end = header.next_offset
+        except (CorruptIndex, CorruptRecord):
+            return self.base_offset
+        return end
 
     def _find_near(self, offset: int, end: int) -> Place | None:
         """As :meth:`find`, by the index. Raises CorruptIndex if it lies."""
@@ -434,7 +461,7 @@ class Segment:
         """The position of a batch at or above ``start_offset``, no later than ``timestamp``."""
         try:
             near = self.time_index.lookup(timestamp)
-            self._check_entry(near)
+            self._check_entry(near, self.size if end is None else end)
             batch = self.find_batch(max(near.offset, start_offset), end)
         except CorruptIndex as problem:
             self.index_problem = problem

@@ -59,7 +59,7 @@ class SegmentWriter:
         self.rolling = Rolling(segment.base_offset, segment.config, now_ms)
         largest = TimestampOffset(NO_TIMESTAMP, segment.base_offset)
         with suppress(CorruptRecord):  # who reads there is told
-            largest = segment.max_timestamp
+            largest = segment.largest or segment.find_largest()
             if segment.size:
                 self.rolling.begin_at(segment.first_timestamp)
         self._appender = kernel.ops.Appender(

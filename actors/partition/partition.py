@@ -9,7 +9,7 @@ socket will be the second way in, to this same object. It knows no Ray.
     _old_lock       owns the old segments: retention, compaction's swap, delete_records
     _flush_lock     fsyncs the log
     _append_lock    owns the log's end: append, roll; nothing under it waits for a disk to sync
-    log.list_lock   the list of segments, for two assignments
+    log.locks.list  the list of segments, for two assignments
     log.epochs.lock the leader epochs' file; an append takes it only after the disk was full
 
 Readers take none. An append takes ``_append_lock``, and only for the write into the page cache. So
@@ -67,6 +67,7 @@ from raylog.storage.errors import (
     UndoFailed,
 )
 from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.locks import LogLocks
 from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
 from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
 from raylog.storage.records.layout import TRANSACTIONAL
@@ -112,10 +113,10 @@ class Partition:
         self.leader_epoch = log.epochs.next
         # On a full disk this is written before the first append.
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
-        log.list_lock = threading.Lock()
-        self._append_lock = threading.Lock()
-        self._flush_lock = threading.Lock()
-        self._old_lock = threading.Lock()
+        log.locks = LogLocks(threading.Lock)
+        self._append_lock = log.locks.end
+        self._flush_lock = log.locks.flush
+        self._old_lock = log.locks.old
         self._purge_lock = threading.Lock()
         self._waiters_lock = threading.Lock()
         self._in_flight = InFlight(str(log.partition), in_flight_bytes)
@@ -305,7 +306,7 @@ class Partition:
             self.check_online()
             if min(self.log.recovery_point, self.log.high_watermark) < wanted:
                 with self.meters.fsync():
-                    self._or_offline(partial(self.log.flush, end_lock=self._append_lock))
+                    self._or_offline(self.log.flush)
         self._wake()
 
     def maintain(self, expiration: ProducerExpiration) -> None:
@@ -317,7 +318,7 @@ class Partition:
             self._upkeep_wanted.set()  # an offline partition must not rest
             return
         with self._flush_lock:
-            self._or_offline(partial(self.log.flush_due, self._append_lock))
+            self._or_offline(self.log.flush_due)
         self._wake()
         with self._purge_lock:
             if not self.is_closed:
@@ -366,8 +367,7 @@ class Partition:
         with self._old_lock:
             self.check_online()
             before = self.log.segments
-            retain = partial(self.log.delete_old_segments, self._append_lock)
-            count = self._or_offline(retain, UndoFailed)
+            count = self._or_offline(self.log.delete_old_segments, UndoFailed)
         if count:
             self._ask_for_upkeep()
         size_bytes = sum(segment.size for segment in before[:count])
@@ -381,7 +381,7 @@ class Partition:
         _check_integers(before_offset=before_offset)
         with self._old_lock, self._flush_lock:
             self.check_online()
-            delete = partial(self.log.delete_records, before_offset, self._append_lock)
+            delete = partial(self.log.delete_records, before_offset)
             return self._or_offline(delete, UndoFailed)
 
     # -- compaction, which is another process's work -----------------------------------------------

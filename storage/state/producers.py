@@ -342,20 +342,21 @@ class ProducerStates:
         self._see_oldest()
         self.end_offset = self._snapshot_offset = end_offset
 
-    def write_snapshot(self, fs: FileSystem, folder: str, *, flush: bool) -> None:
-        """Write ``<end offset>.snapshot`` if it is not there.
+    def write_snapshot(self, fs: FileSystem, folder: str) -> str | None:
+        """Write ``<end offset>.snapshot``; returns its path, None if it is there already.
 
-        It is written in place: its CRC shows whether it is whole.
+        It is written in place, and not flushed: its CRC shows whether it is whole.
         """
         if self.end_offset <= self._snapshot_offset:
-            return
+            return None
         path = os.path.join(folder, segment_file(self.end_offset, SNAPSHOT_SUFFIX))
         try:
-            fs.write_file(path, self.encode(), flush=flush)
+            fs.write_file(path, self.encode(), flush=False)
         except StorageError:
             fs.remove(path)
             raise
         self._snapshot_offset = self.end_offset
+        return path
 
     def load_newest(self, fs: FileSystem, folder: str, up_to: int, now_ms: int) -> None:
         """Take the newest snapshot at or below an offset that can be read.

@@ -19,8 +19,9 @@ from raylog.storage.cleaner.offset_map import SLOT_BYTES
 from raylog.storage.log import Log
 from raylog.storage.names import LOG_SUFFIX
 from raylog.storage.records.encode import encode_records
+from raylog.storage.state.checkpoints import CLEANER_OFFSETS, write_offsets
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import Disk, records_of
+from raylog.storage.testing.logs import PARTITION, Disk, records_of
 
 CONFIG: dict[str, Any] = {
     "segment_bytes": 450,
@@ -55,6 +56,8 @@ class LogAndRecords(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.disk = Disk()
+        # as the broker does it for a new partition: no gap in it is an older compaction's
+        write_offsets(self.disk.fs, f"/logs/{CLEANER_OFFSETS}", {PARTITION: 0})
         self.records: list[Known] = []
         self.horizons: dict[int, int] = {}  # by batch
         self.start = self.end = self.durable = 0

@@ -16,6 +16,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
+from raylog.storage.locks import LogLocks
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.decode import decode_records
@@ -173,39 +174,36 @@ def by_two_owners(race: Race) -> None:
     third flushes."""
     race.may_have_gaps = True
     log, random, buffers = race.log, Random(0), Buffers(1 << 12, 0.9, 4096)
-    log.list_lock, append_lock = threading.Lock(), threading.Lock()
+    log.locks = locks = LogLocks(threading.Lock)
     is_over = threading.Event()
 
     def own_the_old() -> None:
         while not is_over.is_set():
             bound = log.segments[-1].base_offset
-            if random.random() < 0.5 and bound > log.log_start_offset:
-                clean(
-                    FS,
-                    CLOCK,
-                    log,
-                    Cleanable(
+            with locks.old, locks.flush:
+                if random.random() < 0.5 and bound > log.log_start_offset:
+                    section = Cleanable(
                         first_dirty_offset=log.log_start_offset,
                         bound=bound,
                         clean_bytes=log.log_start_offset,
                         cleanable_bytes=1,
-                    ),
-                    buffers,
-                )
-            else:
-                log.delete_records(max(log.log_end_offset - 60, log.log_start_offset))
-                log.delete_old_segments(append_lock)
+                    )
+                    clean(FS, CLOCK, log, section, buffers)
+                else:
+                    log.delete_records(max(log.log_end_offset - 60, log.log_start_offset))
+                    log.delete_old_segments()
 
     def flush() -> None:
         while not is_over.is_set():
-            log.flush_due()
+            with locks.flush:
+                log.flush_due()
             log.purge_deleted()
 
     with ThreadPoolExecutor(2) as pool:
         others = [pool.submit(own_the_old), pool.submit(flush)]
         try:
             for _ in range(600):
-                with append_lock:
+                with locks.end:
                     race.append(0)
         finally:
             is_over.set()
@@ -214,6 +212,7 @@ def by_two_owners(race: Race) -> None:
     bases = [segment.base_offset for segment in log.segments]
     assert bases == sorted(set(bases))
     assert log.log_end_offset == len(race.written) == 1800
+    log.locks = LogLocks()
     tail = log.log_end_offset - 3
     found = log.read(tail, 10_000)
     assert [record.offset for record in decode_records(found.read(), start_offset=tail)][-1] == 1799

@@ -12,9 +12,7 @@ real files under strace. For all of them
 """
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -148,21 +146,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
 }
 
-# What is known to be wrong, by test and operation, with its point in issue 10.
-WRONG = {
-    ("promised", "closing"): "point 10: the name of the last snapshot is not synced",
-}
-
-
-def cases(test: str, names: Iterable[str]) -> list[Any]:
-    """The operations as parameters, with marks for those that are known to be wrong."""
-    return [
-        pytest.param(name, marks=[pytest.mark.xfail(reason=WRONG[test, name], strict=False)])
-        if (test, name) in WRONG
-        else name
-        for name in names
-    ]
-
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Event]]:
@@ -204,7 +187,7 @@ def during(name: str, transcript: list[Event]) -> list[Event]:
     return transcript[begin + 1 : end]
 
 
-@pytest.mark.parametrize("name", cases("promised", OPERATIONS))
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_what_it_promised_is_on_the_disk_when_it_returns(
     name: str, traced: tuple[Path, list[Event]]
 ) -> None:
@@ -214,7 +197,7 @@ def test_what_it_promised_is_on_the_disk_when_it_returns(
     assert left_unsynced(transcript_of(name, traced), marks_of(name), may) == []
 
 
-@pytest.mark.parametrize("name", cases("order", RULES))
+@pytest.mark.parametrize("name", RULES)
 def test_the_order_is_kept(name: str, traced: tuple[Path, list[Event]]) -> None:
     transcript = during(name, transcript_of(name, traced))
     assert broken(RULES[name], transcript) == []

@@ -1,7 +1,8 @@
 """Which small errors can be planted in a Python file.
 
 A mutant replaces one piece of the source by another, and keeps the number of lines. Left alone are
-asserts (they tell our own mistakes), type hints, decorators and texts.
+asserts (they tell our own mistakes), type hints, decorators, texts, modes of files and flags of the
+system.
 """
 
 import ast
@@ -170,6 +171,8 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
+        if "os.O_" in self._text(node):
+            return  # flags of the system, which no test tells apart
         is_text = any(
             isinstance(side, _LITERALS)
             or (isinstance(side, ast.Constant) and isinstance(side.value, str | bytes))
@@ -193,7 +196,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):
             self._replace("constant", node, str(not node.value))
-        elif isinstance(node.value, int):
+        elif isinstance(node.value, int) and not self._text(node).startswith("0o"):
             self._replace("constant", node, str(node.value + 1))
             if node.value > 0:
                 self._replace("constant", node, str(node.value - 1))
@@ -264,7 +267,8 @@ class _Finder(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         first, second = (*node.args, None, None)[:2]
         is_starred = isinstance(first, ast.Starred) or isinstance(second, ast.Starred)
-        if first is not None and second is not None and not is_starred:
+        is_symmetric = isinstance(node.func, ast.Name) and node.func.id in ("min", "max")
+        if first is not None and second is not None and not is_starred and not is_symmetric:
             gap = self._source[self._end(first) : self._begin(second)]
             swapped = self._text(second) + gap + self._text(first)
             self._add("arguments", self._begin(first), self._end(second), swapped)

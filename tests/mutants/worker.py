@@ -29,6 +29,7 @@ import pytest
 
 MEMORY_BYTES = 8 << 30  # an error may be a loop that allocates
 POLL_S = 0.01
+CLOCK_PER_PROCESSOR = 10  # who waits for ever uses no processor
 FEW_SCHEDULES = "5"  # of each pair in test_interleavings.py: it runs for every mutant that lives
 NOT_EXCHANGED, NOT_RUN = 90, 91  # exit statuses that pytest does not have
 QUIET = ("-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no")
@@ -84,8 +85,8 @@ def run(order: dict[str, Any], functions: Iterable[FunctionType]) -> dict[str, s
 
 
 def outcome_of(code: int | None) -> str:
-    """What the end of pytest says of the mutant. None: it did not end."""
-    if code is None:
+    """What the end of pytest, or the signal that ended it, says. None: it did not end."""
+    if code in (None, signal.SIGXCPU):
         return "timeout"
     if code in (NOT_RUN, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
         return "error"
@@ -99,7 +100,7 @@ def _forked(order: dict[str, Any], functions: Iterable[FunctionType], noted: Pat
     code = NOT_RUN
     try:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        _limit(order["seconds"])
         _silence()
         try:
             exchange(functions, order["path"], order["source"])
@@ -108,6 +109,12 @@ def _forked(order: dict[str, Any], functions: Iterable[FunctionType], noted: Pat
         code = int(pytest.main([*order["tests"], *QUIET], plugins=[FirstFailure(noted)]))
     finally:
         os._exit(code)
+
+
+def _limit(seconds: float) -> None:
+    """By seconds of the processor, not of the clock: a busy machine kills no mutant."""
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 def _silence() -> None:
@@ -124,12 +131,13 @@ def _afresh(order: dict[str, Any]) -> int:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        preexec_fn=lambda: _limit(order["seconds"]),
     ).pid
 
 
 def _wait(child: int, seconds: float) -> int | None:
     """The exit code; None if it took too long. All that it started ends with it."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * CLOCK_PER_PROCESSOR
     code = None
     while time.monotonic() < deadline:
         ended, status = os.waitpid(child, os.WNOHANG)

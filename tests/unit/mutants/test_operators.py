@@ -42,6 +42,9 @@ def changes(source: str, kind: str = "") -> set[str]:
         ("raise KeyError", "statement", {"pass"}),
         ("f(a, b, c)", "arguments", {"f(b, a, c)"}),
         ("f(a, *b)", "arguments", set()),
+        ("min(a, b)", "arguments", set()),
+        ("os.open(a, os.O_RDWR | os.O_CREAT, 0o644)", "arithmetic", set()),
+        ("f(0o644)", "constant", set()),
         ("x = '<' < a", "comparison", {"x = '<' <= a", "x = '<' >= a"}),
     ],
 )  # fmt: skip

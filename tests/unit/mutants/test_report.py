@@ -66,7 +66,8 @@ def test_outside_of_functions_every_test_of_the_file_may_notice() -> None:
 
 
 def test_how_pytest_ends_is_what_became_of_the_mutant() -> None:
-    assert [outcome_of(code) for code in (None, 0, 1, 2, 3, 9)] == [
+    assert [outcome_of(code) for code in (None, 24, 0, 1, 2, 3, 9)] == [
+        "timeout",
         "timeout",
         "living",
         "killed",

@@ -172,6 +172,16 @@ def test_markers_end_transactions_each_with_its_own_last_stable_offset(disk: Dis
     assert [*one.aborted()] == [*log.aborted()]
 
 
+def test_a_marker_sees_the_transaction_that_came_in_the_same_call(disk: Disk) -> None:
+    log = disk.open()
+    data = of_producer(0, 2, transactional=True)
+    marker = encode_marker(Marker(True, 0, T0), producer_id=7, producer_epoch=0)
+    batches = checked(log, data, marker, data, marker, data, origin=COORDINATOR)
+    assert bases(log.append_all(batches, T0, origin=COORDINATOR)) == [0, 2, 3, 5, 6]
+    assert [tuple(entry) for entry in log.aborted()] == [(7, 0, 2, 3), (7, 3, 5, 6)]
+    assert log.last_stable_offset == 6
+
+
 def disk_of_the_same_one_by_one() -> Log:
     log = Disk().open()
     for producer in (7, 8, 9):

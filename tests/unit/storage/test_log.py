@@ -462,3 +462,25 @@ def test_a_start_that_was_asked_for_lies_in_a_log_that_survives_power(disk: Disk
         13,
         14,
     ]
+
+
+def test_a_newer_epoch_of_an_append_begins_at_the_logs_end(disk: Disk) -> None:
+    log = disk.open()
+    for epoch in (3, 3, 7):
+        log.append(batch(2), leader_epoch=epoch)
+    assert [*log.epochs.entries] == [(3, 0), (7, 4)]
+    log.truncate_to(4)
+    assert [*log.epochs.entries] == [(3, 0)]
+    log.append(batch(), leader_epoch=7)
+    assert [log.epoch_at(offset) for offset in (3, 4)] == [3, 7]
+
+
+def test_a_snapshot_of_a_roll_is_on_the_disk_after_the_next_flush(disk: Disk) -> None:
+    log = disk.open()
+    log.append(of_producer(0))
+    log.roll()
+    log.append(batch())
+    log.flush()
+    name = f"{1:020d}.snapshot"
+    written = disk.read(name)
+    assert disk.fs.crash("flushed", names="flushed").read_file(disk.path(name)) == written

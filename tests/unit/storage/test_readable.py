@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange, StorageError
+from raylog.storage.locks import NoLock
 from raylog.storage.log import Log
 from raylog.storage.readable import COMMITTED, LATEST, LOG_END, LogRead
+from raylog.storage.records.batch import stamp
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.recovery import check_indexes
@@ -205,6 +207,21 @@ def test_a_marker_that_waits_for_an_fsync_decides_nothing(disk: Disk) -> None:
     assert log.read(0, 1000, COMMITTED).size_bytes > 0
 
 
+def test_a_gap_below_the_bound_leads_to_nothing_behind_it(disk: Disk) -> None:
+    """Compaction took offsets 1 to 4, at 5 a transaction is open, and later segments have more."""
+    first, second = batch(), of_producer(0, transactional=True)
+    stamp(first, 0, 0)
+    stamp(second, 5, 0)
+    disk.write("00000000000000000000.log", bytes(first + second))
+    log = disk.open(is_clean=False)
+    log.roll()
+    log.append(batch())
+    assert log.last_stable_offset == 5
+    for offset in (1, 3, 4, 5):
+        assert log.read(offset, 1000, COMMITTED).size_bytes == 0
+        assert log.read(offset, 1000).size_bytes > 0
+
+
 # -- one snapshot ----------------------------------------------------------------------------------
 
 
@@ -317,14 +334,15 @@ def test_the_start_is_raised_before_the_list_is_shorter(
         log.append(batch())
     states = []
 
-    class Look:
-        def __enter__(self) -> None:
+    class Look(NoLock):
+        def __enter__(self) -> bool:
             states.append((log.log_start_offset, log.segments[0].base_offset))
+            return True
 
         def __exit__(self, *_: object) -> None:
             states.append((log.log_start_offset, log.segments[0].base_offset))
 
-    log.list_lock = Look()  # type: ignore[assignment]
+    log.locks.list = Look()
     log.delete_old_segments()
     assert (4, 0) in states
     assert all(start >= first for start, first in states)
@@ -346,6 +364,31 @@ def test_the_start_is_not_recorded_before_the_names_of_what_is_left_are_on_the_d
         after = Disk(disk.fs.crash("flushed", names="flushed"))
         again = after.open(is_clean=False, log_start_offset=start, recovery_point=recovery_point)
         assert again.log_end_offset >= max(start, recovery_point), operation
+
+
+@pytest.mark.parametrize("cut", [Log.truncate_to, Log.truncate_fully])
+def test_a_read_that_a_truncation_comes_into_answers_from_one_moment(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, cut: Callable[[Log, int], Any]
+) -> None:
+    log = disk.open()
+    for _ in range(6):
+        log.append(batch(2))
+    calls = []
+    real = log._stable
+
+    def stable(high_watermark: int) -> int:
+        """Called when the bound was taken, and the list of segments was not."""
+        calls.append(high_watermark)
+        if len(calls) == 1:
+            cut(log, 4)
+        return real(high_watermark)
+
+    monkeypatch.setattr(log, "_stable", stable)
+    start = 0 if cut is Log.truncate_to else 4
+    found = log.read(start, 1000)
+    assert len(calls) == 2
+    assert (found.high_watermark, found.last_stable_offset, found.log_end_offset) == (4, 4, 4)
+    assert len(decode_records(found.read())) == 4 - start
 
 
 # -- lying indexes ---------------------------------------------------------------------------------
@@ -422,7 +465,9 @@ def test_the_active_segment_waits_until_it_is_sealed(disk: Disk) -> None:
     assert log.mend_indexes() == [active.id]
 
 
-def test_indexes_of_a_damaged_log_are_tried_once_and_hold_up_no_other(disk: Disk) -> None:
+def test_indexes_of_a_damaged_log_are_tried_once_and_hold_up_no_other(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = lying(disk, "00000000000000000040.index", swapped)
     disk.damage("00000000000000000000.log", flip(100 * 7 + 16, 3))
     log = disk.open(index_interval_bytes=100)
@@ -431,22 +476,32 @@ def test_indexes_of_a_damaged_log_are_tried_once_and_hold_up_no_other(disk: Disk
     assert log.mend_indexes() == [second.id]
     assert log.wrong_indexes == set()
     log.wrong_indexes.add(first)
+    monkeypatch.setattr("raylog.storage.log.rebuild_indexes", pytest.fail)
     assert log.mend_indexes() == []
     with pytest.raises(CorruptRecord):
         log.read(7, 100)
 
 
-def test_a_length_that_leads_out_of_the_segment_is_an_error_not_its_end(disk: Disk) -> None:
+@pytest.mark.parametrize("interval", [50, 150, 4096])
+def test_a_length_that_leads_out_of_the_segment_is_an_error_not_its_end(
+    disk: Disk, interval: int
+) -> None:
     """It would be a silent jump to the next segment."""
-    log = disk.open()
+    log = disk.open(index_interval_bytes=interval)
     for number in range(20):
         if number == 10:
             log.roll()
         log.append(batch_of_size(100))
     disk.damage("00000000000000000000.log", flip(100 * 5 + 9))
+    with pytest.raises(CorruptRecord):
+        log.read(5, 50)
     for offset in (6, 7, 9):
-        with pytest.raises(CorruptRecord):
-            log.read(offset, 50)
+        try:
+            found = log.read(offset, 50)
+        except CorruptRecord:
+            continue
+        assert interval < 4096, "only an entry behind the damage leads past it"
+        assert decode_records(found.read())[0].offset == offset
     assert decode_records(log.read(10, 50).read())[0].offset == 10
 
 
@@ -476,10 +531,11 @@ def test_what_aborted_is_not_taken_from_an_entry_that_lies(disk: Disk) -> None:
     log = disk.open(index_interval_bytes=0)
     expected = log.read(0, 4 * len(batch()) + 10, COMMITTED)
     disk.damage("00000000000000000000.index", lower)
-    log = disk.open(index_interval_bytes=0)
+    log.segments[0].offset_index._bytes = None  # it was read when the log was opened
     found = log.read(0, 4 * len(batch()) + 10, COMMITTED)
     assert found.size_bytes == expected.size_bytes
     assert [entry.producer_id for entry in found.aborted] == [7]
+    assert log.wrong_indexes == {log.segments[0]}
 
 
 # -- what it costs ---------------------------------------------------------------------------------
@@ -540,6 +596,18 @@ def test_a_fetch_of_a_megabyte_is_three_calls_at_most(
             fits = min(max((1 << 20) // size, 1), count - number)
             assert found.size_bytes == fits * size
             assert len(calls) <= 2, (offset, calls)  # and one for the data
+
+
+def test_a_fetch_of_all_that_is_left_looks_for_no_end(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open()
+    for _ in range(20):
+        log.append(batch_of_size(1000))
+    for max_bytes in (10_000, 10_001, 1 << 20):
+        with counted(monkeypatch) as calls:
+            assert log.read(10, max_bytes).size_bytes == 10_000
+        assert len(calls) == 1
 
 
 def test_the_newest_offset_costs_the_same_with_many_segments(

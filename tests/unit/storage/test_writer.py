@@ -9,9 +9,10 @@ from raylog.storage.errors import DiskFull, StorageError, UndoFailed
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.readable import Bound
 from raylog.storage.records.batch import read_header
+from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import batch
+from raylog.storage.testing.logs import Disk, batch
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.writer import Piece, SegmentWriter
 
@@ -81,7 +82,7 @@ def test_a_write_that_fails_anywhere_leaves_the_segment_as_it_was(interval: int)
         begin = box.fs.operations
         box.fs.fail_at(begin + operation, DiskFull)
         has_failed = False
-        more = [*(piece(number) for number in range(510, 1020)), marker(1020), piece(1021)]
+        more = [marker(510), *(piece(number) for number in range(511, 1022))]
         try:
             box.writer.append(more)
         except DiskFull:
@@ -153,3 +154,18 @@ def test_how_many_batches_could_fill_an_index() -> None:
     assert [box.writer.may_fill_up(count) for count in (0, 4, 5, 6)] == [False, False, True, True]
     box.writer.append([piece(0), piece(1), piece(2)])
     assert [box.writer.may_fill_up(count) for count in (2, 3)] == [False, True]
+
+
+def test_an_append_goes_on_after_a_roll_that_failed(disk: Disk) -> None:
+    """The roll has given the time index its last entry already."""
+    log = disk.open(index_interval_bytes=100)
+    for number in range(4):
+        log.append(batch(timestamp=T0 + number))
+    with disk.fs.failing(DiskFull, "create"), pytest.raises(DiskFull):
+        log.roll()
+    for _ in range(6):
+        log.append(batch(timestamp=T0))
+    log.append(batch(timestamp=T0 + 9))
+    log.roll()
+    log.segments[0].time_index.check()
+    check_indexes(log.segments[0])

@@ -86,7 +86,7 @@ def test_a_dir_whose_state_cannot_be_looked_at_now_is_online(
 
     monkeypatch.setattr(node.fs, "list_dir", fail)
     status = dir.status("node")
-    assert (status.is_online, status.problem) == (True, str(shortage(A)))
+    assert (status.is_online, status.problem) == (True, shortage(A).problem)
 
 
 def test_a_folder_that_could_not_be_removed_is_due_again(node: Node) -> None:

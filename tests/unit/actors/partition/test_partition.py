@@ -295,7 +295,8 @@ def test_parked_polls_are_told_when_a_partition_ends(
     if end == "close":
         partition.close()
     else:
-        partition.log.append(batch())
+        with partition.log.locks.end:
+            partition.log.append(batch())
         with disk.fs.failing(failing), pytest.raises(StorageError):
             partition.flush()
     for poll in polls:
@@ -366,6 +367,9 @@ class CountedLock:
     def __init__(self) -> None:
         self.taken, self._lock = 0, threading.Lock()
 
+    def locked(self) -> bool:
+        return self._lock.locked()
+
     def __enter__(self) -> None:
         self._lock.acquire()
         self.taken += 1
@@ -384,6 +388,7 @@ def test_an_append_may_come_between_two_slices_of_producers_that_are_forgotten(
     disk.clock.advance(1000)
     lock = CountedLock()
     monkeypatch.setattr(partition, "_append_lock", lock)
+    monkeypatch.setattr(partition.log.locks, "end", lock)
     partition.maintain(ProducerExpiration(1000))
     assert lock.taken == 3, "two, two and one"
     assert partition.rest_s(ProducerExpiration(1000)) == MAX_REST_S

@@ -20,9 +20,11 @@ def names() -> list[str]:
 
 # The largest size of a batch and of a fetch, made small before the kernel takes it.
 SMALL_LIMIT = """
+from array import array
 from raylog.storage.records import compression
 compression.MAX_PLAIN_BYTES = 1000
 from raylog.storage.errors import InvalidRecord
+from raylog.storage.records import kernel
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 
@@ -43,6 +45,11 @@ assert is_refused(encode_records, [(0, None, None, large * 9)])
 batch = bytes(encode_records([(0, None, bytes(400), ())]))
 assert len(decode_records(batch * 2)) == 2
 assert is_refused(decode_records, batch * 3)
+
+for size in (900, 931, 1005):
+    values = kernel.ops.TextColumn(array("i", [0, size]), bytes(size), None, 0, 1)
+    encoder = kernel.ops.TableEncoder(1, None, 0, None, values, None, None, None)
+    assert is_refused(encoder.encode, 0, 10_000) == (size > 930), size
 """
 
 

@@ -1,7 +1,9 @@
 """The two walks of every read: over the headers of batches, and over the entries of an index."""
 
+import sys
 from struct import Struct
-from typing import NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given
@@ -211,10 +213,27 @@ def test_numbers_that_no_file_holds_are_refused(number: int, kernel_in_use: str)
 
 
 def test_what_is_no_buffer_is_refused() -> None:
+    no_buffer: Any = "text" * 20
     with pytest.raises(TypeError):
-        kernel.ops.walk("text", 0, 0, 0)  # type: ignore[arg-type]
+        kernel.ops.walk(no_buffer, 0, 0, 0)
     with pytest.raises(TypeError):
-        kernel.ops.count_up_to("text", 8, 0, 4, 0, 0)  # type: ignore[arg-type]
+        kernel.ops.count_up_to(no_buffer, 8, 0, 4, 0, 0)
+
+
+def test_entries_can_be_added_to_while_they_are_counted() -> None:
+    """The writer adds to the very bytes that readers look into."""
+    entries = bytearray(OFFSETS.pack(1, 1) * 200)
+
+    def add(frame: FrameType, event: str, _: Any) -> Any:
+        entries.extend(b"12345678")
+        del entries[-8:]
+        return add
+
+    sys.settrace(add)
+    try:
+        kernel.ops.count_up_to(entries, 8, 0, 4, 0, 16)
+    finally:
+        sys.settrace(None)
 
 
 # -- entries ---------------------------------------------------------------------------------------

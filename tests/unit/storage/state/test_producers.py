@@ -309,7 +309,7 @@ def test_a_full_disk_leaves_no_half_snapshot() -> None:
     made.end_offset = 3
     fs.fail_at(1, DiskFull)
     with pytest.raises(DiskFull):
-        made.write_snapshot(fs, "/", flush=True)
+        made.write_snapshot(fs, "/")
     assert fs.list_dir("/") == []
-    made.write_snapshot(fs, "/", flush=True)
+    made.write_snapshot(fs, "/")
     assert fs.list_dir("/") == ["00000000000000000003.snapshot"]
