@@ -39,7 +39,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 

@@ -187,7 +187,9 @@ cdef class Appender:
         )
         if not is_common:
             return header_of(batch.data, &checked)
-        return self._write(records, batch.size, end, last_offset, timestamp, epoch, log_start_offset)
+        return self._write(
+            records, batch.size, end, last_offset, timestamp, epoch, log_start_offset
+        )
 
     cdef bint _takes(self, int64_t size, int64_t last_offset, int64_t timestamp, int64_t position):
         if self.since_entry > self.interval and self.entries_left == 0:
