@@ -108,7 +108,7 @@ HIGH_WATERMARK = -1
 
 # Two buffers each, and the system takes 1,024 in one call.
 MOST_PIECES = 512
-_new = tuple.__new__  # half the time of a NamedTuple's own constructor: every append makes two
+_new = tuple.__new__  # half the time of a NamedTuple's own constructor
 
 
 # One round of compaction over a log. A round that begins ends all before it, as a truncation does:

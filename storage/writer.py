@@ -65,7 +65,7 @@ class SegmentWriter:
         self._appender = kernel.ops.Appender(
             segment.log.append_stamped, TimestampOffset, AppendInfo, segment.base_offset
         )
-        # Of one batch that needs no decision; with an answer that says whether it does.
+        # Both write one batch, unless that needs a decision.
         self.append_one = self._appender.append
         self.check_and_append = self._appender.check_and_append
         self._arm(_State(largest, segment.time_index.last.timestamp, since_entry=0))

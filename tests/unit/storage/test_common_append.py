@@ -48,7 +48,7 @@ def serving(ops: ModuleType) -> Iterator[None]:
 class Sent(NamedTuple):
     """One append of a history."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count
+    records: int
     value_bytes: int
     timestamp: int
     step_ms: int
@@ -62,7 +62,7 @@ def of_history(sent: Sent, sequences: dict[int, int]) -> bytes:
     fields: dict[str, int] = {}
     if sent.producer_id >= 0:
         sequence = sequences.get(sent.producer_id, 0)
-        sequences[sent.producer_id] = sequence + sent.count
+        sequences[sent.producer_id] = sequence + sent.records
         fields = {
             "producer_id": sent.producer_id,
             "producer_epoch": 0,
@@ -70,7 +70,7 @@ def of_history(sent: Sent, sequences: dict[int, int]) -> bytes:
         }
     return bytes(
         batch(
-            sent.count,
+            sent.records,
             timestamp=sent.timestamp,
             step_ms=sent.step_ms,
             value=b"v" * sent.value_bytes,
@@ -110,7 +110,7 @@ def state_after(history: list[Sent], ops: ModuleType, config: dict[str, Any]) ->
 
 sent = st.builds(
     Sent,
-    count=st.integers(1, 4),
+    records=st.integers(1, 4),
     value_bytes=st.integers(0, 120),
     timestamp=st.one_of(st.integers(T0 - 2000, T0 + 2000), st.just(-1), st.just(T0 + 3_600_000)),
     step_ms=st.integers(0, 5),
@@ -134,7 +134,7 @@ configs = st.fixed_dictionaries(
 @settings(deadline=None, max_examples=150)
 @given(history=st.lists(sent, max_size=40), config=configs)
 def test_it_leaves_the_bytes_and_answers_of_the_general_path(
-    history: list[Sent], config: dict[str, int]
+    history: list[Sent], config: dict[str, Any]
 ) -> None:
     common = state_after(history, kernel.ops, config)
     general = state_after(history, _kernel_py, config)
@@ -144,7 +144,15 @@ def test_it_leaves_the_bytes_and_answers_of_the_general_path(
 @compiled
 def test_so_do_more_entries_than_are_held_in_memory() -> None:
     history = [Sent(1, 20, T0 + n % 50 + n, 0, 0, -1, False, False) for n in range(900)]
-    config = {"index_interval_bytes": 0}
+    config: dict[str, Any] = {"index_interval_bytes": 0}
+    assert state_after(history, kernel.ops, config) == state_after(history, _kernel_py, config)
+
+
+@compiled
+def test_so_do_batches_that_reach_the_index_interval_exactly() -> None:
+    history = [Sent(1, 32, T0 + n, 0, 0, -1, False, False) for n in range(50)]
+    assert len(of_history(history[0], {})) == 100
+    config: dict[str, Any] = {"index_interval_bytes": 300}
     assert state_after(history, kernel.ops, config) == state_after(history, _kernel_py, config)
 
 
