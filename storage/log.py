@@ -47,6 +47,7 @@ from crc32c import crc32c
 from raylog.storage.buffers import Buffer
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
+from raylog.storage.disk_errors import undo_failed
 from raylog.storage.errors import (
     CleaningAborted,
     CorruptRecord,
@@ -192,6 +193,7 @@ class Log(ReadableLog):
         self.log_start_offset = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
         self._unflushed_snapshots: list[str] = []
+        self._has_stray_name = False  # of a segment that a roll took back
         self.mended: tuple[Mended, ...] = ()  # what opening did to the files
         self._fs, self._clock = fs, clock
         self._producers = producers
@@ -477,12 +479,20 @@ class Log(ReadableLog):
             return
         self._writer.finish()
         self._write_snapshot()
+        # Until the folder is synced a loss of power may bring back a name that is taken back here:
+        # an empty segment, which would end the log below what the active one has got since.
+        self._has_stray_name = True
         fresh = self._new_segment(end.offset)
         try:
             active.seal()
-        except StorageError:
-            fresh.delete()
+        except StorageError as error:
+            try:
+                self._writer.resume()
+                fresh.delete()
+            except StorageError as second:
+                raise undo_failed(fresh.path, second) from error
             raise
+        self._has_stray_name = False
         self._writer = SegmentWriter(fresh, self._clock.now_ms())
         with self.list_lock:
             self._segments = (*self._segments, fresh)
@@ -544,8 +554,14 @@ class Log(ReadableLog):
         for segment in dirty:
             self._flush(segment, Segment.flush)
         self._flush_snapshots()
-        if any(segment.base_offset >= self.recovery_point for segment in dirty):
-            self._fs.sync_dir(self.folder)
+        is_new = any(segment.base_offset >= self.recovery_point for segment in dirty)
+        if is_new or self._has_stray_name:
+            self._has_stray_name = False  # before: a roll beside this sets it again
+            try:
+                self._fs.sync_dir(self.folder)
+            except StorageError:
+                self._has_stray_name = True
+                raise
         self._recover_from(offset)
         self._flushed_ms = self._clock.now_ms()
 
