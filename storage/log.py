@@ -148,6 +148,7 @@ class _Run:
         self._partition = partition
         self.answers: list[AppendInfo | RaylogError] = []
         self.next_offset = next_offset
+        self.undo_failure: UndoFailed | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -303,8 +304,14 @@ class Log(ReadableLog):
         run = _Run(str(self.partition), self._end.offset)
         epoch = self._epoch_of(leader_epoch)
         for batch in batches:
+            if run.undo_failure is not None:
+                run.answers.append(run.undo_failure)  # it would lie behind torn bytes
+                continue
             try:
                 self._add_to(run, batch, now_ms, epoch, origin)
+            except UndoFailed as error:
+                run.undo_failure = error
+                run.answers.append(error)
             except RaylogError as error:
                 run.answers.append(error)
         self._write(run, now_ms)
@@ -324,11 +331,15 @@ class Log(ReadableLog):
         # What a marker ends must be written: its entry is made of the log's own state.
         if marker is not None or is_full or self._should_roll(header, run, now_ms):
             self._write(run, now_ms)
+        if run.undo_failure is not None:
+            raise run.undo_failure
         if header.producer_id != NO_PRODUCER:
             run.producers.borrow(header.producer_id, self._producers)
             duplicate = run.producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None and duplicate.last_offset >= self._end.offset:
                 self._write(run, now_ms)  # its first copy is among those: it may fail
+                if run.undo_failure is not None:
+                    raise run.undo_failure
                 run.producers.borrow(header.producer_id, self._producers)
                 duplicate = run.producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None:
@@ -368,6 +379,8 @@ class Log(ReadableLog):
             answers = [self._take_prepared(prepared, now_ms) for prepared in run.prepared]
         except StorageError as error:
             answers = [error] * len(run.prepared)
+            if isinstance(error, UndoFailed):
+                run.undo_failure = error
         run.end(answers, self._end.offset)
 
     def _prepare(
