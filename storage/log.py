@@ -744,6 +744,14 @@ class Log(ReadableLog):
         self.recovery_point = min(self.recovery_point, *self._cut)
         if lower_checkpoints is not None:
             lower_checkpoints(self._cut[0])
+        try:
+            self._cut_files(offset, is_whole=is_whole)
+        except StorageError as error:
+            # Some files are gone, and some are not: only opening the log again tells which.
+            raise undo_failed(self.folder, error) from error
+
+    def _cut_files(self, offset: int, *, is_whole: bool) -> None:
+        segments = self._segments
         kept = () if is_whole else tuple(s for s in segments if s.base_offset <= offset)
         if not kept:
             # First, so that a crash in here leaves a log.
