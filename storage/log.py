@@ -595,7 +595,8 @@ class Log(ReadableLog):
 
     def flush_due(self, end_lock: AbstractContextManager[Any] | None = None) -> None:
         """Flush the sealed segments, and the active one too once ``flush.ms`` has passed."""
-        late = self._clock.now_ms() - self._flushed_ms >= self.config.flush_ms
+        since_ms = self._clock.now_ms() - self._flushed_ms
+        late = not 0 <= since_ms < self.config.flush_ms  # below 0: the clock was set back
         self.flush(None if late else self._segments[-1].base_offset, end_lock)
 
     def delete_old_segments(self, end_lock: AbstractContextManager[Any] | None = None) -> int:
@@ -934,7 +935,8 @@ class Log(ReadableLog):
         if self.recovery_point < self._segments[-1].base_offset:
             due.append(0)
         if self.recovery_point < self._end.offset:
-            due.append(self._flushed_ms + self.config.flush_ms)
+            flushed_ms = min(self._flushed_ms, self._clock.now_ms())
+            due.append(flushed_ms + self.config.flush_ms)
         silent_ms = self._producers.oldest_ms + expiration.after_ms
         due.append(max(silent_ms, self._producers_checked_ms + expiration.check_interval_ms))
         return min(due)
