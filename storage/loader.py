@@ -110,6 +110,7 @@ def open_log(
     NoRoomToSetAside, with every record where it was.
     """
     _check_identity(fs, folder, topic_id)
+    epochs = LeaderEpochs(fs, folder)  # before anything is changed: it may be damaged
     report = Report(fs, folder)
     deleted = _remove_leftovers(fs, folder, report)
     log_bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
@@ -141,7 +142,7 @@ def open_log(
             segment.log.close()
         raise
     opening.remove_stray_snapshots()
-    epochs = opening.restore_epochs()
+    opening.restore(epochs)
     end = opening.end
     flushed = end if opening.was_clean else min(recovery_point, end)
     log = Log(fs, clock, folder, partition, config, segments, producers, epochs, start, flushed)
@@ -504,9 +505,8 @@ class _Opening:
             if name.endswith(SNAPSHOT_SUFFIX) and offset_of(name) not in useful:
                 self._report.remove(name, "a producer snapshot that nothing begins with")
 
-    def restore_epochs(self) -> LeaderEpochs:
-        """The leader epochs of the file, corrected by the batches that were read."""
-        epochs = LeaderEpochs(self._fs, self._folder)
+    def restore(self, epochs: LeaderEpochs) -> None:
+        """Correct the leader epochs of the file by the batches that were read."""
         epochs.truncate_from_end(self.end)
         changes = self._epochs.changes
         if not changes:
@@ -523,7 +523,6 @@ class _Opening:
             why = "it did not have the leader epochs of the batches"
             self._report.add("rebuilt", LEADER_EPOCHS, why)
         epochs.truncate_from_start(self._start)
-        return epochs
 
 
 def _end_of(segment: Segment) -> int:

@@ -46,6 +46,7 @@ from crc32c import crc32c
 from raylog.storage.buffers import Buffer
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
+from raylog.storage.disk_errors import undo_failed
 from raylog.storage.errors import (
     CleaningAborted,
     CorruptRecord,
@@ -138,6 +139,7 @@ class _Run:
         self._partition = partition
         self.answers: list[AppendInfo | RaylogError] = []
         self.next_offset = next_offset
+        self.undo_failure: UndoFailed | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -183,6 +185,7 @@ class Log(ReadableLog):
         self.log_start_offset = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
         self._unflushed_snapshots: list[str] = []
+        self._has_stray_name = False  # of a segment that a roll took back
         self.mended: tuple[Mended, ...] = ()  # what opening did to the files
         self._fs, self._clock = fs, clock
         self._producers = producers
@@ -306,8 +309,14 @@ class Log(ReadableLog):
         run = _Run(str(self.partition), self._end.offset)
         epoch = self._epoch_of(leader_epoch)
         for batch in batches:
+            if run.undo_failure is not None:
+                run.answers.append(run.undo_failure)  # it would lie behind torn bytes
+                continue
             try:
                 self._add_to(run, batch, now_ms, epoch, origin)
+            except UndoFailed as error:
+                run.undo_failure = error
+                run.answers.append(error)
             except RaylogError as error:
                 run.answers.append(error)
         self._write(run, now_ms)
@@ -327,11 +336,15 @@ class Log(ReadableLog):
         # What a marker ends must be written: its entry is made of the log's own state.
         if marker is not None or is_full or self._should_roll(header, run, now_ms):
             self._write(run, now_ms)
+        if run.undo_failure is not None:
+            raise run.undo_failure
         if header.producer_id != NO_PRODUCER:
             run.producers.borrow(header.producer_id, self._producers)
             duplicate = run.producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None and duplicate.last_offset >= self._end.offset:
                 self._write(run, now_ms)  # its first copy is among those: it may fail
+                if run.undo_failure is not None:
+                    raise run.undo_failure
                 run.producers.borrow(header.producer_id, self._producers)
                 duplicate = run.producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None:
@@ -371,6 +384,8 @@ class Log(ReadableLog):
             answers = [self._take_prepared(prepared, now_ms) for prepared in run.prepared]
         except StorageError as error:
             answers = [error] * len(run.prepared)
+            if isinstance(error, UndoFailed):
+                run.undo_failure = error
         run.end(answers, self._end.offset)
 
     def _prepare(
@@ -485,12 +500,20 @@ class Log(ReadableLog):
             return
         self._writer.finish()
         self._write_snapshot()
+        # Until the folder is synced a loss of power may bring back a name that is taken back here:
+        # an empty segment, which would end the log below what the active one has got since.
+        self._has_stray_name = True
         fresh = self._new_segment(end.offset)
         try:
             active.seal()
-        except StorageError:
-            fresh.delete()
+        except StorageError as error:
+            try:
+                self._writer.resume()
+                fresh.delete()
+            except StorageError as second:
+                raise undo_failed(fresh.path, second) from error
             raise
+        self._has_stray_name = False
         self._writer = SegmentWriter(fresh, self._clock.now_ms())
         with self.locks.list:
             self._segments = (*self._segments, fresh)
@@ -550,8 +573,14 @@ class Log(ReadableLog):
         for segment in dirty:
             self._flush(segment, Segment.flush)
         self._flush_snapshots()
-        if any(segment.base_offset >= self.recovery_point for segment in dirty):
-            self._fs.sync_dir(self.folder)
+        is_new = any(segment.base_offset >= self.recovery_point for segment in dirty)
+        if is_new or self._has_stray_name:
+            self._has_stray_name = False  # before: a roll beside this sets it again
+            try:
+                self._fs.sync_dir(self.folder)
+            except StorageError:
+                self._has_stray_name = True
+                raise
         self._recover_from(offset)
         self._flushed_ms = self._clock.now_ms()
 
@@ -572,7 +601,8 @@ class Log(ReadableLog):
 
     def flush_due(self) -> None:
         """Flush the sealed segments, and the active one too once ``flush.ms`` has passed."""
-        late = self._clock.now_ms() - self._flushed_ms >= self.config.flush_ms
+        since_ms = self._clock.now_ms() - self._flushed_ms
+        late = not 0 <= since_ms < self.config.flush_ms  # below 0: the clock was set back
         self.flush(None if late else self._segments[-1].base_offset)
 
     def delete_old_segments(self) -> int:
@@ -721,6 +751,14 @@ class Log(ReadableLog):
         self.recovery_point = min(self.recovery_point, *self._cut)
         if lower_checkpoints is not None:
             lower_checkpoints(self._cut[0])
+        try:
+            self._cut_files(offset, is_whole=is_whole)
+        except StorageError as error:
+            # Some files are gone, and some are not: only opening the log again tells which.
+            raise undo_failed(self.folder, error) from error
+
+    def _cut_files(self, offset: int, *, is_whole: bool) -> None:
+        segments = self._segments
         kept = () if is_whole else tuple(s for s in segments if s.base_offset <= offset)
         if not kept:
             # First, so that a crash in here leaves a log.
@@ -905,7 +943,8 @@ class Log(ReadableLog):
         if self.recovery_point < self._segments[-1].base_offset:
             due.append(0)
         if self.recovery_point < self._end.offset:
-            due.append(self._flushed_ms + self.config.flush_ms)
+            flushed_ms = min(self._flushed_ms, self._clock.now_ms())
+            due.append(flushed_ms + self.config.flush_ms)
         silent_ms = self._producers.oldest_ms + expiration.after_ms
         due.append(max(silent_ms, self._producers_checked_ms + expiration.check_interval_ms))
         return min(due)

@@ -435,10 +435,10 @@ class Segment:
             return first.end
         try:
             near = self.offset_index.lookup_position(limit).position
-            beyond = self._walk(max(near, first.position), end, MAX_LONG, limit)
+            beyond = self._walk(max(near, first.end), end, MAX_LONG, limit)
         except (CorruptIndex, CorruptRecord) as error:
             self.index_problem = CorruptIndex(self.base_offset, first.position, str(error))
-            beyond = self._walk(first.position, end, MAX_LONG, limit)
+            beyond = self._walk(first.end, end, MAX_LONG, limit)
         return end if beyond is None else beyond.position
 
     def offset_for_timestamp(

@@ -62,21 +62,21 @@ class SegmentWriter:
             largest = segment.largest or segment.find_largest()
             if segment.size:
                 self.rolling.begin_at(segment.first_timestamp)
-        self._appender = kernel.ops.Appender(
+        self.appender = kernel.ops.Appender(
             segment.log.append_stamped, TimestampOffset, AppendInfo, segment.base_offset
         )
         # Both write one batch, unless that needs a decision.
-        self.append_one = self._appender.append
-        self.check_and_append = self._appender.check_and_append
+        self.append_one = self.appender.append
+        self.check_and_append = self.appender.check_and_append
         self._arm(_State(largest, segment.time_index.last.timestamp, since_entry=0))
-        segment.appender = self._appender
+        segment.appender = self.appender
 
     def _arm(self, state: _State) -> None:
         """Let the common append go on by itself from here."""
         segment, rolling = self.segment, self.rolling
         offsets, times = segment.offset_index, segment.time_index
         self._has_room = not (offsets.is_full or times.is_full)
-        self._appender.arm(
+        self.appender.arm(
             offsets.changeable(),
             times.changeable(),
             min(offsets.room, times.room) if self._has_room else -1,  # -1: the next one rolls
@@ -90,7 +90,7 @@ class SegmentWriter:
 
     @property
     def _state(self) -> _State:
-        appender = self._appender
+        appender = self.appender
         return _State(appender.largest, appender.timed_timestamp, appender.since_entry)
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -168,6 +168,11 @@ class SegmentWriter:
             undo()
         except StorageError as error:
             raise undo_failed(self.segment.path, error) from error
+
+    def resume(self) -> None:
+        """Go on with a segment that could not be sealed."""
+        self._arm(self._state)
+        self.segment.appender = self.appender
 
     def finish(self) -> None:
         """Write what is held back: the last entries of both indexes. To be repeated if it fails."""

@@ -151,13 +151,21 @@ def _snappy(plain: Buffer, _: int | None) -> Buffer:
     return b"".join(parts)
 
 
+# The best of Snappy's elements: three bytes that copy 64.
+_SNAPPY_MOST_PLAIN: Final = 64 / 3
+
+
 def _unsnappy(stream: memoryview, max_bytes: int) -> Iterator[Buffer]:
     import cramjam
 
     framed = bytes(stream[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
     for block in _xerial_blocks(stream) if framed else (stream,):
-        if cramjam.snappy.decompress_raw_len(block) > max_bytes:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > max_bytes:
             raise _too_large(max_bytes)
+        if size > len(block) * _SNAPPY_MOST_PLAIN:
+            # before the library allocates it: where there is no room, that ends the process
+            raise EOFError(f"{len(block)} bytes cannot hold the {size} that they promise")
         yield memoryview(cramjam.snappy.decompress_raw(block))
 
 

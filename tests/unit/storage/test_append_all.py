@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raylog.storage.errors import DiskFull, OutOfOrderSequence, StorageError
+from raylog.storage.errors import DiskFull, OutOfOrderSequence, StorageError, UndoInterrupted
 from raylog.storage.log import Log
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.state.producers import LastRecord
@@ -279,3 +280,25 @@ def test_an_error_of_the_disk_is_told_as_such(disk: Disk) -> None:
     disk.fs.fail_at(disk.fs.operations, lambda path: StorageError(path, "Input/output error"))
     answers = append_all(log, batch(), batch())
     assert all(answer.is_disk_failure for answer in answers)
+
+
+def test_after_an_undo_that_failed_nothing_more_is_written(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would lie behind torn bytes, where the next recovery cuts it off."""
+    log = disk.open()
+    torn = UndoInterrupted(log.segments[0].path, "a signal interrupted the call")
+    size = log.segments[0].log.size
+
+    def fails(*_: object) -> None:
+        raise torn
+
+    monkeypatch.setattr(log._writer, "append", fails)
+    batches = [
+        check_append(batch(value=b"x" * 100), log.config, T0),
+        check_append(batch(value=b"y" * 100), log.config, T0),
+        check_append(batch(value=b"z"), log.config, T0),
+    ]
+    monkeypatch.setattr(log, "_should_roll", lambda *_: True)  # each is written alone
+    assert log.append_all(batches, T0) == [torn, torn, torn]
+    assert log.segments[0].log.size == size

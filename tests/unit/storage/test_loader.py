@@ -662,3 +662,14 @@ def test_a_folder_that_does_not_say_whose_it_is_opens_when_the_advice_is_followe
 
 def open_as(disk: Disk, topic_id: str) -> Log:
     return open_log(disk.fs, disk.clock, FOLDER, PARTITION, LogConfig(), topic_id=topic_id)
+
+
+def test_a_damaged_file_of_leader_epochs_is_found_before_anything_is_cut(disk: Disk) -> None:
+    """What is cut is told by the opening that succeeds: one that fails must change nothing."""
+    disk.open().append(batch())
+    disk.damage("00000000000000000000.log", lambda content: content + b"torn")
+    disk.write("leader-epoch-checkpoint", b"0\n1\n")
+    before = {name: disk.read(name) for name in disk.names()}
+    with pytest.raises(CorruptCheckpoint):
+        disk.open(is_clean=False)
+    assert {name: disk.read(name) for name in disk.names()} == before

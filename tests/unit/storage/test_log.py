@@ -24,6 +24,7 @@ from raylog.storage.readable import (
     Slice,
 )
 from raylog.storage.records.batch import read_header, seal
+from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     Disk,
@@ -484,3 +485,12 @@ def test_a_snapshot_of_a_roll_is_on_the_disk_after_the_next_flush(disk: Disk) ->
     name = f"{1:020d}.snapshot"
     written = disk.read(name)
     assert disk.fs.crash("flushed", names="flushed").read_file(disk.path(name)) == written
+
+
+def test_a_clock_that_is_set_back_does_not_put_off_a_flush(disk: Disk) -> None:
+    log = disk.open(flush_ms=1000)
+    disk.clock.advance(-3_600_000)
+    log.append(batch())
+    assert log.next_due_ms(ProducerExpiration(1 << 40)) <= disk.clock.now_ms() + 1000
+    log.flush_due()
+    assert log.recovery_point == 1

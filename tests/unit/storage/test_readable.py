@@ -1,7 +1,7 @@
 """What readers see: the bound, one snapshot, lying indexes, and how few calls it costs."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from raylog.storage.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from raylog.storage.locks import NoLock
 from raylog.storage.log import Log
 from raylog.storage.readable import COMMITTED, LATEST, LOG_END, LogRead
-from raylog.storage.records.batch import stamp
+from raylog.storage.records.batch import read_header, stamp
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.recovery import check_indexes
@@ -666,3 +666,21 @@ def test_a_sealed_segments_entries_leave_the_memory(disk: Disk) -> None:
     assert all(segment.offset_index._file is None for segment in sealed)
     log.close()
     assert offsets_of(disk.open(), 0, 300) == list(range(400))
+
+
+def test_a_read_has_a_whole_batch_though_an_index_entry_leads_into_it(disk: Disk) -> None:
+    """Its length lies, and reaches into the batch behind it. No CRC covers a length."""
+    log = disk.open(index_interval_bytes=0)
+    for _ in range(6):
+        log.append(batch(value=b"v" * 30))
+    log.roll()
+    log.append(batch())
+    log.close()
+    name = "00000000000000000000.log"
+    size = len(disk.read(name)) // 6
+    disk.damage(name, flip(2 * size + 11, bit=4))
+    log = disk.open(index_interval_bytes=0)
+    for max_bytes in range(1, 4 * size, 10):
+        with suppress(CorruptRecord):  # where the batch behind it is read
+            found = log.read(2, max_bytes)
+            assert found.size_bytes >= read_header(found.read()).size_bytes

@@ -2,9 +2,9 @@
 
 import pytest
 
-from raylog.storage.errors import OffsetOutOfRange, PolicyViolation
+from raylog.storage.errors import DiskFull, OffsetOutOfRange, PolicyViolation, UndoFailed
 from raylog.storage.log import Log
-from raylog.storage.testing.logs import Disk, batch, of_producer, offsets_of
+from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer, offsets_of
 
 
 def filled(disk: Disk) -> Log:
@@ -173,3 +173,22 @@ def test_an_emptied_segment_is_as_old_as_its_emptying(disk: Disk) -> None:
     disk.clock.advance(200)
     log.append(batch(timestamp=-1))
     assert len(log.segments) == 2
+
+
+def test_a_truncation_that_fails_half_way_stops_the_log() -> None:
+    """Files of both ends lie there: a second attempt would find nothing to cut, and go on."""
+    failures = 0
+    for fault in range(40):
+        disk = Disk()
+        log = disk.open(segment_bytes=200, index_interval_bytes=0)
+        for _ in range(6):
+            log.append(batch_of_size(150))
+        log.flush()
+        disk.fs.fail_at(disk.fs.operations + fault, DiskFull)
+        try:
+            log.truncate_to(2)
+        except UndoFailed:
+            failures += 1
+        if disk.fs.operations <= fault:
+            break
+    assert failures > 5

@@ -142,3 +142,23 @@ def test_codecs_have_names() -> None:
     assert codec_id("snappy") == 2
     with pytest.raises(UnsupportedCompressionType):
         codec_id("brotli")
+
+
+def test_a_snappy_block_cannot_promise_more_than_it_can_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The library allocates what is promised first, and without room ends the process."""
+
+    def allocates(_: object) -> bytes:
+        raise AssertionError("it must not come here")
+
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw", allocates)
+    promise = b"\x80\x80\x80\x2d" + b"\x00a"  # 90 MiB
+    with pytest.raises(CorruptRecord, match="promise"):
+        list(plain_chunks(CODECS["snappy"], promise))
+
+
+def test_the_densest_snappy_block_is_read() -> None:
+    plain = bytes(1 << 22)
+    block = bytes(cramjam.snappy.compress_raw(plain))
+    assert b"".join(plain_chunks(CODECS["snappy"], block)) == plain

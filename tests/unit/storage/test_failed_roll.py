@@ -1,0 +1,82 @@
+"""A roll that fails: the log goes on in the old segment; nothing of the new one returns."""
+
+from typing import Any
+
+import pytest
+
+from raylog.actors.partition.partition import Partition
+from raylog.storage.errors import DiskFull, OutOfResources, StorageError, UndoInterrupted
+from raylog.storage.segment import Segment
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import Disk, batch, batch_of_size, offsets_of
+
+CONFIG: dict[str, Any] = {"segment_bytes": 400, "flush_messages": 1}
+
+
+def test_a_name_that_a_failed_roll_took_back_does_not_return_with_the_power() -> None:
+    """It would end the log below what was fsynced since."""
+    failures = 0
+    for fault in range(8):
+        for seed in range(12):
+            disk = Disk()
+            partition = Partition(disk.open(**CONFIG), disk.clock)
+            partition.append(batch_of_size(300))
+            disk.fs.fail_at(disk.fs.operations + fault, DiskFull)
+            try:
+                partition.append(batch_of_size(150))
+                continue
+            except DiskFull:
+                failures += 1
+            assert partition.append(batch_of_size(90)).base_offset == 1
+            after = Disk(disk.fs.crash("flushed", names="torn", seed=seed))
+            log = after.open(is_clean=False, recovery_point=partition.log.recovery_point, **CONFIG)
+            assert offsets_of(log) == [0, 1]
+    assert failures
+
+
+@pytest.mark.parametrize("file", ["log", "offset_index", "time_index"])
+def test_a_segment_that_could_not_be_sealed_goes_on(
+    file: str, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open(index_interval_bytes=0)
+    log.append(batch())
+
+    def no_descriptor(*_: object) -> None:
+        raise OutOfResources(file, "none left")
+
+    part = getattr(log.segments[0], file)
+    monkeypatch.setattr(part, "seal" if file == "log" else "drop", no_descriptor)
+    with pytest.raises(OutOfResources):
+        log.roll()
+    monkeypatch.undo()
+    for number in range(1, 4):
+        log.append(batch(timestamp=T0 + number))
+    moment = log.offset_for_timestamp(T0 + 3)
+    assert moment is not None
+    assert moment.offset == 3
+    log.roll()
+    assert log.segments[0].max_timestamp == (T0 + 3, 3)
+    log.close()
+    again = disk.open(index_interval_bytes=0)
+    assert all(mended.kind != "rebuilt" for mended in again.mended)
+    assert len(again.segments[0].offset_index) == 3
+
+
+def test_a_new_segment_that_can_be_neither_used_nor_removed_stops_the_log(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches behind its base offset would be cut off by the next recovery."""
+    partition = Partition(disk.open(), disk.clock)
+    partition.append(batch())
+
+    def fails(segment: Segment) -> None:
+        raise OutOfResources(segment.path, "none left")
+
+    monkeypatch.setattr(Segment, "seal", fails)
+    monkeypatch.setattr(Segment, "delete", fails)
+    with pytest.raises(UndoInterrupted):
+        partition.roll()
+    monkeypatch.undo()
+    with pytest.raises(StorageError):
+        partition.append(batch())
+    assert offsets_of(disk.open(is_clean=False)) == [0]
