@@ -166,8 +166,7 @@ class Partition:
             append = partial(self.log.append_checked, batch, now_ms, self.leader_epoch)
             info = self._or_offline(append, UndoFailed)
         # Of a duplicate, too: its first copy may wait for an fsync.
-        unflushed = info.last_offset + 1 - self.log.recovery_point
-        if unflushed >= self.log.config.flush_messages:
+        if info.last_offset >= self.log.high_watermark:
             self.flush(info.last_offset + 1)
         self._wake()
         # By position: keywords would take 0.8 µs more, a sixth of a small append without a call.
