@@ -499,8 +499,7 @@ class Log(ReadableLog):
                 self._unflushed_snapshots = [*self._unflushed_snapshots, path]
 
     def _flush_snapshots(self) -> None:
-        with self.list_lock:
-            paths, self._unflushed_snapshots = self._unflushed_snapshots, []
+        paths = self._unflushed_snapshots
         for path in paths:
             try:
                 file = self._fs.open(path)
@@ -509,6 +508,8 @@ class Log(ReadableLog):
             except StorageError:
                 if self._fs.exists(path):
                     raise  # else its segment was deleted meanwhile
+        with self.list_lock:  # last: an error leaves them all to the next flush
+            self._unflushed_snapshots = self._unflushed_snapshots[len(paths) :]
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(self._fs, self.folder, base_offset, self.config, create=True)
@@ -883,8 +884,9 @@ class Log(ReadableLog):
         """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
         now_ms = self._clock.now_ms()
         with self.list_lock:
-            due = [segment for when, segment in self._doomed if when <= now_ms]
-            self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+            listed = {*self._segments}  # those that are about to leave: a reader may have them
+            due = {s for when, s in self._doomed if when <= now_ms} - listed
+            self._doomed = [entry for entry in self._doomed if entry[1] not in due]
         for segment in due:
             segment.delete()
 
