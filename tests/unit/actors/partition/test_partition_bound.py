@@ -176,7 +176,7 @@ def with_a_lie(disk: Disk, segment: str, change: Any = None) -> Partition:
     log = disk.open(index_interval_bytes=100)
     disk.damage(segment + ".index", change or (lambda content: content[:-3]))
     for each in log.segments:
-        each.offset_index._bytes = None
+        each.offset_index._held = {}
     return Partition(log, disk.clock)
 
 
