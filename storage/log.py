@@ -749,6 +749,8 @@ class Log(ReadableLog):
         """Publish a lower end, before the bytes behind it go."""
         position = segment.position_of(offset)
         end = Bound(offset, segment.base_offset, position, self._end.appended_bytes)
+        # A marker may go: until it is known what is open at the new end nothing is stable.
+        self._ended = (Ended(first_offset=0, marker_offset=offset),)
         self._high_watermark = min(self._high_watermark, end)
         self._end = end
 
@@ -761,10 +763,13 @@ class Log(ReadableLog):
             at = offset_of(name) if name.endswith(SNAPSHOT_SUFFIX) else None
             if at is not None and not self.log_start_offset < at <= offset:
                 self._fs.remove(os.path.join(self.folder, name))
+        producers = ProducerStates(str(self.partition))
+        producers.load_newest(self._fs, self.folder, offset, now_ms)
+        replay(producers, self._segments, self.log_start_offset, offset, now_ms)
+        self._producers = producers
+        with self.list_lock:  # another one: who has begun meanwhile begins again
+            self._segments = (*self._segments,)
         self._ended = ()
-        self._producers = ProducerStates(str(self.partition))
-        self._producers.load_newest(self._fs, self.folder, offset, now_ms)
-        replay(self._producers, self._segments, self.log_start_offset, offset, now_ms)
 
     # -- compaction --------------------------------------------------------------------------------
 
