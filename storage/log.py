@@ -26,10 +26,10 @@ to skip.
   never while they read or write a file.
 
 ``flush`` has one owner, too; ``delete_records`` and ``mend_indexes`` need it besides. It raises the
-high watermark as the end's owner, whose lock it takes for that (``end_lock``). ``truncate_to``,
-``reconfigure`` and ``close`` need all three. ``purge_deleted`` may run beside all of these, one at
-a time. What readers may call, any number of threads, is in ``readable.py``. Who uses a log from one
-thread needs no lock at all.
+high watermark as the end's owner, whose lock it takes for that (``end_lock``). ``reconfigure``
+needs the end and the old segments; ``truncate_to``, ``truncate_fully`` and ``close`` need all
+three. ``purge_deleted`` may run beside all of these, one at a time. What readers may call, any
+number of threads, is in ``readable.py``. Who uses a log from one thread needs no lock at all.
 
 Not its job: opening a folder (``loader.py``), what may be appended (``validation.py``), who decides
 what is deleted (``retention.py``) or compacted (``cleaner``). Source: ``UnifiedLog`` and

@@ -932,9 +932,6 @@ class Appender:
     ) -> None:
         self.largest, self.since_entry, self.timed_timestamp = largest, since_entry, timed
 
-    def disarm(self) -> None:
-        pass
-
     def append(
         self, batch: Buffer, header: BatchHeader, base_offset: int, epoch: int, position: int
     ) -> bool:

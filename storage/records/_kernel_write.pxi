@@ -116,10 +116,6 @@ cdef class Appender:
         self.largest, self.largest_timestamp = largest, largest[0]
         self.timed = timed
 
-    def disarm(self):
-        """Refuse everything until it is armed again."""
-        self.entries_left = -1
-
     def append(self, batch, header, int64_t base_offset, int64_t epoch, int64_t position):
         """Whether the batch was written at ``position``, the file's end; ``header`` is its own.
 
