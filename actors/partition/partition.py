@@ -166,7 +166,9 @@ class Partition:
             append = partial(self.log.append_checked, batch, now_ms, self.leader_epoch)
             info = self._or_offline(append, UndoFailed)
         # Of a duplicate, too: its first copy may wait for an fsync.
-        if info.last_offset >= self.log.high_watermark:
+        unflushed = info.last_offset + 1 - self.log.recovery_point
+        is_hidden = info.last_offset >= self.log.high_watermark  # though upkeep has flushed since
+        if is_hidden or unflushed >= self.log.config.flush_messages:
             self.flush(info.last_offset + 1)
         self._wake()
         # By position: keywords would take 0.8 µs more, a sixth of a small append without a call.
