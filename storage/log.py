@@ -530,8 +530,7 @@ class Log(ReadableLog):
                 self._unflushed_snapshots = [*self._unflushed_snapshots, path]
 
     def _flush_snapshots(self) -> None:
-        with self.locks.list:
-            paths, self._unflushed_snapshots = self._unflushed_snapshots, []
+        paths = self._unflushed_snapshots
         for path in paths:
             try:
                 file = self._fs.open(path)
@@ -540,6 +539,8 @@ class Log(ReadableLog):
             except StorageError:
                 if self._fs.exists(path):
                     raise  # else its segment was deleted meanwhile
+        with self.locks.list:  # last: an error leaves them all to the next flush
+            self._unflushed_snapshots = self._unflushed_snapshots[len(paths) :]
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(self._fs, self.folder, base_offset, self.config, create=True)
@@ -792,6 +793,8 @@ class Log(ReadableLog):
         """Publish a lower end, before the bytes behind it go."""
         position = segment.position_of(offset)
         end = Bound(offset, segment.base_offset, position, self._end.appended_bytes)
+        # A marker may go: until it is known what is open at the new end nothing is stable.
+        self._ended = (Ended(first_offset=0, marker_offset=offset),)
         self._high_watermark = min(self._high_watermark, end)
         self._end = end
 
@@ -804,10 +807,13 @@ class Log(ReadableLog):
             at = offset_of(name) if name.endswith(SNAPSHOT_SUFFIX) else None
             if at is not None and not self.log_start_offset < at <= offset:
                 self._fs.remove(os.path.join(self.folder, name))
+        producers = ProducerStates(str(self.partition))
+        producers.load_newest(self._fs, self.folder, offset, now_ms)
+        replay(producers, self._segments, self.log_start_offset, offset, now_ms)
+        self._producers = producers
+        with self.locks.list:  # another one: who has begun meanwhile begins again
+            self._segments = (*self._segments,)
         self._ended = ()
-        self._producers = ProducerStates(str(self.partition))
-        self._producers.load_newest(self._fs, self.folder, offset, now_ms)
-        replay(self._producers, self._segments, self.log_start_offset, offset, now_ms)
 
     # -- compaction --------------------------------------------------------------------------------
 
@@ -929,8 +935,9 @@ class Log(ReadableLog):
         """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
         now_ms = self._clock.now_ms()
         with self.locks.list:
-            due = [segment for when, segment in self._doomed if when <= now_ms]
-            self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+            listed = {*self._segments}  # those that are about to leave: a reader may have them
+            due = {s for when, s in self._doomed if when <= now_ms} - listed
+            self._doomed = [entry for entry in self._doomed if entry[1] not in due]
         for segment in due:
             segment.delete()
 

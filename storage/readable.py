@@ -6,8 +6,8 @@ Nobody locks here. A reader takes, in this order: the bound below which it may r
 segments (an immutable tuple), and the log start offset. The writer publishes in the order that
 makes this right: bytes before the bound that covers them, a higher log start before the segments
 below it leave the list, a lower bound before bytes are cut. So what the bound covers is in the list
-or below the start. Whoever meets something odd, and finds another list than the one that it took,
-begins again.
+or below the start. Whoever finds another list at the end than the one that it took begins again: a
+truncation puts one in place before it cuts, and one when it is done.
 
 A read answers with an open file, not with a name: its bytes stay, whatever becomes of the segment
 meanwhile. A segment that leaves the log is renamed and kept for a while, so that another process,
@@ -213,10 +213,9 @@ class ReadableLog:
                 if segments is self._segments:
                     raise
                 continue
-            if found is None:
-                if offset < bound.offset and segments is not self._segments:
-                    continue
-                found = _NOTHING
+            if segments is not self._segments:
+                continue  # what was found may have been cut meanwhile, or its aborts
+            found = found or _NOTHING
             return LogRead(
                 file=found.file,
                 path=found.path,
@@ -301,8 +300,8 @@ class ReadableLog:
         record is anywhere but here.
         """
         while True:
-            bound, limit = self._bound_of(isolation)
             segments = self._segments
+            bound, limit = self._bound_of(isolation)
             start = self.log_start_offset
             if timestamp == LATEST:
                 return TimestampOffset(NO_TIMESTAMP, limit)
@@ -316,6 +315,8 @@ class ReadableLog:
                 if segments is self._segments:
                     raise
                 continue
+            if segments is not self._segments:
+                continue  # the bound may be another list's
             return None if moment is None or moment.offset >= limit else moment
 
     def _bound_of(self, isolation: Isolation) -> tuple[Bound, int]:

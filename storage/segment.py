@@ -472,11 +472,14 @@ class Segment:
 
     def seal(self) -> None:
         """It is not written any more: its indexes leave the memory, and come back mapped."""
+        # First what may fail: then the segment is as it was, and is written on.
         self.log.seal()
+        self.offset_index.seal()
+        self.time_index.seal()
+        self.txn_index.seal()
         self.largest, self.appender = self.max_timestamp, None
         self.offset_index.drop()
         self.time_index.drop()
-        self.txn_index.seal()
 
     def give_back_room(self) -> None:
         """Return what was allocated behind the end."""

@@ -54,8 +54,10 @@ class SparseIndex:
         self._full_bytes = (max_bytes // self.entry.size - self.reserved) * self.entry.size
         self._fs = fs
         self._file: File | None = None
-        self._bytes: Entries | None = None
-        self._written, self._unflushed = 0, False
+        # The entries, once they were read. A reader puts them where it found none: if the owner has
+        # others in their place meanwhile, that is another dict.
+        self._held: dict[str, Entries] = {}
+        self._written, self._unflushed = 0, False  # bytes, of entries that are held to be changed
         self.is_missing = False  # there was no file where one was looked for
 
     def __len__(self) -> int:
@@ -76,21 +78,23 @@ class SparseIndex:
         return len(self._loaded()) >= self._full_bytes
 
     def _loaded(self) -> Entries:
-        entries = self._bytes
-        if entries is None:
-            entries = self._mapped_if_there()
-            self._check(entries)
-            if self._bytes is not None:  # its owner has read it, too, and may have renamed it since
-                return self._bytes
-            self._bytes, self._written = entries, len(entries)
-        return entries
+        held = self._held
+        if held:
+            return held["entries"]
+        entries = self._mapped_if_there(held)
+        self._check(entries)
+        return held.setdefault("entries", entries)
 
-    def _mapped_if_there(self) -> memoryview:
+    def _hold(self, entries: bytearray) -> None:
+        self._held = {"entries": entries}
+
+    def _mapped_if_there(self, held: dict[str, Entries]) -> memoryview:
         try:
             self.is_missing = not self._fs.exists(self.path)
             return memoryview(b"") if self.is_missing else self._mapped()
         except StorageError:
-            if self._bytes is None and self._fs.exists(self.path):
+            # else its owner has read it, too, and renamed it since
+            if not held and self._fs.exists(self.path):
                 raise
             return memoryview(b"")
 
@@ -100,7 +104,7 @@ class SparseIndex:
         The file is read, not mapped: of what a disk cannot read this is an error, not the end of
         the process.
         """
-        if self._bytes is None and self._fs.exists(self.path):
+        if not self._held and self._fs.exists(self.path):
             self._check(memoryview(self._fs.read_file(self.path)))
         else:
             self._check(memoryview(self._loaded()))
@@ -125,7 +129,9 @@ class SparseIndex:
         """The entries in memory, to add to."""
         entries = self._loaded()
         if not isinstance(entries, bytearray):
-            self._bytes = entries = bytearray(entries)
+            entries = bytearray(entries)
+            self._written = len(entries)
+            self._hold(entries)
         return entries
 
     def _check(self, content: memoryview) -> None:
@@ -162,7 +168,8 @@ class SparseIndex:
     def create(self) -> None:
         """Make the file, empty."""
         self._opened().truncate(0)
-        self._bytes, self._written, self._unflushed = bytearray(), 0, True
+        self._hold(bytearray())
+        self._written, self._unflushed = 0, True
 
     def _opened(self) -> File:
         if self._file is None:
@@ -177,45 +184,51 @@ class SparseIndex:
 
     def write(self) -> None:
         """Write the entries that are held back. Only the log's one writer calls this."""
-        entries = self._loaded()
-        if len(entries) > self._written:
+        entries = self._held.get("entries")
+        if isinstance(entries, bytearray) and len(entries) > self._written:
             self._opened().append([bytes(entries[self._written :])])
             self._written, self._unflushed = len(entries), True
 
-    def drop(self) -> None:
-        """Hold no entry in memory any more: all are written, and the file is mapped when used.
+    def seal(self) -> None:
+        """The index is complete: its file is open read-only from now on.
 
-        The log's one writer calls this when the segment is sealed. The file is open read-only from
-        then on, and closed by the next flush, which has another owner.
+        The next flush, which has another owner, closes it.
         """
-        has_all = self._bytes is None or len(self._bytes) == self._written
-        if has_all:  # else the disk was full
-            self._bytes = None
         file = self._file  # a flush may let it go meanwhile
         if file is not None:
             file.seal()
 
+    def drop(self) -> None:
+        """Hold no entry in memory any more: the sealed file is mapped when it is used.
+
+        What a full disk has not taken stays.
+        """
+        entries = self._held.get("entries")
+        if not isinstance(entries, bytearray) or len(entries) == self._written:
+            self._held = {}
+
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` entries."""
-        if count >= len(self):
+        entries, size = self._loaded(), count * self.entry.size
+        if size >= len(entries):
             return
-        size, was_mapped = count * self.entry.size, isinstance(self._bytes, memoryview)
         # a copy: readers may be looking into the other one
-        self._bytes = bytearray(self._loaded()[:size])
-        if size >= self._written:
-            return
-        if was_mapped:
+        self._hold(bytearray(entries[:size]))
+        if isinstance(entries, memoryview):
             # A reader that touches a page which was cut away from under its map ends the process.
             self.release()
-            write_atomically(self._fs, self.path, bytes(self._bytes))
-        else:
+            write_atomically(self._fs, self.path, bytes(entries[:size]))
+        elif size < self._written:
             self._opened().truncate(size)
+        else:
+            return
         self._written, self._unflushed = size, True
 
     def replace(self, content: bytes) -> None:
         """Put ``content`` in the place of all entries, on disk too: the end of a rebuild."""
         self.release()
-        self._bytes, self._written = bytearray(content), 0
+        self._written = 0
+        self._hold(bytearray(content))
         try:
             write_atomically(self._fs, self.path, content)
         except DiskFull:
@@ -233,7 +246,8 @@ class SparseIndex:
         again.
         """
         self.release()
-        self._bytes, self._written = bytearray(content), len(content)
+        self._written = len(content)
+        self._hold(bytearray(content))
         try:
             file = self._opened()
             if file.read(file.size, 0) != content:
@@ -252,10 +266,15 @@ class SparseIndex:
         file = self._file
         if file is None or not self._unflushed:
             return
-        file.flush()
-        self._unflushed = False
-        if not isinstance(self._bytes, bytearray):
-            self.release()  # it was dropped: nothing is written any more
+        self._unflushed = False  # before: a write beside this sets it again
+        try:
+            file.flush()
+        except StorageError:
+            self._unflushed = True
+            raise
+        is_dropped = not isinstance(self._held.get("entries"), bytearray)
+        if is_dropped and not self._unflushed:
+            self.release()  # nothing is written any more
 
     def close(self) -> None:
         """Write what is held back, unless the disk is full.
@@ -263,8 +282,7 @@ class SparseIndex:
         An index may end before its segment does.
         """
         with suppress(DiskFull):
-            if self._bytes is not None:
-                self.write()
+            self.write()
         self.release()
 
     def release(self) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from raylog.storage.errors import CorruptIndex
+from raylog.storage.errors import CorruptIndex, StorageError
 from raylog.storage.files import File, FileSystem, write_atomically
 
 _ENTRY = Struct(">hqqqq")
@@ -144,8 +144,10 @@ class TransactionIndex:
         entries = self._load()
         assert not entries or aborted.last_offset > entries[-1].last_offset, "markers rise"
         if self._file is None:
-            self._is_name_flushed = self._is_name_flushed and self._fs.exists(self.path)
+            is_new = not self._fs.exists(self.path)
             self._file = self._fs.open(self.path, create=True)
+            if is_new:
+                self._is_name_flushed = False  # after: a flush beside this may have missed it
         assert self._file.size == len(entries) * _ENTRY.size, "the file has these entries"
         self._file.append([_ENTRY.pack(_VERSION, *aborted)])
         self._unflushed = True
@@ -190,10 +192,18 @@ class TransactionIndex:
         file = self._file
         if file is not None and self._unflushed:
             self._unflushed = False  # before: an append beside this sets it again
-            file.flush()
+            try:
+                file.flush()
+            except StorageError:
+                self._unflushed = True
+                raise
         if not self._is_name_flushed:
-            self._fs.sync_dir(os.path.dirname(self.path))
             self._is_name_flushed = True
+            try:
+                self._fs.sync_dir(os.path.dirname(self.path))
+            except StorageError:
+                self._is_name_flushed = False
+                raise
 
     def seal(self) -> None:
         """The index is complete: its file is open read-only from now on."""

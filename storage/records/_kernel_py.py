@@ -936,9 +936,6 @@ class Appender:
         self.largest, self.since_entry, self.timed_timestamp = largest, since_entry, timed
         self._rules = rules
 
-    def disarm(self) -> None:
-        pass
-
     def append(
         self,
         batch: Buffer,

@@ -146,10 +146,6 @@ cdef class Appender:
         self.timed = timed
         read_rules(&self.rules, rules)
 
-    def disarm(self):
-        """Refuse everything until it is armed again."""
-        self.entries_left = -1
-
     def append(self, batch, header, end, int64_t epoch, log_start_offset):
         """Write a batch at ``end``, a ``Bound``; ``header`` is the batch's own.
 

@@ -12,6 +12,7 @@ out: it would kill every mutant.
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+        if sys.gettrace() is None:  # a test took the tracer away: without it no line has a test
+            self._coverage.stop()
+            self._coverage.start()
         self._coverage.switch_context(item.nodeid)
         answer = yield
         self._coverage.switch_context("")

@@ -9,6 +9,7 @@ from raylog.storage.errors import (
     InvalidRecord,
     InvalidTimestamp,
     OffsetOutOfRange,
+    OutOfResources,
     RecordBatchTooLarge,
     RecordTooLarge,
     UnsupportedCompressionType,
@@ -35,6 +36,7 @@ from raylog.storage.testing.logs import (
     offsets_of,
     records_of,
 )
+from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
 
 
 def resealed(records: bytearray, **fields: int) -> bytearray:
@@ -474,6 +476,29 @@ def test_a_newer_epoch_of_an_append_begins_at_the_logs_end(disk: Disk) -> None:
     assert [*log.epochs.entries] == [(3, 0)]
     log.append(batch(), leader_epoch=7)
     assert [log.epoch_at(offset) for offset in (3, 4)] == [3, 7]
+
+
+def test_snapshots_that_a_flush_could_not_open_are_flushed_by_the_next(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open(segment_bytes=150)
+    for sequence in range(5):
+        log.append(of_producer(sequence))
+    opened = MemoryFileSystem.open
+
+    def shortage(fs: MemoryFileSystem, path: str, *, create: bool = False) -> MemoryFile:
+        if path.endswith(".snapshot"):
+            raise OutOfResources(path, "no file descriptor left")
+        return opened(fs, path, create=create)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "open", shortage)
+        with pytest.raises(OutOfResources):
+            log.flush()
+    log.flush()
+    flushed = {line.rpartition("/")[2] for line in disk.fs.log if line.startswith("flush ")}
+    assert len(disk.names(".snapshot")) == 2
+    assert {*disk.names(".snapshot")} <= flushed
 
 
 def test_a_snapshot_of_a_roll_is_on_the_disk_after_the_next_flush(disk: Disk) -> None:

@@ -441,7 +441,7 @@ def test_a_lying_index_is_read_past_and_noted_and_its_owner_makes_it_again(
     assert offsets_of(log, 0, 350) == list(range(120))
     assert log.wrong_indexes == set()
     check_indexes(log.segments[0])
-    assert not isinstance(log.segments[0].offset_index._bytes, bytearray)
+    assert not isinstance(log.segments[0].offset_index._loaded(), bytearray)
 
 
 def test_an_index_file_that_is_gone_is_noted_too(disk: Disk) -> None:
@@ -531,7 +531,7 @@ def test_what_aborted_is_not_taken_from_an_entry_that_lies(disk: Disk) -> None:
     log = disk.open(index_interval_bytes=0)
     expected = log.read(0, 4 * len(batch()) + 10, COMMITTED)
     disk.damage("00000000000000000000.index", lower)
-    log.segments[0].offset_index._bytes = None  # it was read when the log was opened
+    log.segments[0].offset_index._held = {}  # it was read when the log was opened
     found = log.read(0, 4 * len(batch()) + 10, COMMITTED)
     assert found.size_bytes == expected.size_bytes
     assert [entry.producer_id for entry in found.aborted] == [7]
@@ -656,12 +656,12 @@ def test_a_sealed_segments_entries_leave_the_memory(disk: Disk) -> None:
         log.append(batch_of_size(100, timestamp=T0 + number))
     sealed = log.segments[:-1]
     assert len(sealed) == 19
-    assert all(segment.offset_index._bytes is None for segment in sealed)
-    assert all(segment.time_index._bytes is None for segment in sealed)
+    assert all(not segment.offset_index._held for segment in sealed)
+    assert all(not segment.time_index._held for segment in sealed)
     offsets_of(log, 0, 300)
     for segment in sealed:
-        assert not isinstance(segment.offset_index._bytes, bytearray)
-        assert not isinstance(segment.time_index._bytes, bytearray)
+        assert not isinstance(segment.offset_index._loaded(), bytearray)
+        assert not isinstance(segment.time_index._loaded(), bytearray)
     log.flush()
     assert all(segment.offset_index._file is None for segment in sealed)
     log.close()

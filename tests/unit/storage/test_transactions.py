@@ -440,6 +440,24 @@ def test_a_first_reader_and_a_first_append_both_see_the_file_and_no_entry_is_los
         meet(schedule)
 
 
+def test_the_name_of_a_first_entry_is_flushed_by_the_flush_behind_it() -> None:
+    entry = AbortedTransaction(1, 0, 10, 11)
+
+    def meet(schedule: Schedule) -> list[int]:
+        fs = MemoryFileSystem()
+        index = TransactionIndex(fs, "/0.txnindex", 0)
+        meeting = Meeting(["transaction_index.py"], schedule)
+        outcome = meeting.run(index.flush, lambda: index.append(entry))
+        assert outcome.errors == [None, None], outcome.places
+        index.flush()
+        crashed = fs.crash("flushed", names="flushed")
+        assert TransactionIndex(crashed, "/0.txnindex", 0).entries == (entry,), outcome.places
+        return outcome.lines
+
+    for schedule in schedules(meet(Schedule())):
+        meet(schedule)
+
+
 def test_recovery_makes_kafkas_transaction_indexes_again_to_the_byte(tmp_path: Path) -> None:
     folder = tmp_path / "g-txn-0"
     shutil.copytree(CLEAN / "g-txn-0", folder)

@@ -4,7 +4,12 @@ import pytest
 
 from raylog.storage.errors import DiskFull, OffsetOutOfRange, PolicyViolation, UndoFailed
 from raylog.storage.log import Log
+from raylog.storage.readable import COMMITTED
+from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer, offsets_of
+from raylog.storage.validation import COORDINATOR
+from tests.harness.interleaving import Meeting, Schedule, schedules
 
 
 def filled(disk: Disk) -> Log:
@@ -192,3 +197,56 @@ def test_a_truncation_that_fails_half_way_stops_the_log() -> None:
         if disk.fs.operations <= fault:
             break
     assert failures > 5
+
+
+# -- readers beside a truncation -------------------------------------------------------------------
+
+FILES = ["/log.py", "/readable.py", "/segment.py", "/replay.py"]
+
+
+def test_nobody_reads_what_was_aborted_while_its_marker_is_cut_away() -> None:
+    marker = encode_marker(Marker(True, 0, T0), producer_id=7, producer_epoch=0)
+
+    def meet(schedule: Schedule) -> list[int]:
+        log = Disk().open()
+        log.append(of_producer(0, 2, transactional=True))
+        log.append(marker, origin=COORDINATOR)
+        log.append(batch())
+
+        def read() -> bool:
+            found = log.read(0, 1000, COMMITTED)
+            return not found.size_bytes or [entry.producer_id for entry in found.aborted] == [7]
+
+        outcome = Meeting(FILES, schedule).run(read, lambda: log.truncate_to(2))
+        assert outcome.errors == [None, None], (schedule, outcome.places)
+        assert outcome.answers[0], (schedule, outcome.places)
+        assert log.last_stable_offset == 0
+        return outcome.lines
+
+    lines = meet(Schedule())
+    for schedule in schedules(lines, pre_emptions=1):
+        meet(schedule)
+    for schedule in schedules(lines, stride=7):
+        meet(schedule)
+
+
+def test_a_look_up_by_time_fails_at_no_old_bound() -> None:
+    def meet(schedule: Schedule) -> list[int]:
+        log = Disk().open()
+        for number in range(3):
+            log.append(batch(timestamp=T0 + number))
+
+        def cut_and_append() -> None:
+            log.truncate_to(1)
+            log.append(batch(timestamp=T0 + 2, value=bytes(200)))
+
+        def look() -> object:
+            return log.offset_for_timestamp(T0 + 2)
+
+        outcome = Meeting(FILES, schedule).run(look, cut_and_append)
+        assert outcome.errors == [None, None], (schedule, outcome.places)
+        assert outcome.answers[0] in (None, (T0 + 2, 2), (T0 + 2, 1)), (schedule, outcome.places)
+        return outcome.lines
+
+    for schedule in schedules(meet(Schedule()), pre_emptions=1):
+        meet(schedule)

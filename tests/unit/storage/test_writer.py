@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull, StorageError, UndoFailed
+from raylog.storage.errors import DiskFull, OutOfResources, StorageError, UndoFailed
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.readable import Bound
 from raylog.storage.records.batch import read_header
@@ -13,7 +13,7 @@ from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch
-from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
 from raylog.storage.writer import Piece, SegmentWriter
 
 
@@ -154,6 +154,32 @@ def test_how_many_batches_could_fill_an_index() -> None:
     assert [box.writer.may_fill_up(count) for count in (0, 4, 5, 6)] == [False, False, True, True]
     box.writer.append([piece(0), piece(1), piece(2)])
     assert [box.writer.may_fill_up(count) for count in (2, 3)] == [False, True]
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_segment_that_could_not_be_sealed_is_written_on(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    log = disk.open(index_interval_bytes=0)
+    for number in range(3):
+        log.append(batch(timestamp=T0 + number))
+
+    def shortage(file: MemoryFile) -> None:
+        if file.path.endswith(suffix):
+            raise OutOfResources(file.path, "no file descriptor left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFile, "seal", shortage)
+        with pytest.raises(OutOfResources):
+            log.roll()
+    for number in range(3, 6):
+        log.append(batch(timestamp=T0 + number))
+    assert log.offset_for_timestamp(T0 + 5) == (T0 + 5, 5)
+    log.roll()
+    sealed = log.segments[0]
+    assert sealed.max_timestamp == (T0 + 5, 5)
+    assert len(sealed.offset_index) == 5
+    check_indexes(sealed)
 
 
 def test_an_append_goes_on_after_a_roll_that_failed(disk: Disk) -> None:

@@ -96,6 +96,26 @@ def test_a_duplicate_is_acknowledged_after_the_fsync_of_its_first_copy(
     assert again.result(DEADLINE_S).is_duplicate
 
 
+def test_what_is_acknowledged_is_readable_though_upkeep_flushed_the_segment_before_it(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = partition_on(disk, flush_messages=3, segment_bytes=150)
+    partition.append(batch())
+    partition.append(batch())
+    take = partition.log._publish
+
+    def publish_then_upkeep(*arguments: Any) -> Any:
+        answer = take(*arguments)
+        partition.log.flush_due()
+        return answer
+
+    monkeypatch.setattr(partition.log, "_publish", publish_then_upkeep)
+    assert partition.append(batch()).base_offset == 2
+    assert partition.log.segments[-1].base_offset == 2
+    assert partition.log.high_watermark == 3
+    assert partition.fetch(2).records is not None
+
+
 def test_a_duplicate_of_what_is_readable_waits_for_nothing(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +176,7 @@ def with_a_lie(disk: Disk, segment: str, change: Any = None) -> Partition:
     log = disk.open(index_interval_bytes=100)
     disk.damage(segment + ".index", change or (lambda content: content[:-3]))
     for each in log.segments:
-        each.offset_index._bytes = None
+        each.offset_index._held = {}
     return Partition(log, disk.clock)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from raylog.storage.cleaner.cleanable import Cleanable
 from raylog.storage.cleaner.cleaner import Buffers, clean
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted, StorageError, UndoFailed
 from raylog.storage.log import Log
 from raylog.storage.records.encode import encode_records
@@ -16,6 +17,7 @@ from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import SUFFIXES
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, offsets_of, records_of
+from raylog.storage.testing.memory import MemoryFileSystem
 
 ROOMY = Buffers(dedupe_bytes=1 << 12, load_factor=0.9, chunk_bytes=4096)
 ZERO, ONE, TWO = (f"{base:020d}" for base in (0, 1, 2))
@@ -202,3 +204,25 @@ def test_a_reader_of_an_index_that_was_never_looked_at_before_the_swap_finds_the
     assert [old.find_batch(offset) is not None for offset in range(9)] == [True] * 8 + [False]
     assert len(old.offset_index) == 7
     assert offsets_of(log) == [6, 7]
+
+
+def test_a_purge_leaves_the_segments_alone_that_a_swap_has_not_taken_out_yet(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = filled(disk)
+    log.reconfigure(LogConfig(cleanup_policy="compact", file_delete_delay_ms=0))
+    seen: list[list[int]] = []
+    sync_dir = MemoryFileSystem.sync_dir
+
+    def purge_and_read(fs: MemoryFileSystem, path: str) -> None:
+        log.purge_deleted()
+        seen.append(offsets_of(log))
+        sync_dir(fs, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "sync_dir", purge_and_read)
+        compact(disk, log)
+    assert len(seen) >= 3
+    assert all(offsets == [0, 1, 2] for offsets in seen)
+    log.purge_deleted()
+    assert disk.names(".deleted") == []

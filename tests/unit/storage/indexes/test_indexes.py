@@ -1,5 +1,7 @@
 """The two sparse indexes: their bytes, their lookups, what they refuse."""
 
+from collections.abc import Callable
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -13,6 +15,7 @@ from raylog.storage.indexes.offset_index import OffsetIndex, OffsetPosition
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.memory import MemoryFileSystem
+from tests.harness.interleaving import Meeting, Schedule, schedules
 
 MAX_BYTES = 10 << 20
 
@@ -249,3 +252,64 @@ def test_batches_told_all_at_once_make_the_entries_of_batches_told_one_by_one(
     assert many.largest == single.largest
     assert bytes(many.offsets) == bytes(single.offsets)
     assert many.times() == single.times()
+
+
+# -- two threads -----------------------------------------------------------------------------------
+
+
+def owner_mends(index: OffsetIndex) -> None:
+    index.replace(index.entry.pack(2, 20))
+    index.drop()
+
+
+def owner_cuts(index: OffsetIndex) -> None:
+    index.truncate_to_position(20)
+    index.changeable().extend(index.entry.pack(2, 20))
+
+
+@pytest.mark.parametrize("own", [owner_mends, owner_cuts])
+def test_a_first_reader_beside_the_owner_leaves_the_owners_entries_in_place(
+    own: Callable[[OffsetIndex], None],
+) -> None:
+    fs = MemoryFileSystem()
+    offset_index(fs, (1, 10), (3, 30)).close()
+    content = fs.read_file("/index")
+
+    def meet(schedule: Schedule) -> list[int]:
+        fs.write_file("/index", content)
+        index = OffsetIndex(fs, "/index", 0, MAX_BYTES)
+        outcome = Meeting(["sparse.py"], schedule).run(lambda: index.lookup(9), lambda: own(index))
+        assert outcome.errors == [None, None], (schedule, outcome.places)
+        assert outcome.answers[0] in ((3, 30), (2, 20), (1, 10)), outcome.places
+        assert index.lookup(9) == (2, 20), (schedule, outcome.places)
+        return outcome.lines
+
+    lines = meet(Schedule())
+    for schedule in schedules(lines):
+        meet(schedule)
+    for first, second, third in product(range(1, lines[0]), range(1, lines[1]), range(1, lines[0])):
+        meet(Schedule(0, (first, second, third)))
+
+
+def test_entries_that_are_written_beside_a_flush_are_flushed_by_the_next() -> None:
+    def meet(schedule: Schedule) -> list[int]:
+        fs = MemoryFileSystem()
+        index = offset_index(fs, (1, 10))
+        index.write()
+
+        def seal() -> None:
+            index.append(2, 20)
+            index.write()
+            index.seal()
+            index.drop()
+
+        outcome = Meeting(["sparse.py"], schedule).run(index.flush, seal)
+        assert outcome.errors == [None, None], (schedule, outcome.places)
+        index.flush()
+        fs.sync_dir("/")
+        written = fs.read_file("/index")
+        assert fs.crash("flushed").read_file("/index") == written, (schedule, outcome.places)
+        return outcome.lines
+
+    for schedule in schedules(meet(Schedule())):
+        meet(schedule)
