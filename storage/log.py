@@ -51,6 +51,7 @@ from raylog.storage.errors import (
     CleaningAborted,
     CorruptRecord,
     DiskFull,
+    InvalidRecord,
     OffsetOutOfRange,
     OutOfResources,
     PolicyViolation,
@@ -93,6 +94,7 @@ from raylog.storage.recovery import rebuild_indexes
 from raylog.storage.replay import replay
 from raylog.storage.report import Mended
 from raylog.storage.retention import SegmentFacts, segments_to_delete
+from raylog.storage.rolling import LAST_OFFSET
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.state.producers import (
@@ -396,8 +398,11 @@ class Log(ReadableLog):
         now_ms: int,
         epoch: int,
     ) -> "_Prepared":
-        """A batch as it is written at ``base_offset``."""
+        """A batch as it is written at ``base_offset``. Raises InvalidRecord at the last offset."""
         header, content = batch
+        if base_offset > LAST_OFFSET - header.last_offset_delta:
+            why = f"{self.partition}: no offsets are left for {header.count} records"
+            raise InvalidRecord(f"{why} behind offset {base_offset}; append to another partition")
         append_time = NO_TIMESTAMP
         if self._stamps_append_time or header.attributes & LOG_APPEND_TIME:
             if self._stamps_append_time:

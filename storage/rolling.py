@@ -11,6 +11,8 @@ from raylog.storage.config import LogConfig
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.records.layout import NO_TIMESTAMP
 
+LAST_OFFSET = MAX_LONG - 1  # of any record: behind it there must be an end
+
 
 class Rolling:
     """The limits of one segment.
@@ -21,7 +23,7 @@ class Rolling:
 
     def __init__(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
         self.max_bytes = config.segment_bytes
-        self.last_offset = base_offset + MAX_INT
+        self.last_offset = min(base_offset + MAX_INT, LAST_OFFSET)
         self.last_timestamp = MAX_LONG
         self._created_ms, self._first_timestamp = now_ms, NO_TIMESTAMP
         self._jitter_ms = random.randrange(
@@ -40,7 +42,8 @@ class Rolling:
         """The segment has a first batch, with this largest timestamp; -1: it has none."""
         self._first_timestamp = first_timestamp
         is_timed = first_timestamp >= 0
-        self.last_timestamp = first_timestamp + self._span_ms if is_timed else -MAX_LONG
+        latest = min(first_timestamp + self._span_ms, MAX_LONG)
+        self.last_timestamp = latest if is_timed else -MAX_LONG
 
     def is_due(
         self, size: int, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int

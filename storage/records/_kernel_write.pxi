@@ -153,8 +153,8 @@ cdef class Appender:
         refused. What the write raises is raised with nothing changed.
         """
         cdef int64_t size = number_at(header, FIELD_BATCH_LENGTH) + LOG_OVERHEAD
-        cdef int64_t last_offset = number_at(end, BOUND_OFFSET)
-        last_offset += number_at(header, FIELD_LAST_OFFSET_DELTA)
+        cdef int64_t delta = number_at(header, FIELD_LAST_OFFSET_DELTA)
+        cdef int64_t last_offset = bounded_add(number_at(end, BOUND_OFFSET), delta)
         cdef int64_t timestamp = number_at(header, FIELD_MAX_TIMESTAMP)
         if not self._takes(size, last_offset, timestamp, number_at(end, BOUND_POSITION)):
             return None
@@ -175,7 +175,8 @@ cdef class Appender:
         if not is_plain_batch(&batch, &self.rules, now_ms, &checked):
             return None
         cdef int64_t timestamp = checked.max_timestamp
-        cdef int64_t last_offset = number_at(end, BOUND_OFFSET) + checked.last_offset_delta
+        cdef int64_t delta = checked.last_offset_delta
+        cdef int64_t last_offset = bounded_add(number_at(end, BOUND_OFFSET), delta)
         cdef bint is_common = (
             checked.attributes == 0
             and big_endian(batch.data + AT_PRODUCER_ID, 8) == -1

@@ -229,7 +229,7 @@ def test_a_log_dir_that_cannot_be_used_is_named_and_nothing_is_left_running(
     with pytest.raises(InvalidConfig, match=r"log\.dirs"):
         raylog.start(namespace="refused")
     with pytest.raises(InvalidConfig, match="unknown key"):
-        raylog.start([str(tmp_path / "good")], config={"log.dir": "x"}, namespace="refused")
+        raylog.start([str(tmp_path / "good")], config={"log.folder": "x"}, namespace="refused")
     with pytest.raises(BrokerNotFound):
         raylog.connect(namespace="refused")
 
