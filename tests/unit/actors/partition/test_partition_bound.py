@@ -106,7 +106,8 @@ def test_what_is_acknowledged_is_readable_though_upkeep_flushed_the_segment_befo
 
     def publish_then_upkeep(*arguments: Any) -> Any:
         answer = take(*arguments)
-        partition.log.flush_due()
+        with partition.log.locks.flush:
+            partition.log.flush_due()
         return answer
 
     monkeypatch.setattr(partition.log, "_publish", publish_then_upkeep)
