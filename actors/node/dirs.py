@@ -353,7 +353,11 @@ class NodeDirs:
         with self.using(dir):
             if dir.topic_id(partition) != topic_id:
                 raise LogMissing(dir.folder(partition), "the folder now belongs to another topic")
-            return dir.set_aside(partition)
+            path = dir.set_aside(partition)
+        opened = self.opened.get(partition)
+        if opened is not None and opened.directory_id == dir.directory_id:
+            del self.opened[partition]  # a log of that name elsewhere is not this node's to close
+        return path
 
     def hosted(self) -> list[Hosted]:
         """The partitions that are served now and whose config is known."""

@@ -354,6 +354,18 @@ def test_a_partition_is_looked_for_in_the_dir_that_it_is_said_to_be_in(node: Nod
         node.dirs.dir_of(ORDERS, node.id_of(A))
 
 
+def test_a_log_that_was_set_aside_is_no_longer_the_nodes_to_close(node: Node) -> None:
+    """A later topic of the name may serve on another node, and the actors' names are the same."""
+    node.make()
+    node.open()
+    assert list(node.dirs.opened) == [ORDERS]
+    create_log(node.fs, f"{B}/{ORDERS}", TOPIC)
+    node.dirs.set_aside(ORDERS, TOPIC, node.id_of(B))
+    assert list(node.dirs.opened) == [ORDERS], "the one that is open lies in the other dir"
+    node.dirs.set_aside(ORDERS, TOPIC, node.id_of(A))
+    assert node.dirs.opened == {}
+
+
 # -- deletion --------------------------------------------------------------------------------------
 
 
