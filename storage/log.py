@@ -39,10 +39,9 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from crc32c import crc32c
-
+from raylog.storage.appending import Prepared, Run, marker_of, with_timestamp_type
 from raylog.storage.buffers import Buffer
 from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
@@ -76,19 +75,12 @@ from raylog.storage.names import (
 from raylog.storage.readable import Bound, Ended, ReadableLog, floor_of
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader
-from raylog.storage.records.control import Marker, read_marker
+from raylog.storage.records.control import Marker
 from raylog.storage.records.layout import (
-    AT_ATTRIBUTES,
-    AT_CRC,
-    AT_MAX_TIMESTAMP,
-    ATTRIBUTES,
-    CRC,
-    CRC_START,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     STAMP,
-    TIMESTAMP,
 )
 from raylog.storage.recovery import rebuild_indexes
 from raylog.storage.replay import replay
@@ -117,52 +109,6 @@ _new = tuple.__new__  # half the time of a NamedTuple's own constructor
 # One round of compaction over a log. A round that begins ends all before it, as a truncation does:
 # those may still run, in a process that is given up.
 RoundId: TypeAlias = int
-
-
-_UNANSWERED = AppendInfo(
-    base_offset=-1, last_offset=-1, log_append_time=NO_TIMESTAMP, log_start_offset=-1
-)
-
-
-class _Prepared(NamedTuple):
-    """A batch on its way into the log."""
-
-    header: BatchHeader  # as it is written, but for the base offset
-    marker: Marker | None
-    base_offset: int
-    append_time: int  # -1 unless message.timestamp.type is LogAppendTime
-    piece: Piece
-
-
-class _Run:
-    """Batches that are to be written together, and the answers so far."""
-
-    def __init__(self, partition: str, next_offset: int) -> None:
-        self._partition = partition
-        self.answers: list[AppendInfo | RaylogError] = []
-        self.next_offset = next_offset
-        self.undo_failure: UndoFailed | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        self.prepared: list[_Prepared] = []
-        self.numbers: list[int] = []  # which answers are theirs
-        self.size_bytes = 0
-        self.producers = ProducerStates(self._partition)  # as they will be
-
-    def add(self, prepared: _Prepared) -> None:
-        self.numbers.append(len(self.answers))
-        self.answers.append(_UNANSWERED)
-        self.prepared.append(prepared)
-        self.next_offset = prepared.piece.last_offset + 1
-        self.size_bytes += prepared.piece.size_bytes
-
-    def end(self, answers: Sequence[AppendInfo | RaylogError], next_offset: int) -> None:
-        """What was gathered has its answers."""
-        for number, answer in zip(self.numbers, answers, strict=True):
-            self.answers[number] = answer
-        self.next_offset = next_offset
-        self._begin()
 
 
 class Log(ReadableLog):
@@ -272,7 +218,7 @@ class Log(ReadableLog):
         """
         assert self.locks.end.locked()
         header = batch.header
-        marker = _marker_of(batch)
+        marker = marker_of(batch)
         if header.producer_id != NO_PRODUCER:
             duplicate = self._producers.check(header, marker, is_client=origin == CLIENT)
             if duplicate is not None:
@@ -308,7 +254,7 @@ class Log(ReadableLog):
         all that were to be written together.
         """
         assert self.locks.end.locked()
-        run = _Run(str(self.partition), self._end.offset)
+        run = Run(str(self.partition), self._end.offset)
         epoch = self._epoch_of(leader_epoch)
         for batch in batches:
             if run.undo_failure is not None:
@@ -326,14 +272,14 @@ class Log(ReadableLog):
 
     def _add_to(
         self,
-        run: "_Run",
+        run: Run,
         batch: CheckedBatch,
         now_ms: int,
         epoch: int,
         origin: Origin,
     ) -> None:
         """Put a batch behind those that are to be written; or answer it, if it was written."""
-        header, marker = batch.header, _marker_of(batch)
+        header, marker = batch.header, marker_of(batch)
         is_full = len(run.prepared) == MOST_PIECES
         # What a marker ends must be written: its entry is made of the log's own state.
         if marker is not None or is_full or self._should_roll(header, run, now_ms):
@@ -359,7 +305,7 @@ class Log(ReadableLog):
             run.producers.add(prepared.header, prepared.base_offset, now_ms, marker)
         run.add(prepared)
 
-    def _should_roll(self, header: BatchHeader, run: "_Run", now_ms: int) -> bool:
+    def _should_roll(self, header: BatchHeader, run: Run, now_ms: int) -> bool:
         """Whether a batch cannot go to the active segment behind those that are gathered."""
         if not run.prepared:
             return False
@@ -376,7 +322,7 @@ class Log(ReadableLog):
             now_ms,
         )
 
-    def _write(self, run: "_Run", now_ms: int) -> None:
+    def _write(self, run: Run, now_ms: int) -> None:
         """Write what a run has gathered, and answer it."""
         if not run.prepared:
             return
@@ -397,7 +343,7 @@ class Log(ReadableLog):
         base_offset: int,
         now_ms: int,
         epoch: int,
-    ) -> "_Prepared":
+    ) -> Prepared:
         """A batch as it is written at ``base_offset``. Raises InvalidRecord at the last offset."""
         header, content = batch
         if base_offset > LAST_OFFSET - header.last_offset_delta:
@@ -408,7 +354,7 @@ class Log(ReadableLog):
             if self._stamps_append_time:
                 append_time = now_ms
                 header = header._replace(max_timestamp=now_ms)
-            content = _with_timestamp_type(header, content, append_time)
+            content = with_timestamp_type(header, content, append_time)
         aborted = None
         if marker is not None:
             aborted = self._producers.aborted_by(header, marker, base_offset)
@@ -423,9 +369,9 @@ class Log(ReadableLog):
                 aborted,
             ),
         )
-        return _new(_Prepared, (header, marker, base_offset, append_time, piece))
+        return _new(Prepared, (header, marker, base_offset, append_time, piece))
 
-    def _make_room(self, prepared: "_Prepared", now_ms: int) -> None:
+    def _make_room(self, prepared: Prepared, now_ms: int) -> None:
         """Begin a new segment, if the batch needs one."""
         if self.epochs.is_stale:
             self.epochs.save()
@@ -435,7 +381,7 @@ class Log(ReadableLog):
         ):
             self.roll()
 
-    def _take_prepared(self, prepared: "_Prepared", now_ms: int) -> AppendInfo:
+    def _take_prepared(self, prepared: Prepared, now_ms: int) -> AppendInfo:
         header, marker, base_offset, append_time, _ = prepared
         return self._take(header, marker, base_offset, append_time, now_ms)
 
@@ -997,23 +943,3 @@ class Log(ReadableLog):
             segment.close()
         for _, segment in self._doomed:
             segment.delete()
-
-
-def _marker_of(batch: CheckedBatch) -> Marker | None:
-    is_marker = batch.header.is_control and batch.header.producer_id != NO_PRODUCER
-    return read_marker(batch.content) if is_marker else None
-
-
-def _with_timestamp_type(header: BatchHeader, content: Buffer, append_time: int) -> bytearray:
-    """The batch with the topic's timestamp type.
-
-    That is LogAppendTime with this time, or CreateTime if the time is -1.
-    """
-    changed = bytearray(content)
-    attributes = header.attributes & ~LOG_APPEND_TIME
-    if append_time >= 0:
-        attributes |= LOG_APPEND_TIME
-        TIMESTAMP.pack_into(changed, AT_MAX_TIMESTAMP, append_time)
-    ATTRIBUTES.pack_into(changed, AT_ATTRIBUTES, attributes)
-    CRC.pack_into(changed, AT_CRC, crc32c(memoryview(changed)[CRC_START:]))
-    return changed

@@ -95,7 +95,7 @@ class Race:
         for record in records:
             assert record.value in self.written[record.offset]
         assert not records or offsets[0] == offset or self.may_have_gaps
-        # before the question for truncations: an older end has another count
+        # before it is asked whether the log was cut: a cut may have lowered the end
         ends = (end, log.log_end_offset)
         assert not records or offsets[-1] < max(ends) or self.is_cut(cuts)
         self.read += len(records)
