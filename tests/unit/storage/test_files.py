@@ -79,6 +79,16 @@ def test_truncation_cuts_and_the_next_append_goes_to_the_new_end(
     assert (file.size, fs.read_file(at("f"))) == (3, b"abX")
 
 
+def test_a_stamp_takes_the_place_of_a_batchs_first_bytes(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    fs.write_file(at("f"), b"ab")
+    file = fs.open(at("f"))
+    file.append_stamped(b"XY", b"..cd")
+    file.append_stamped(b"Z", b".e")
+    assert (file.size, fs.read_file(at("f"))) == (8, b"abXYcdZe")
+
+
 def test_an_open_file_outlives_its_name(fs: FileSystem, at: Callable[[str], str]) -> None:
     file = fs.open(at("f"), create=True)
     file.append([b"ab"])
@@ -347,6 +357,28 @@ def test_a_sealed_file_keeps_its_descriptor_until_it_is_flushed(tmp_path: Path) 
     file.flush()
     assert count_open(tmp_path) == 0
     assert file.read(9, 0) == b"abcd"
+
+
+def test_a_file_that_was_never_written_waits_for_no_flush(tmp_path: Path) -> None:
+    file = RealFileSystem(max_sealed=0).open(str(tmp_path / "f"), create=True)
+    file.seal()
+    assert count_open(tmp_path) == 0
+
+
+def test_a_flush_that_failed_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(RealFileSystem(max_sealed=0), tmp_path / "f")
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fails)
+        with pytest.raises(StorageError):
+            file.flush()
+    file.seal()
+    assert count_open(tmp_path) == 1
 
 
 def test_sealing_flushes_where_too_many_wait_for_it(

@@ -478,6 +478,9 @@ def test_recovery_holds_the_entries_of_no_sealed_segment(disk: Disk) -> None:
         for name in disk.names(suffix):
             disk.write(name, b"")
     log = disk.open(is_clean=False, **SMALL)
+    for segment in log.segments[:-1]:
+        assert not segment.offset_index._held
+        assert not segment.time_index._held
     files = {name: disk.read(name) for suffix in INDEXES for name in disk.names(suffix)}
     assert all(files.values())
     after = Disk(disk.fs.crash("flushed", names="all"))

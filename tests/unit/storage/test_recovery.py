@@ -134,6 +134,14 @@ def test_no_read_is_larger_than_a_piece(box: Box, monkeypatch: pytest.MonkeyPatc
     assert max(sizes) <= 300
 
 
+def test_what_is_wrong_with_the_first_bad_batch_is_told(box: Box) -> None:
+    flipped = flip(2500)(box.content)
+    batches = Batches(box.holding(flipped), verify=True)
+    assert len([*batches]) == 1
+    with pytest.raises(CorruptRecord, match="position 2000: the CRC is wrong"):
+        batches.check_whole()
+
+
 def test_a_gap_between_batches_is_told(box: Box) -> None:
     segment = box.holding(box.content[:1000] + box.content[2000:])
     assert found(segment) == (0, 140, False)
@@ -247,6 +255,12 @@ def test_the_last_entry_of_an_index_is_believed_only_after_a_look(box: Box, path
             box.fs.write_file(path, flip(position, bit)(content))
             with pytest.raises(CorruptIndex):
                 read_tail(box.open())
+
+
+def test_an_empty_segment_ends_where_it_begins_and_has_no_epoch(box: Box) -> None:
+    for path in INDEXES:
+        box.fs.write_file(path, b"")
+    assert read_tail(box.holding(b"")) == (BASE, -1)
 
 
 def test_a_torn_tail_is_not_what_an_orderly_stop_leaves(box: Box) -> None:

@@ -208,6 +208,8 @@ def test_the_largest_timestamp_falls_back_to_the_files_mtime() -> None:
     box.fs.now_ms = 12345
     box.append(batch(timestamp=-1))
     assert box.segment.largest_timestamp == 12345
+    box.append(batch(timestamp=0))
+    assert box.segment.largest_timestamp == 0
     box.append(batch(timestamp=77))
     assert box.segment.largest_timestamp == 77
 

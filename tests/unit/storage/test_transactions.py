@@ -18,9 +18,9 @@ from raylog.storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from raylog.storage.files import RealFileSystem
+from raylog.storage.files import RealFile, RealFileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
-from raylog.storage.loader import open_log
+from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import COMMITTED, LATEST, MAX_TIMESTAMP
@@ -28,7 +28,7 @@ from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.control import Marker, encode_marker, read_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import Disk, batch, of_producer
+from raylog.storage.testing.logs import PARTITION, TOPIC_ID, Disk, batch, of_producer
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 from raylog.storage.validation import COORDINATOR
 from raylog.storage.writer import AppendInfo
@@ -337,6 +337,19 @@ def test_an_index_collects_what_touches_a_range_and_knows_when_it_is_complete() 
     index.append(entries[2])
     again = TransactionIndex(index._fs, "/0.txnindex", 0)
     assert again.entries == (entries[0], entries[2])
+
+
+def test_a_sealed_segments_index_is_open_read_only(tmp_path: Path) -> None:
+    fs, folder = RealFileSystem(), str(tmp_path / "orders-0")
+    create_log(fs, folder, TOPIC_ID)
+    log = open_log(fs, SystemClock(), folder, PARTITION, LogConfig())
+    send(log, 1, 0)
+    end(log, 1, abort=True)
+    file = log.segments[0].txn_index._file
+    assert isinstance(file, RealFile)
+    assert file.opened().is_writable
+    log.roll()
+    assert not file.opened().is_writable
 
 
 def test_a_torn_or_damaged_index_is_made_again(disk: Disk) -> None:

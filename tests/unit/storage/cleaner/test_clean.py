@@ -340,6 +340,15 @@ def test_a_full_map_ends_the_round_in_the_middle_and_the_next_goes_on(disk: Disk
     assert len(content(log)) == 17
 
 
+def test_a_map_of_one_key_knows_the_log_up_to_that_key(disk: Disk) -> None:
+    log = disk.open()
+    put(log, ("a", "1"), ("b", "1"), ("c", "1"))
+    put(log, ("b", "2"), roll=True)
+    one = Buffers(dedupe_bytes=SLOT_BYTES * 2, load_factor=0.5, chunk_bytes=4096)
+    assert compact(disk, log, buffers=one).end_offset == 1
+    assert [key for _, key, _ in content(log)] == ["a", "b", "c", "b"]
+
+
 def test_what_lies_behind_the_map_stays_even_a_tombstone(disk: Disk) -> None:
     log = disk.open(delete_retention_ms=0)
     put(log, ("a", "1"), ("b", "1"), ("a", None), roll=True)
