@@ -41,6 +41,7 @@ from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader, read_header
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.layout import HEADER_SIZE, NO_TIMESTAMP
+from raylog.storage.rolling import LAST_OFFSET
 
 # How much recovery reads at once.
 SCAN_BYTES = 1 << 20
@@ -244,13 +245,13 @@ class Segment:
             position += header.size_bytes
 
     def _rising(
-        self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_LONG
+        self, batches: Iterator[tuple[int, BatchHeader]]
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The same batches, as long as their offsets are what a segment can hold.
 
         No CRC covers the base offset.
         """
-        next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT, end_offset - 1)
+        next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT, LAST_OFFSET)
         for position, header in batches:
             last_offset = header.last_offset
             if not next_offset <= header.base_offset <= last_offset <= limit:

@@ -425,6 +425,17 @@ def test_a_file_that_is_opened_again_is_found_under_its_new_name(
     assert file.read(9, 0) == b"abcd"
 
 
+def test_a_copy_has_the_bytes_and_the_mtime_and_leaves_nothing_open(tmp_path: Path) -> None:
+    fs, source, target = RealFileSystem(), str(tmp_path / "f"), str(tmp_path / "g")
+    fs.write_file(source, b"abcd")
+    fs.set_mtime_ms(source, 12345)
+    fs.write_file(target, b"something longer")
+    copied: list[int] = []
+    fs.copy_file(source, target, copied.append, flush=True)
+    assert (fs.read_file(target), fs.mtime_ms(target), copied) == (b"abcd", 12345, [4])
+    assert count_open(tmp_path) == 0
+
+
 def test_another_file_under_its_name_is_not_read(tmp_path: Path) -> None:
     fs = RealFileSystem(max_sealed=0)
     (tmp_path / "f").write_bytes(b"abcd")

@@ -1,9 +1,11 @@
 """A segment: index cadence, roll conditions, finding, recovery."""
 
+from struct import pack
+
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull, StorageError, UndoFailed
+from raylog.storage.errors import CorruptRecord, DiskFull, StorageError, UndoFailed
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records.batch import read_header, stamp
@@ -179,6 +181,15 @@ def test_a_slice_ends_with_a_batch_and_has_one_at_least(dense: Box) -> None:
             assert found == (start, 1000 * expected)
 
 
+def test_a_batch_that_repeats_the_offset_before_it_is_corrupt(dense: Box) -> None:
+    again = batch_of_size(1000, 10)
+    stamp(again, 49, 0)
+    dense.segment.log.truncate(1000)
+    dense.segment.log.append([again])
+    with pytest.raises(CorruptRecord, match="offsets 49 to 58 where 50 must follow"):
+        list(dense.segment.batches())
+
+
 def test_a_lookup_by_time_enters_at_the_index_and_finds_the_first_record() -> None:
     box = Box(base_offset=40, index_interval_bytes=2 * len(batch()) - 1)
     for number in range(40, 50):
@@ -245,6 +256,30 @@ def test_no_flipped_bit_in_the_offset_index_gives_a_wrong_batch(dense: Box) -> N
             dense.fs.write_file(path, flip(position, bit)(content))
             refused += answers_rightly_or_refuses(dense)
     assert refused > len(content)
+
+
+def test_an_entry_that_leads_into_a_batch_ends_no_slice_there_and_is_noted(dense: Box) -> None:
+    closed(dense).fs.write_file("/00000000000000000040.index", pack(">ii", 29, 2500))
+    segment = dense.reopen()
+    assert segment.slice(40, 3500, 10_000) == (0, 3000)
+    assert segment.index_problem is not None
+    assert segment.index_problem.base_offset == 40
+
+
+def test_an_entry_that_leads_out_of_the_file_tells_no_offset_and_is_noted(dense: Box) -> None:
+    closed(dense).fs.write_file("/00000000000000000040.index", pack(">ii", 29, 10_000))
+    segment = dense.reopen()
+    assert segment.offset_beyond(1000) is None
+    assert segment.index_problem is not None
+    assert segment.index_problem.base_offset == 40
+
+
+def test_without_a_time_index_the_largest_timestamp_is_the_batches() -> None:
+    box = Box(base_offset=40)
+    for timestamp in (-1, 7, 5):
+        box.append(batch(timestamp=timestamp))
+    closed(box).fs.write_file("/00000000000000000040.timeindex", b"damaged")
+    assert box.reopen().max_timestamp == TimestampOffset(7, 41)
 
 
 def answers_rightly_or_refuses(box: Box) -> int:

@@ -359,7 +359,12 @@ def test_a_torn_or_damaged_index_is_made_again(disk: Disk) -> None:
     log.close()
     name = "00000000000000000000.txnindex"
     whole = disk.read(name)
-    for damaged in (whole + b"\0" * 33, b"\1" + whole[1:], whole[:17] + b"\xff" * 9 + whole[26:]):
+    for damaged in (
+        whole + b"\0" * 33,
+        b"\1" + whole[1:],
+        whole[:9] + b"\2" + whole[10:],  # the id of another producer
+        whole[:17] + b"\xff" * 9 + whole[26:],
+    ):
         disk.write(name, damaged)
         again = disk.open()
         assert again.segments[0].txn_index.entries == (AbortedTransaction(1, 0, 1, 2),)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from raylog.storage.cleaner.cleanable import Cleanable
-from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
+from raylog.storage.cleaner.cleaner import MIN_CHUNK_BYTES, Buffers, Cleaned, clean
 from raylog.storage.cleaner.offset_map import SLOT_BYTES
 from raylog.storage.errors import CleaningAborted, CorruptRecord, StorageError
 from raylog.storage.log import Log
@@ -313,6 +313,13 @@ def test_a_batch_that_ends_the_round_stays_even_empty(disk: Disk) -> None:
     put(log, ("b", "1"), roll=True)
     compact(disk, log, first_dirty=2)
     assert [(header.last_offset, header.count) for header in headers(disk)] == [(0, 1), (2, 1)]
+
+
+def test_compactions_share_their_buffers_and_write_with_half_of_one() -> None:
+    shared = Buffers.share(threads=2, dedupe_bytes=1000, load_factor=0.9, io_bytes=100_000)
+    assert shared == Buffers(dedupe_bytes=500, load_factor=0.9, chunk_bytes=25_000)
+    tiny = Buffers.share(threads=8, dedupe_bytes=1000, load_factor=0.9, io_bytes=100)
+    assert tiny.chunk_bytes == MIN_CHUNK_BYTES
 
 
 # -- a map that is full ----------------------------------------------------------------------------

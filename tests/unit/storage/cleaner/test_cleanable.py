@@ -128,4 +128,5 @@ def test_facts_are_read_from_a_log(disk: Disk) -> None:
     assert [(s.base_offset, s.largest_timestamp, s.first_timestamp) for s in told.segments] == [
         (0, T0 + 5, T0 + 5), (2, -1, -1)
     ]  # fmt: skip
+    assert [s.size_bytes for s in told.segments] == [s.size for s in log.segments]
     assert told[1:] == (1, 3, 2)
