@@ -1,10 +1,12 @@
 """``./dev mutants [FILES...]``: plant small errors in the storage, and see whether tests notice.
 
 The mutants are drawn by a seed, which is printed. Each is planted in a throw-away copy of the
-project; the tests that run its lines follow, fastest first, then those in processes and threads of
-their own. The results go to ``mutants-output/``, a line each; the same command goes on where it
-was interrupted. ``tests/mutants/equivalents.txt`` has the mutants that nobody can see. The first
-run makes a map of tests and lines, which takes some minutes; it is made again after a change.
+project; the tests that run its lines follow, fastest first. Those that the fast tests let live are
+suspects: the slow ones follow, and those in processes and threads of their own. The results go to
+``mutants-output/``, a line each; the same command goes on where it was interrupted.
+``tests/mutants/equivalents.txt`` has the mutants that nobody can see. The first run makes a map of
+tests and lines, which takes some minutes; it is made again after a change. How to read the report:
+docs/TESTING.md.
 """
 
 import argparse

@@ -2,9 +2,19 @@
 
 import pytest
 
+from tests.harness.paths import ROOT
+from tests.mutants.__main__ import EQUIVALENTS
 from tests.mutants.operators import mutants_of
 from tests.mutants.report import Outcome, Result, read_equivalents, summary, with_equivalents
-from tests.mutants.run import MOST_SECONDS, Known, Planted, choose_tests, draw, run_fast
+from tests.mutants.run import (
+    MOST_SECONDS,
+    Known,
+    Planted,
+    all_mutants,
+    choose_tests,
+    draw,
+    run_fast,
+)
 from tests.mutants.worker import exchange, outcome_of
 
 KEY = "storage/log.py Log.flush\n- a < b\n+ a <= b"
@@ -28,6 +38,12 @@ def test_a_reason_makes_a_living_mutant_equivalent_and_no_killed_one() -> None:
 def test_an_equivalent_without_a_reason_is_refused() -> None:
     with pytest.raises(ValueError, match="reason"):
         read_equivalents(KEY)
+
+
+def test_every_equivalent_is_still_an_error_of_the_source() -> None:
+    reasons = read_equivalents(EQUIVALENTS.read_text())
+    paths = {key.split(" ")[0] for key in reasons}
+    assert {*reasons} <= {each.key for each in all_mutants(ROOT, sorted(paths))}
 
 
 def test_the_share_counts_timeouts_as_killed_and_leaves_equivalents_out() -> None:
