@@ -161,6 +161,15 @@ def test_the_mtime_is_in_ms(fs: FileSystem, at: Callable[[str], str]) -> None:
     assert 1_600_000_000_000 < fs.mtime_ms(at("f")) < 4_000_000_000_000
 
 
+def test_the_facts_of_a_file_tell_whether_it_has_changed(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    fs.write_file(at("f"), b"abcd")
+    fs.set_mtime_ms(at("f"), 1_700_000_000_123)
+    assert fs.stat(at("f")) == (fs.open(at("f")).inode, 4, 1_700_000_000_123)
+    assert fs.stat(at("g")) is None
+
+
 def test_a_lock_is_held_against_every_other_owner(fs: FileSystem, at: Callable[[str], str]) -> None:
     lock = fs.lock(at(".lock"))
     with pytest.raises(LogLocked):

@@ -15,7 +15,13 @@ from raylog.storage.records.encode import encode_records
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk
 
-GUARDED = ("_segments", "_doomed", "_unflushed_snapshots")
+GUARDED = {
+    "_segments": "list",
+    "_doomed": "list",
+    "_unflushed_snapshots": "list",
+    "_end": "end",
+    "_high_watermark": "end",
+}
 CONFIG: dict[str, Any] = {
     "cleanup_policy": "compact,delete",
     "retention_ms": 5000,
@@ -24,19 +30,19 @@ CONFIG: dict[str, Any] = {
 
 
 class Watched(Log):
-    """Notes what is changed of the list of segments, and whether its lock is held."""
+    """Notes what is changed of the list of segments and of the end, and whether by its owner."""
 
     changes: list[tuple[str, bool]]
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in GUARDED:
-            self.changes.append((name, self.locks.list.locked()))
+            self.changes.append((name, getattr(self.locks, GUARDED[name]).locked()))
         super().__setattr__(name, value)
 
 
-def watched(disk: Disk) -> Watched:
+def watched(disk: Disk, **config: Any) -> Watched:
     """Four sealed segments and an active one, with locks as a partition has."""
-    log = disk.open(**CONFIG)
+    log = disk.open(**CONFIG, **config)
     for _ in range(4):
         log.append(encode_records([(T0, b"key", b"value", ())]))
         log.roll()
@@ -58,19 +64,26 @@ def compact(disk: Disk, log: Log) -> None:
     clean(disk.fs, disk.clock, log, section, Buffers(1 << 12, 0.9, 4096))
 
 
+ROLLED = {"_segments", "_unflushed_snapshots", "_end", "_high_watermark"}
+
+
 @pytest.mark.parametrize(
     ("held", "work", "changed"),
     [
-        (["end"], lambda _, log: log.roll(), {"_segments", "_unflushed_snapshots"}),
+        (["end"], lambda _, log: log.roll(), ROLLED),
         (["flush"], lambda _, log: log.flush(), {"_unflushed_snapshots"}),
         (["old"], retain, {*GUARDED}),
         (["old", "flush"], compact, {"_segments", "_doomed", "_unflushed_snapshots"}),
-        (["old", "flush", "end"], lambda _, log: log.truncate_to(2), {"_segments", "_doomed"}),
+        (
+            ["old", "flush", "end"],
+            lambda _, log: log.truncate_to(2),
+            {*GUARDED} - {"_unflushed_snapshots"},
+        ),
         ([], lambda _, log: log.purge_deleted(), {"_doomed"}),
     ],
     ids=["roll", "flush", "retention", "compaction", "truncation", "purge"],
 )
-def test_who_changes_the_list_of_segments_holds_its_lock(
+def test_who_changes_the_list_of_segments_or_the_end_holds_its_lock(
     disk: Disk, held: list[str], work: Callable[[Disk, Log], object], changed: set[str]
 ) -> None:
     log = watched(disk)
@@ -79,3 +92,14 @@ def test_who_changes_the_list_of_segments_holds_its_lock(
             stack.enter_context(getattr(log.locks, name))
         work(disk, log)
     assert {*log.changes} == {(name, True) for name in changed}
+
+
+def test_what_waited_for_a_flush_becomes_readable_under_the_ends_lock(disk: Disk) -> None:
+    log = watched(disk, flush_messages=1)
+    assert log.high_watermark < log.log_end_offset
+    with log.locks.flush:
+        log.flush()
+    assert log.high_watermark == log.log_end_offset
+    assert [change for change in log.changes if change[0] == "_high_watermark"] == [
+        ("_high_watermark", True)
+    ]

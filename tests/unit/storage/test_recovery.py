@@ -134,11 +134,22 @@ def test_no_read_is_larger_than_a_piece(box: Box, monkeypatch: pytest.MonkeyPatc
     assert max(sizes) <= 300
 
 
-def test_what_is_wrong_with_the_first_bad_batch_is_told(box: Box) -> None:
-    flipped = flip(2500)(box.content)
-    batches = Batches(box.holding(flipped), verify=True)
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (flip(2500), "position 2000: the CRC is wrong"),
+        (flip(9500), "position 9000: the CRC is wrong"),
+        (lambda c: c[:9500], "position 9000: only 500 of 1000 bytes of a batch"),
+        (flip(2006), "position 2000: offsets 316 to 325 where 60 must follow"),
+        (flip(2007, 3), "position 2000: offsets 52 to 61 where 60 must follow"),
+    ],
+)
+def test_what_is_wrong_with_the_first_bad_batch_is_told(
+    box: Box, change: Callable[[bytes], bytes], why: str
+) -> None:
+    batches = Batches(box.holding(change(box.content)), verify=True, end_offset=BASE + 100)
     assert len([*batches]) == 1
-    with pytest.raises(CorruptRecord, match="position 2000: the CRC is wrong"):
+    with pytest.raises(CorruptRecord, match=why):
         batches.check_whole()
 
 
@@ -263,6 +274,12 @@ def test_an_empty_segment_ends_where_it_begins_and_has_no_epoch(box: Box) -> Non
     assert read_tail(box.holding(b"")) == (BASE, -1)
 
 
+def test_a_time_index_without_entries_is_not_what_an_orderly_stop_leaves(box: Box) -> None:
+    box.fs.write_file(INDEXES[1], b"")
+    with pytest.raises(CorruptIndex, match="the time index has no entry"):
+        read_tail(box.open())
+
+
 def test_a_torn_tail_is_not_what_an_orderly_stop_leaves(box: Box) -> None:
     with pytest.raises(CorruptIndex):
         read_tail(box.holding(box.content[:-1]))
@@ -286,6 +303,32 @@ def test_every_change_of_the_leader_epoch_counts() -> None:
     ]
     assert last_epoch([segment]) == 9
     assert last_epoch([]) == -1
+
+
+def test_the_last_epoch_is_that_of_the_last_batch() -> None:
+    box = Box((3, 3, 3, 7, 7, 7, 7, 9, 9, 9), interval_bytes=1 << 20)
+    assert last_epoch([box.open()]) == 9
+
+
+def test_of_a_segment_of_one_epoch_only_the_first_batches_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("raylog.storage.recovery.LOOKUP_BYTES", 2000)
+    box = Box((3,) * 10)
+    following = Segment(box.fs, "/", BASE + 100, box.config, create=True)
+    records = batch(1)
+    stamp(records, BASE + 100, 3)
+    following.log.append([records])
+    read: list[str] = []
+    real = MemoryFile.read
+
+    def counted(file: MemoryFile, size_bytes: int, position: int) -> bytes:
+        read.append(file.path)
+        return real(file, size_bytes, position)
+
+    monkeypatch.setattr(MemoryFile, "read", counted)
+    assert epoch_changes([box.open(), following]) == [EpochChange(3, 40, 0)]
+    assert read.count(LOG) == 1
 
 
 def test_the_epochs_of_large_batches_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,6 +237,14 @@ def test_the_largest_timestamp_is_right_when_entries_are_missing_at_the_end(lost
     assert box.reopen().max_timestamp == TimestampOffset(70, 2)
 
 
+def test_a_truncation_takes_the_entries_of_what_goes_from_both_indexes(dense: Box) -> None:
+    assert (len(dense.entries()), len(dense.times())) == (3, 3)
+    dense.segment.truncate_to(105)
+    assert dense.segment.size == 6000
+    assert dense.entries() == [(79, 3000)]
+    assert dense.times() == [(T0 + 3, 79)]
+
+
 # -- damaged indexes -------------------------------------------------------------------------------
 
 

@@ -226,6 +226,13 @@ def test_times_behind_the_last_stable_offset_are_not_told_to_readers_of_committe
     assert log.offset_for_timestamp(MAX_TIMESTAMP, COMMITTED) is None
 
 
+def test_a_time_may_lead_to_a_marker(disk: Disk) -> None:
+    log = disk.open()
+    log.append(of_producer(0, timestamp=T0 - 5, transactional=True))
+    end(log, 7)
+    assert log.offset_for_timestamp(T0) == (T0, 1)
+
+
 # -- reading ---------------------------------------------------------------------------------------
 
 

@@ -356,6 +356,15 @@ def test_a_map_of_one_key_knows_the_log_up_to_that_key(disk: Disk) -> None:
     assert [key for _, key, _ in content(log)] == ["a", "b", "c", "b"]
 
 
+def test_a_full_map_knows_the_records_without_a_key_behind_its_last_one(disk: Disk) -> None:
+    log = disk.open()
+    put(log, ("a", "1"))
+    put(log, (None, "1"))
+    put(log, ("b", "1"), roll=True)
+    one = Buffers(dedupe_bytes=SLOT_BYTES * 2, load_factor=0.5, chunk_bytes=4096)
+    assert compact(disk, log, buffers=one).end_offset == 2
+
+
 def test_what_lies_behind_the_map_stays_even_a_tombstone(disk: Disk) -> None:
     log = disk.open(delete_retention_ms=0)
     put(log, ("a", "1"), ("b", "1"), ("a", None), roll=True)
@@ -418,6 +427,9 @@ def test_every_segment_ends_where_its_sources_ended(disk: Disk) -> None:
     ends = [[header for _, header in segment.batches()][-1] for segment in log.segments]
     assert [end.last_offset for end in ends] == list(range(9))
     assert [(end.producer_id, end.max_timestamp) for end in ends[:6]] == [(-1, -1)] * 6
+    assert [(end.producer_epoch, end.base_sequence, end.count) for end in ends[:6]] == [
+        (-1, -1, 0)
+    ] * 6
     again = Disk(disk.fs.crash())
     assert offsets_of(again.open(is_clean=False, segment_bytes=250)) == [7, 8]
 

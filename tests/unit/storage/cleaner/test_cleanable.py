@@ -106,6 +106,8 @@ def test_a_log_is_due_when_a_dirty_record_is_too_old_however_few_there_are(
 def test_records_without_a_time_are_never_too_old() -> None:
     config = LogConfig(max_compaction_lag_ms=1000)
     assert cleanable(facts(-1, -1, T0), 0, config, T0).overdue_ms == 0
+    assert cleanable(facts(0, 0, T0), 0, config, T0).overdue_ms == 0
+    assert cleanable(facts(1, -1, T0), 0, config, T0).overdue_ms == T0 - 1001
 
 
 def test_the_filthiest_log_comes_first() -> None:
