@@ -1,6 +1,7 @@
 """Reading a segment to its end, and making its indexes again."""
 
 from collections.abc import Callable
+from struct import pack
 
 import pytest
 
@@ -237,6 +238,11 @@ def test_the_bytes_of_an_index_file_tell_whether_it_is_one(
 
 
 # -- after an orderly stop -------------------------------------------------------------------------
+
+
+def test_an_entry_of_the_first_offset_and_of_time_0_is_no_fault(box: Box) -> None:
+    box.fs.write_file(INDEXES[1], pack(">qi", 0, 0))
+    assert index_fault(box.fs, box.open()) is None
 
 
 def test_the_tail_is_read_from_the_last_index_entry_on(
