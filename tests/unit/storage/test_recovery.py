@@ -9,6 +9,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.records.batch import stamp
+from raylog.storage.records.scan import POSITION
 from raylog.storage.recovery import (
     Batches,
     check_indexes,
@@ -110,6 +111,12 @@ def test_pieces_may_be_of_any_size(
     """Pieces smaller than a batch, and with batches over their ends."""
     monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", piece_bytes)
     assert found(box.open()) == (0, 140, True)
+    headers = [
+        piece.header(position)
+        for piece in Batches(box.open())
+        for position in piece.rows[:, POSITION].tolist()
+    ]
+    assert [header.base_offset for header in headers] == list(range(40, 140, 10))
     check_indexes(box.open())
     for damaged, kept in (
         (flip(6500)(box.content), 6),
