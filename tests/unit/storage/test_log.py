@@ -28,6 +28,7 @@ from raylog.storage.records.batch import read_header, seal
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
+    FOLDER,
     Disk,
     batch,
     batch_of_size,
@@ -336,6 +337,21 @@ def test_a_flush_moves_the_recovery_point_and_survives_power(disk: Disk) -> None
     operations = disk.fs.operations
     log.flush(3)
     assert (log.recovery_point, disk.fs.operations) == (5, operations)
+
+
+def test_a_flush_below_a_new_segment_syncs_no_folder(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch())
+    log.flush()
+    log.append(batch())
+    log.roll()
+    begin = disk.fs.operations
+    log.flush_due()
+    assert log.recovery_point == 2
+    assert [done for done in disk.fs.log[begin:] if "sync_dir" in done] == []
+    log.append(batch())
+    log.flush()
+    assert [done for done in disk.fs.log[begin:] if "sync_dir" in done] == [f"sync_dir {FOLDER}"]
 
 
 def test_upkeep_flushes_sealed_segments_and_the_active_one_when_its_time_has_come(

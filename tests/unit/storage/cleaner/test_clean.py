@@ -423,7 +423,8 @@ def test_every_segment_ends_where_its_sources_ended(disk: Disk) -> None:
     for number in range(9):
         put_by(log, 7, number, "a", "x" * 100)
     assert [segment.base_offset for segment in log.segments] == list(range(9))
-    compact(disk, log)
+    done = compact(disk, log)
+    assert done.bytes_written == sum(segment.size for segment in log.segments[:-1])
     ends = [[header for _, header in segment.batches()][-1] for segment in log.segments]
     assert [end.last_offset for end in ends] == list(range(9))
     assert [(end.producer_id, end.max_timestamp) for end in ends[:6]] == [(-1, -1)] * 6
