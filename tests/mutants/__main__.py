@@ -79,14 +79,15 @@ def plant(arguments: argparse.Namespace, seed: int, files: list[str], tree: Path
     began = time.monotonic()
     known = map_tests(sorted({*default_files(), *files}), tree, OUTPUT)
     print(f"map of {len(known)} tests: {minutes(time.monotonic() - began)}", flush=True)
+    reasons = read_equivalents(EQUIVALENTS.read_text())
     began = time.monotonic()
     with target.open("a") as file:
-        for result in run_all(todo, known, tree, arguments.jobs):
+        for result in run_all(todo, known, tree, arguments.jobs, reasons):
             if result.outcome != "suspect":
                 done[result.key] = result
                 print(json.dumps(result._asdict()), file=file, flush=True)
             print_progress(result, f"{len(done)}/{len(drawn)}")
-    results = with_equivalents(done.values(), read_equivalents(EQUIVALENTS.read_text()))
+    results = with_equivalents(done.values(), reasons)
     print(f"\n{minutes(time.monotonic() - began)}, seed {seed}")
     print("\n".join(summary(sorted(results, key=lambda result: result.place))))
     return int(any(result.outcome in ("living", "unreached") for result in results))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -262,12 +262,16 @@ def workers(tree: Path, count: int) -> Iterator[Queue[Worker]]:
 
 
 def run_all(
-    todo: Sequence[Planted], known: Mapping[str, Known], tree: Path, jobs: int
+    todo: Sequence[Planted],
+    known: Mapping[str, Known],
+    tree: Path,
+    jobs: int,
+    equivalents: Container[str],
 ) -> Iterator[Result]:
     """The results, as they come.
 
     First all mutants by their fast tests. Those that live are suspects, and come again when the
-    slow tests and ``LAST`` have run.
+    slow tests and ``LAST`` have run. Known equivalents are spared these.
     """
     with workers(tree, jobs) as free, ThreadPoolExecutor(jobs) as pool:
 
@@ -287,9 +291,13 @@ def run_all(
             check_workers(free, tree, todo[0], known)
         suspects = set[str]()
         for result in all_of(run_fast, todo):
-            if result.outcome == "suspect":
+            if result.outcome != "suspect":
+                yield result
+            elif result.key in equivalents:
+                yield result._replace(outcome="living")
+            else:
                 suspects.add(result.key)
-            yield result
+                yield result
         yield from all_of(run_slow, [planted for planted in todo if planted.key in suspects])
 
 

@@ -274,6 +274,15 @@ def test_an_entry_that_leads_into_a_batch_ends_no_slice_there_and_is_noted(dense
     assert segment.index_problem.args[0] == 40
 
 
+def test_an_entry_may_have_an_offset_within_its_batch(dense: Box) -> None:
+    """Kafka made such entries for the first offset, long ago."""
+    closed(dense).fs.write_file("/00000000000000000040.index", pack(">ii", 30, 3000))
+    segment = dense.reopen()
+    for offset in (70, 75, 79):
+        assert segment.find(offset) == (3000, 1000)
+    assert segment.index_problem is None
+
+
 def test_an_entry_that_leads_out_of_the_file_tells_no_offset_and_is_noted(dense: Box) -> None:
     closed(dense).fs.write_file("/00000000000000000040.index", pack(">ii", 29, 10_000))
     segment = dense.reopen()
