@@ -592,6 +592,19 @@ def test_faults_come_when_ordered_and_count_every_change() -> None:
         file.flush()
 
 
+def test_a_rename_that_the_disk_refuses_is_the_disks_failure() -> None:
+    fs = MemoryFileSystem()
+    fs.write_file("/f", b"old")
+    with (
+        fs.failing(lambda path: StorageError(path, "Input/output error"), "rename"),
+        pytest.raises(StorageError) as raised,
+    ):
+        write_atomically(fs, "/f", b"new")
+    assert type(raised.value) is StorageError
+    assert raised.value.is_disk_failure
+    assert fs.read_file("/f") == b"old"
+
+
 def test_who_only_looks_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"content")

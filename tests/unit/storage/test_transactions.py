@@ -379,6 +379,17 @@ def test_a_torn_or_damaged_index_is_made_again(disk: Disk) -> None:
         assert disk.read(name)[: len(whole)] == whole
 
 
+def test_recovery_takes_a_marker_at_the_begin_of_a_segment_once(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.roll()
+    end(log, 1, abort=True)
+    log.flush()
+    again = disk.open(is_clean=False, recovery_point=1)
+    assert again.segments[1].txn_index.entries == (AbortedTransaction(1, 0, 1, 2),)
+    assert [m.file for m in again.mended if m.file.endswith(".txnindex")] == []
+
+
 @pytest.mark.parametrize("finish", [Log.flush, Log.close])
 def test_an_index_made_after_its_segment_was_flushed_survives_a_loss_of_power(
     disk: Disk, finish: Callable[[Log], None]
