@@ -167,6 +167,7 @@ def test_the_facts_of_a_file_tell_whether_it_has_changed(
     fs.write_file(at("f"), b"abcd")
     fs.set_mtime_ms(at("f"), 1_700_000_000_123)
     assert fs.stat(at("f")) == (fs.open(at("f")).inode, 4, 1_700_000_000_123)
+    assert fs.mtime_ms(at("f")) == 1_700_000_000_123
     assert fs.stat(at("g")) is None
 
 

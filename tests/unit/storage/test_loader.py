@@ -137,6 +137,11 @@ def test_a_log_that_ends_before_its_start_is_an_error(disk: Disk) -> None:
         disk.open(log_start_offset=5)
 
 
+def test_so_is_one_without_any_record_after_a_crash(disk: Disk) -> None:
+    with pytest.raises(LogMissing, match="it began at 50"):
+        disk.open(is_clean=False, log_start_offset=50)
+
+
 def test_kafkas_scenario_of_a_log_that_a_recovery_cut_before_its_start(disk: Disk) -> None:
     """13.6: five segments of a record each, log start offset 4, garbage in the second: one empty
     segment at 4."""

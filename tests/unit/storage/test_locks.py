@@ -94,6 +94,22 @@ def test_who_changes_the_list_of_segments_or_the_end_holds_its_lock(
     assert {*log.changes} == {(name, True) for name in changed}
 
 
+def test_the_recovery_point_is_raised_under_the_lists_lock(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention and a flush raise it beside each other, and it must not go back."""
+    log = watched(disk)
+    monkeypatch.setitem(GUARDED, "recovery_point", "list")
+    with log.locks.flush:
+        log.flush()
+    disk.clock.advance(10_000)
+    with log.locks.old:
+        log.delete_old_segments()
+    raised = [is_held for name, is_held in log.changes if name == "recovery_point"]
+    assert raised
+    assert all(raised)
+
+
 def test_what_waited_for_a_flush_becomes_readable_under_the_ends_lock(disk: Disk) -> None:
     log = watched(disk, flush_messages=1)
     assert log.high_watermark < log.log_end_offset

@@ -288,6 +288,9 @@ def test_special_times(disk: Disk) -> None:
     )
     assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
     assert log.offset_for_timestamp(0) is None
+    log.append(batch(timestamp=0))
+    assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(0, 0)
+    log.truncate_to(0)
     for timestamp in (5, 9, 9, 3):
         log.append(batch_of_size(100, timestamp=timestamp))
     assert log.offset_for_timestamp(LATEST) == TimestampOffset(-1, 4)

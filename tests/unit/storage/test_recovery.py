@@ -142,6 +142,14 @@ def test_no_read_is_larger_than_a_piece(box: Box, monkeypatch: pytest.MonkeyPatc
     assert max(sizes) <= 300
 
 
+@pytest.mark.parametrize("piece_bytes", [100, 5000])
+def test_a_crc_is_looked_at_where_that_is_asked_for(box: Box, piece_bytes: int) -> None:
+    segment = box.holding(flip(2500)(box.content))
+    for verify, good in ((False, 10), (True, 2)):
+        batches = Batches(segment, verify=verify, piece_bytes=piece_bytes)
+        assert sum(len(piece.rows) for piece in batches) == good
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -237,6 +237,21 @@ def test_the_largest_timestamp_is_right_when_entries_are_missing_at_the_end(lost
     assert box.reopen().max_timestamp == TimestampOffset(70, 2)
 
 
+def test_by_the_index_no_batch_before_a_position_reaches_an_offset(dense: Box) -> None:
+    assert dense.segment.offset_beyond(1000) == dense.segment.offset_beyond(3000) == 79
+    assert dense.segment.offset_beyond(9500) is None
+
+
+def test_both_indexes_of_a_flushed_segment_survive_a_loss_of_power(dense: Box) -> None:
+    dense.seal()
+    dense.segment.flush()
+    dense.fs.sync_dir("/")
+    crashed = dense.fs.crash("flushed", names="flushed")
+    for suffix in ("log", "index", "timeindex"):
+        path = f"/00000000000000000040.{suffix}"
+        assert crashed.read_file(path) == dense.fs.read_file(path) != b""
+
+
 def test_a_truncation_takes_the_entries_of_what_goes_from_both_indexes(dense: Box) -> None:
     assert (len(dense.entries()), len(dense.times())) == (3, 3)
     dense.segment.truncate_to(105)
@@ -289,6 +304,15 @@ def test_an_entry_that_leads_out_of_the_file_tells_no_offset_and_is_noted(dense:
     assert segment.offset_beyond(1000) is None
     assert segment.index_problem is not None
     assert segment.index_problem.args[0] == 40
+
+
+def test_a_last_time_entry_that_lies_is_not_believed(dense: Box) -> None:
+    path = "/00000000000000000040.timeindex"
+    content = closed(dense).fs.read_file(path)
+    dense.fs.write_file(path, flip(len(content) - 12 + 5)(content))
+    segment = dense.reopen()
+    assert segment.max_timestamp == TimestampOffset(T0 + 9, 139)
+    assert segment.index_problem is not None
 
 
 def test_without_a_time_index_the_largest_timestamp_is_the_batches() -> None:

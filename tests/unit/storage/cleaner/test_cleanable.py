@@ -65,7 +65,8 @@ def test_clean_bytes_lie_before_the_checkpoint_and_a_segment_across_it_counts_tw
 def test_no_segment_with_records_of_an_undecided_transaction_is_touched(
     stable: int, bound: int
 ) -> None:
-    assert cleanable(facts(T0, T0, T0, T0, stable=stable), None, COMPACT, T0).bound == bound
+    found = cleanable(facts(T0, T0, T0, T0, stable=stable), None, COMPACT, T0)
+    assert (found.bound, found.cleanable_bytes) == (bound, 10 * bound)
 
 
 @pytest.mark.parametrize(("age_ms", "bound"), [(999, 10), (1000, 30), (10**9, 30)])
