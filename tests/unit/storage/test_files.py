@@ -358,10 +358,21 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
     return calls
 
 
-def test_a_sealed_file_keeps_its_descriptor_until_it_is_flushed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file.append([b"abcd"]),
+        lambda file: file.append_stamped(b"ab", b"..cd"),
+        lambda file: [file.append([b"abcdef"]), file.flush(), file.truncate(4)],
+    ],
+    ids=["append", "stamped", "truncate"],
+)
+def test_a_sealed_file_keeps_its_descriptor_until_it_is_flushed(
+    tmp_path: Path, change: Callable[[RealFile], None]
+) -> None:
     """The system tells an error of writing back only to those who have had the file open."""
-    fs = RealFileSystem(max_sealed=0)
-    file = written(fs, tmp_path / "f")
+    file = RealFileSystem(max_sealed=0).open(str(tmp_path / "f"), create=True)
+    change(file)
     file.seal()
     assert count_open(tmp_path) == 1
     file.flush()
