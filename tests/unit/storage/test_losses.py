@@ -1,11 +1,8 @@
 """Fsynced records that are missing are noticed; who accepts that says so once."""
 
-from typing import Any
-
 import pytest
 
 from raylog.storage.errors import CorruptCheckpoint, LogMissing, LogShorterThanFlushed
-from raylog.storage.log import Log
 from raylog.storage.losses import accept_loss
 from raylog.storage.state.checkpoints import (
     ACCEPTED_LOSSES,
@@ -23,22 +20,7 @@ from raylog.storage.testing.logs import (
     flip,
     offsets_of,
 )
-
-SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
-FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 20, 40))
-
-
-def fill(disk: Disk, batches: int = 30) -> Log:
-    """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
-    log = disk.open(**SMALL)
-    for number in range(batches):
-        log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
-    log.close()
-    return log
-
-
-def content(disk: Disk) -> dict[str, bytes]:
-    return {name: disk.read(name) for name in disk.names()}
+from tests.harness.small_logs import FIRST, SECOND, SMALL, THIRD, content, fill
 
 
 def checkpoint(disk: Disk, recovery_point: int, log_start_offset: int = 0) -> None:
