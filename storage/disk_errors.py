@@ -50,6 +50,7 @@ _SHORTAGES = {
     errno.EAGAIN: "the system could not do this now",
     errno.EINTR: "a signal interrupted the call",
 }
+_RIGHTS = "give the broker's user the right to read and write it, and run tools as this user"
 # What to do about the others; see storage_error for the rest.
 _ADVICE = {
     errno.EIO: "repair or replace the disk",
@@ -57,8 +58,8 @@ _ADVICE = {
         "the kernel's log says whether an error of the disk made it so; repair the disk, and mount "
         "it writable"
     ),
-    errno.EACCES: "give the broker's user the right to read and write it",
-    errno.EPERM: "give the broker's user the right to read and write it",
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
     errno.ENOENT: "mount the disk that has it, or restore it from a copy",
     errno.ENOTDIR: "move away the file that has the place of a folder",
     errno.EISDIR: "move away the folder that has the place of a file",

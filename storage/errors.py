@@ -9,6 +9,7 @@ Users import errors from ``raylog.errors``. Codes: Kafka's
 ``org.apache.kafka.common.protocol.Errors``.
 """
 
+import shlex
 from typing import Any, ClassVar
 
 
@@ -21,7 +22,7 @@ class RaylogError(Exception):
     # The names of the constructor's arguments, in order. Subclasses define them, __init__ sets
     # them as attributes, and pickling calls the constructor with them again.
     fields: ClassVar[tuple[str, ...]] = ("why",)
-    # what happened; what to do
+    # What happened; what to do. In a command, {quoted_path} is the field path, quoted for a shell.
     template: ClassVar[str] = "{why}"
 
     def __init__(self, *args: Any) -> None:
@@ -45,7 +46,9 @@ class RaylogError(Exception):
         return self._filled(self.template.partition("; ")[2])
 
     def _filled(self, template: str) -> str:
-        return template.format(**{name: getattr(self, name) for name in self.fields})
+        values = {name: getattr(self, name) for name in self.fields}
+        quoted = {f"quoted_{name}": shlex.quote(str(value)) for name, value in values.items()}
+        return template.format(**values, **quoted)
 
 
 # -- bytes -----------------------------------------------------------------------------------------
@@ -233,12 +236,30 @@ class InvalidTopic(RaylogError):
     )
 
 
+class InvalidPartitions(RaylogError):
+    """The number of partitions is not valid."""
+
+    code, error_name = 37, "INVALID_PARTITIONS"
+    fields = ("partitions", "least", "most")
+    template = (
+        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
+        "(partitions cannot be removed)"
+    )
+
+
 class InvalidConfig(RaylogError):
     """The config key does not exist, or the value is not valid for it."""
 
     code, error_name = 40, "INVALID_CONFIG"
     fields: ClassVar[tuple[str, ...]] = ("key", "value", "why")
     template = "config {key}={value!r}: {why}"
+
+
+class UnknownConfigKey(InvalidConfig):
+    """A config key that was asked for, or is to be deleted, does not exist there."""
+
+    fields: ClassVar[tuple[str, ...]] = ("key", "why")
+    template = "config {key}: {why}"
 
 
 # -- disks -----------------------------------------------------------------------------------------
@@ -313,8 +334,8 @@ class DiskFull(StorageError):
     is_disk_failure = False
     fields = ("path",)
     template = (
-        "{path}: no space left on the device; free some space (lower retention.bytes, delete "
-        "topics), then retry"
+        "{path}: no space left on the device; free some space (remove files that are not raylog's, "
+        "or lower retention.bytes of a topic whose oldest records nobody needs), then retry"
     )
 
 
@@ -371,7 +392,8 @@ class NoRoom(RaylogError):
     fields = ("path", "needed_bytes", "usable_bytes")
     template = (
         "{path}: the copy needs {needed_bytes} bytes, but only {usable_bytes} are free; free some "
-        "space (lower retention.bytes, delete topics), or use another log dir"
+        "space (remove files that are not raylog's, or lower retention.bytes of a topic whose "
+        "oldest records nobody needs), then retry"
     )
 
 
@@ -383,8 +405,8 @@ class LogDirOffline(StorageError):
 
     is_disk_failure = False
     template = (
-        "log dir {path} is offline: {why}; repair or replace its disk, then start the broker or "
-        "its node again"
+        "log dir {path} is offline: {why}; repair its disk, or replace it and restore a copy, then "
+        "start the broker or its node again"
     )
 
 
@@ -406,8 +428,8 @@ class LogMissing(RaylogError):
     fields = ("path", "why")
     template = (
         "{path}: {why}; mount its disk, or stop the broker and restore the folder from a copy, "
-        "then start the broker again. Only if there is no copy: delete the topic, with all of its "
-        "partitions, and create it again"
+        "then start the broker again. Do not make the folder by hand. Without a copy: "
+        "docs/OPERATIONS.md, A partition that is lost"
     )
 
 
@@ -440,8 +462,9 @@ class LogShorterThanFlushed(RaylogError):
     template = (
         "{path}: the log ends at offset {end_offset}, but everything below {recovery_point} was "
         "on the disk; stop the broker, and mount the disk or restore the missing file from a copy. "
-        "Only if the records are lost for good: `raylog log accept-loss {path}`. Then start the "
-        "broker"
+        "`raylog log accept-loss {quoted_path}` shows which offsets are missing, and whether files "
+        "in the folder still have them. Only if they are lost for good, accept the loss there. "
+        "Then start the broker"
     )
 
 
@@ -452,7 +475,8 @@ class NoRoomToSetAside(RaylogError):
     fields = ("path", "needed_bytes", "usable_bytes")
     template = (
         "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
-        "so the log stays closed; free some space, and the partition opens by itself"
+        "so the log stays closed; free some space (never by removing files of this folder), and "
+        "the partition opens by itself"
     )
 
 
@@ -462,6 +486,18 @@ class AsideRefused(RaylogError):
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")
     template = "{path}: {why}; nothing was changed"
+
+
+class NotAPartitionFolder(RaylogError):
+    """A tool was given a path that is not the folder of a partition with a log."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path", "why")
+    template = (
+        "{path}: {why}; nothing was changed. Check the path: a partition's folder is <log "
+        "dir>/<topic>-<partition>, and has .log files. If the path is right, check that its disk "
+        "is mounted"
+    )
 
 
 class FileNotReadable(RaylogError):
@@ -494,7 +530,8 @@ class LogLocked(RaylogError):
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
     fields = ("path",)
     template = (
-        "{path} is locked by another process; stop the broker that uses it, or use another folder"
+        "{path} is locked by another process; stop the broker that uses it (`raylog stop`), or "
+        "wait until the tool that works on it has ended"
     )
 
 

@@ -62,8 +62,8 @@ def find_loss(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> Men
     CorruptCheckpoint.
     """
     folder = os.path.abspath(folder)
-    recovery_point = _checkpointed(fs, folder, RECOVERY_POINTS)
-    if recovery_point <= _checkpointed(fs, folder, LOG_START_OFFSETS):
+    recovery_point = checkpointed(fs, folder, RECOVERY_POINTS)
+    if recovery_point <= checkpointed(fs, folder, LOG_START_OFFSETS):
         return None
     base_offset, end_offset = _end_by_recovery(fs, folder, recovery_point, is_compacted)
     if end_offset >= recovery_point:
@@ -84,8 +84,9 @@ def accept_loss(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> M
     return lost
 
 
-def _checkpointed(fs: FileSystem, folder: str, name: str) -> int:
-    log_dir, folder_name = os.path.split(folder)
+def checkpointed(fs: FileSystem, folder: str, name: str) -> int:
+    """What a checkpoint of the log dir has for a partition; 0 if it has nothing."""
+    log_dir, folder_name = os.path.split(os.path.abspath(folder))
     partition = parse_folder(folder_name)
     if partition is None:
         raise LogMissing(folder, "this is not a partition's folder")

@@ -6,26 +6,49 @@ the log dir for one that was left in order, since a log in it has changed.
 """
 
 import os
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
-from raylog.storage.asides import Aside, drop_aside, list_asides, restore_aside
-from raylog.storage.errors import AsideRefused
+from raylog.storage.asides import (
+    Aside,
+    aside_names,
+    drop_aside,
+    find_aside,
+    good_batches,
+    restore_aside,
+)
 from raylog.storage.files import FileSystem
-from raylog.storage.losses import accept_loss, find_loss
-from raylog.storage.names import parse_folder
+from raylog.storage.losses import accept_loss, checkpointed, find_loss
+from raylog.storage.names import LOG_SUFFIX, offset_of
 from raylog.storage.report import Mended
+from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
-from raylog.storage.tools.folders import locked
+from raylog.storage.tools.folders import check_has_log, locked, partition_folder
 
 Answer = TypeVar("Answer")
+
+
+class Kept(NamedTuple):
+    """A file with good batches of offsets that the log does not have."""
+
+    name: str
+    first_offset: int
+    end_offset: int
+
+
+class Loss(NamedTuple):
+    """What a log lacks of what was flushed."""
+
+    recovery_point: int  # of the log dir's checkpoint; 0 if it has none
+    lost: Mended | None  # None: nothing below the recovery point
+    kept: tuple[Kept, ...]  # the files of the folder that have some of it, or what comes behind
 
 
 def restore(fs: FileSystem, folder: str, name: str, *, allow_gap: bool) -> Aside:
     """Put an aside back. Raises LogLocked, and what ``restore_aside`` raises."""
 
     def work() -> Aside:
-        look(fs, folder, name)
+        find_aside(fs, folder, name)
         _open_as_after_a_crash(fs, folder)  # first: a crash may come before the next line is done
         return restore_aside(fs, folder, name, allow_gap=allow_gap)
 
@@ -33,11 +56,8 @@ def restore(fs: FileSystem, folder: str, name: str, *, allow_gap: bool) -> Aside
 
 
 def look(fs: FileSystem, folder: str, name: str) -> Aside:
-    """What an aside holds. Raises AsideRefused if there is none."""
-    for aside in list_asides(fs, folder):
-        if aside.name == name:
-            return aside
-    raise AsideRefused(os.path.join(folder, name), "there is no such file set aside")
+    """What an aside holds. Raises NotAPartitionFolder, or AsideRefused if there is none."""
+    return find_aside(fs, partition_folder(fs, folder), name)
 
 
 def drop(fs: FileSystem, folder: str, name: str) -> Aside:
@@ -45,29 +65,47 @@ def drop(fs: FileSystem, folder: str, name: str) -> Aside:
     return _offline(fs, folder, lambda: drop_aside(fs, folder, name))
 
 
-def accept(fs: FileSystem, folder: str, *, is_compacted: bool, is_sure: bool) -> Mended | None:
-    """What a log has lost; None if nothing. With ``is_sure``, the log may open without it.
+def accept(fs: FileSystem, folder: str, *, is_compacted: bool, is_sure: bool) -> Loss:
+    """What a log has lost. With ``is_sure``, the log may open without it.
 
-    Raises LogLocked, AsideRefused, LogMissing or CorruptCheckpoint.
+    Raises LogLocked, NotAPartitionFolder or CorruptCheckpoint.
     """
 
-    def work() -> Mended | None:
-        if not is_sure:
-            return find_loss(fs, folder, is_compacted=is_compacted)
-        return accept_loss(fs, folder, is_compacted=is_compacted)
+    def work() -> Loss:
+        check_has_log(fs, folder)
+        look_for = accept_loss if is_sure else find_loss
+        lost = look_for(fs, folder, is_compacted=is_compacted)
+        return Loss(
+            recovery_point=checkpointed(fs, folder, RECOVERY_POINTS),
+            lost=lost,
+            kept=() if lost is None else tuple(_kept(fs, folder, lost.first_offset)),
+        )
 
     return _offline(fs, folder, work)
 
 
+def _kept(fs: FileSystem, folder: str, end_offset: int) -> Iterator[Kept]:
+    """The files with good batches behind the end of the log."""
+    logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    for name in (*logs, *aside_names(fs, folder)):
+        base_offset = offset_of(name)
+        if base_offset is None:
+            continue
+        file = fs.open(os.path.join(folder, name))
+        try:
+            behind = [
+                header
+                for _, header in good_batches(file, base_offset)
+                if header.base_offset >= end_offset
+            ]
+        finally:
+            file.close()
+        if behind:
+            yield Kept(name, behind[0].base_offset, behind[-1].next_offset)
+
+
 def _offline(fs: FileSystem, folder: str, work: Callable[[], Answer]) -> Answer:
-    folder = os.path.abspath(folder)
-    if parse_folder(os.path.basename(folder)) is None:
-        raise AsideRefused(
-            folder, "this is not a partition's folder; its name must be <topic>-<partition>"
-        )
-    if not fs.is_dir(folder):
-        raise AsideRefused(folder, "the folder does not exist")
-    with locked(fs, folder):
+    with locked(fs, partition_folder(fs, folder)):
         return work()
 
 

@@ -1,12 +1,11 @@
 """What recovery takes out of a log is kept, once, told, and can be put back."""
 
-from typing import Any
-
 import pytest
 
 from raylog.storage.asides import (
     aside_names,
     drop_aside,
+    is_in_log,
     list_asides,
     restore_aside,
 )
@@ -17,9 +16,9 @@ from raylog.storage.errors import (
     NoRoom,
     NoRoomToSetAside,
 )
-from raylog.storage.log import Log
 from raylog.storage.mirror import Mirror
 from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.recovery import check_indexes
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
@@ -31,23 +30,7 @@ from raylog.storage.testing.logs import (
     offsets_of,
 )
 from raylog.storage.validation import COORDINATOR
-
-SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
-FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 20, 40))
-
-
-def fill(disk: Disk, batches: int = 30) -> Log:
-    """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
-    log = disk.open(**SMALL)
-    for number in range(batches):
-        log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
-    log.close()
-    return log
-
-
-def content(disk: Disk) -> dict[str, bytes]:
-    return {name: disk.read(name) for name in disk.names()}
-
+from tests.harness.small_logs import FIRST, SECOND, SMALL, THIRD, content, fill
 
 # -- set aside -------------------------------------------------------------------------------------
 
@@ -87,6 +70,49 @@ def test_a_lost_header_does_not_hide_the_good_batches_behind(disk: Disk, damage:
     restore_aside(disk.fs, FOLDER, aside.name, allow_gap=True)
     left = [*range(30), *range(32, 40)]
     assert offsets_of(disk.open(is_clean=False, **SMALL)) == left
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_behind_a_lost_header_are_found_too(
+    disk: Disk, magic: int, codec: str
+) -> None:
+    """Each set has two messages; a compressed one has only its last offset in the header."""
+    rows = [(T0, b"k", b"v"), (T0, b"k", b"w")]
+    sets = [
+        encode_legacy(rows, magic=magic, base_offset=first, compression_type=codec)
+        for first in range(0, 12, 2)
+    ]
+    lengths = [len(messages) for messages in sets]
+    damaged = bytearray(b"".join(sets))
+    at = sum(lengths[:2])
+    damaged[at + 8 : at + 17] = bytes(9)  # the length and the magic of the third
+    disk.write(FIRST, bytes(damaged))
+    for suffix in (".index", ".timeindex"):
+        disk.fs.remove(disk.path(FIRST.replace(".log", suffix)))
+    log = disk.open(is_clean=False)
+    assert offsets_of(log) == [0, 1, 2, 3]
+    log.close()
+    (found,) = list_asides(disk.fs, FOLDER)
+    # Without a codec each message is a batch, and the second one of the damaged set is good.
+    lost = 6 if codec == "gzip" else 5
+    assert (found.first_offset, found.end_offset) == (lost, 12)
+    restore_aside(disk.fs, FOLDER, found.name, allow_gap=True)
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1, 2, 3, *range(lost, 12)]
+
+
+def test_an_aside_of_another_log_is_not_in_this_one(disk: Disk) -> None:
+    """The same offsets with newer records: their leader epoch tells them apart."""
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    log = disk.open(is_clean=False, **SMALL)
+    (aside,) = list_asides(disk.fs, FOLDER)
+    assert not is_in_log(disk.fs, FOLDER, aside)
+    for _ in range(10):
+        log.append(batch_of_size(100, 2), leader_epoch=1)
+    assert offsets_of(log)[-1] == 49
+    log.close()
+    assert not is_in_log(disk.fs, FOLDER, aside)
 
 
 def test_a_batch_in_a_damaged_record_is_not_taken_for_one_of_the_log(disk: Disk) -> None:
@@ -304,7 +330,7 @@ def test_on_a_compacted_topic_offsets_may_be_missing_before_it(disk: Disk) -> No
     assert aside_names(disk.fs, FOLDER) == [name], "its other bytes may hold records"
     log = disk.open(is_clean=False, cleanup_policy="compact", **SMALL)
     assert offsets_of(log) == [*range(30), *range(32, 40)]
-    with pytest.raises(AsideRefused, match="the log has other records up to 40"):
+    with pytest.raises(AsideRefused, match="the log has its good batches already"):
         restore_aside(disk.fs, FOLDER, name, allow_gap=True)
 
 

@@ -219,7 +219,8 @@ def test_a_dir_that_fails_takes_its_partitions_along_and_no_others(node: Node) -
     assert node.dirs.take_orphans() == []
     assert list(node.dirs.opened) == [OTHERS]
     with pytest.raises(
-        LogDirOffline, match="log dir /disk/a is offline: Input/output error; repair or replace"
+        LogDirOffline,
+        match="log dir /disk/a is offline: Input/output error; repair its disk, or replace",
     ):
         node.dirs.dir_of(ORDERS, failed)
     node.dirs.fail(failed, "again")

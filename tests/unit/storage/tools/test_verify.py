@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from raylog.storage.errors import LogMissing
+from raylog.storage.errors import NotAPartitionFolder
 from raylog.storage.files import ReadOnlyFileSystem
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.testing.clock import T0
@@ -331,7 +331,7 @@ def test_behind_damage_producers_are_not_guessed_at(disk: Disk) -> None:
 
 
 def test_a_folder_without_a_log_is_an_error(disk: Disk) -> None:
-    with pytest.raises(LogMissing, match=r"has no \.log file"):
+    with pytest.raises(NotAPartitionFolder, match=r"has no \.log file"):
         verify_folder(disk.fs, "/logs")
-    with pytest.raises(LogMissing, match="the folder does not exist"):
+    with pytest.raises(NotAPartitionFolder, match="the folder does not exist"):
         verify_folder(disk.fs, "/nowhere")
