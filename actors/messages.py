@@ -120,6 +120,8 @@ class AsideFile(NamedTuple):
     end_offset: int = -1  # behind the last of them
     # whether it is the beginning of one batch, of which the rest was never written
     is_unfinished: bool = False
+    # whether the log has its good batches again
+    is_in_log: bool = False
 
 
 class OpeningReport(NamedTuple):

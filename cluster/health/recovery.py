@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from raylog.actors.messages import AsideFile, MendedTotal, OpeningReport, PartitionStatus
 from raylog.cluster.health.facts import INFO, NAMED_AT_MOST, WARNING, Facts, Finding, named
 from raylog.storage.report import Kind, Mended, Progress
+from raylog.storage.shell import command
 
 _UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 # What is no problem: the kind -> what it is, and whether anything was lost.
@@ -66,29 +67,41 @@ def set_aside(facts: Facts) -> Iterator[Finding]:
 
 
 def _asides(status: PartitionStatus, asides: Sequence[AsideFile]) -> Finding:
-    folder = status.folder
     by_name = {entry.kept_as: entry for entry in status.report.records}
     told = [_aside(aside, by_name.get(aside.name)) for aside in asides[:NAMED_AT_MOST]]
     left = len(asides) - len(told)
+    missing = [aside for aside in asides if not aside.is_in_log]
+    listing = _aside_command("list", status.folder)
+    if missing:
+        what = "recovery took bytes out of the log that may hold records, and kept them: "
+        restoring = _aside_command("restore", status.folder, missing[0].name)
+        todo = (
+            f"{listing} shows which records they hold. Then stop the broker, and put them back "
+            f"with {restoring}. Only if nobody needs them any more, remove them for good with "
+            + _aside_command("drop", status.folder, missing[0].name)
+        )
+    else:
+        what = "files that recovery took out of the log are still kept: "
+        todo = (
+            f"{listing} shows what they hold. If nobody needs their other bytes, stop the broker, "
+            "and remove them with " + _aside_command("drop", status.folder, asides[0].name)
+        )
     return Finding(
         severity=WARNING,
         subject=status.partition,
-        what=(
-            "recovery took bytes out of the log that may hold records, and kept them: "
-            + "; ".join(told)
-            + (f"; and {left} more" if left else "")
-        ),
-        todo=(
-            f"`raylog log aside list {folder}` shows which records they hold. Then stop the "
-            f"broker, and put them back with `raylog log aside restore {folder} "
-            f"{asides[0].name}`, or remove them with `raylog log aside drop {folder} "
-            f"{asides[0].name}`"
-        ),
+        what=what + "; ".join(told) + (f"; and {left} more" if left else ""),
+        todo=todo,
     )
+
+
+def _aside_command(*arguments: str) -> str:
+    return f"`{command('log', 'aside', *arguments)}`"
 
 
 def _aside(aside: AsideFile, entry: Mended | None) -> str:
     """One file that was set aside; ``entry``: what the last opening said of it, if it made it."""
+    if aside.is_in_log:
+        return f"{aside.name} ({aside.size_bytes} bytes; its good batches are in the log again)"
     offsets = "" if aside.end_offset < 0 else ", " + _range(aside)
     why = "" if entry is None else f": {entry.why}"
     return f"{aside.name} ({aside.size_bytes} bytes{offsets}){why}"

@@ -1,12 +1,13 @@
 """Recovery in health: progress while it runs, asides until somebody decides, repairs as notes."""
 
+import re
+import shlex
+
 import pytest
 
 from raylog.actors.messages import (
     AsideFile,
     OpeningReport,
-    PartitionOffsets,
-    PartitionStatus,
     Recovering,
 )
 from raylog.actors.partition.opening import report_of
@@ -15,6 +16,7 @@ from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.findings import findings, notes
 from raylog.cluster.health.recovery import in_words
 from raylog.storage.report import Mended, Progress
+from tests.harness.statuses import serving_status
 
 HALF = Recovering("t-0", Progress(3_200_000_000, 10_000_000_000, 3, 12))
 NAME = "00000000000000000042.log.aside-0"
@@ -38,23 +40,8 @@ def described(problem: str | None) -> TopicDescription:
     )
 
 
-def status(*mended: Mended, asides: tuple[AsideFile, ...] = ()) -> PartitionStatus:
-    return PartitionStatus(
-        partition="t-0",
-        folder="/disk/t-0",
-        pid=1,
-        kernel="compiled",
-        leader_epoch=0,
-        offsets=PartitionOffsets(0, 0, 0, 0),
-        size_bytes=0,
-        segments=1,
-        is_offline=False,
-        report=report_of(mended, asides),
-    )
-
-
 def serving(*mended: Mended, asides: tuple[AsideFile, ...] = ()) -> Facts:
-    return Facts(topics=[described(None)], partitions=[status(*mended, asides=asides)])
+    return Facts(topics=[described(None)], partitions=[serving_status(*mended, asides=asides)])
 
 
 def only(found: list[Finding]) -> Finding:
@@ -89,7 +76,7 @@ def test_one_that_the_controller_believes_to_serve_is_not_silent_while_it_recove
 def test_an_old_word_on_progress_hides_no_problem_and_is_not_told_of_one_that_serves() -> None:
     failed = Facts(topics=[described("its disk failed")], recovering=[HALF])
     assert ERROR in [finding.severity for finding in findings(failed)]
-    served = Facts(topics=[described(None)], partitions=[status()], recovering=[HALF])
+    served = Facts(topics=[described(None)], partitions=[serving_status()], recovering=[HALF])
     assert findings(served) == []
 
 
@@ -107,6 +94,31 @@ def test_an_aside_of_an_earlier_opening_stays_a_warning() -> None:
     finding = only(findings(serving(asides=(AsideFile(NAME, 1234),))))
     assert finding.severity == WARNING
     assert f"{NAME} (1234 bytes)" in finding.what
+
+
+def test_an_aside_that_was_restored_misses_nothing_and_only_its_rest_is_told() -> None:
+    restored = AsideFile(NAME, 1234, 42, 50, is_in_log=True)
+    finding = only(findings(serving(asides=(restored,))))
+    assert finding.what == (
+        "files that recovery took out of the log are still kept: "
+        f"{NAME} (1234 bytes; its good batches are in the log again)"
+    )
+    assert "restore" not in finding.todo
+    other = AsideFile(NAME.replace("42", "57"), 10, 57, 58)
+    finding = only(findings(serving(asides=(restored, other))))
+    assert "may hold records" in finding.what
+    assert f"restore /disk/t-0 {other.name}`" in finding.todo
+
+
+def test_commands_take_a_folder_with_any_name() -> None:
+    folder = "/my disk/it's/t-0"
+    status = serving_status(asides=[AsideFile(NAME, 1, 42, 43)], folder=folder)
+    todo = only(findings(Facts(topics=[described(None)], partitions=[status]))).todo
+    commands = [shlex.split(text) for text in re.findall("`([^`]*)`", todo)]
+    assert [words[:4] for words in commands] == [
+        ["raylog", "log", "aside", name] for name in ("list", "restore", "drop")
+    ]
+    assert {words[4] for words in commands} == {folder}
 
 
 def test_an_unfinished_write_that_was_kept_is_a_note() -> None:
