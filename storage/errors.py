@@ -169,7 +169,7 @@ class OffsetOutOfRange(RaylogError):
     log_end_offset: int
     template = (
         "{partition}: offset {offset} is out of range: the log holds [{log_start_offset}, "
-        "{log_end_offset}); seek to an offset in this range, or to earliest or latest"
+        "{log_end_offset}); use an offset in this range, or earliest or latest"
     )
 
 
@@ -381,7 +381,7 @@ class UnfinishedCompaction(StorageError):
     is_disk_failure = False
     template = (
         "{path}: an unfinished compaction left a damaged segment: {why}; restore the segment from "
-        "a copy"
+        "a copy, and remove no file of this folder by hand: some may be the only copy"
     )
 
 

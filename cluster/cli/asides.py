@@ -97,7 +97,8 @@ def restore(
     The file must begin where the log ends: if several files were set aside, restore the one with
     the lowest offset first. --allow-gap leaves out what is missing in between, for example a
     damaged batch. If new records were appended since, the file cannot be restored. A file that also
-    has bytes that are no good batch stays.
+    has bytes that are no good batch stays. The next start of the broker makes the indexes; until
+    then `raylog log verify` misses them.
     """
     from raylog.storage.files import RealFileSystem
     from raylog.storage.tools.decide import restore as restore_aside
@@ -169,8 +170,8 @@ def accept_loss(folder: Folder, compacted: Compacted = False, yes: Yes = False) 
 def _no_loss(folder: str, loss: "Loss") -> str:
     if not loss.recovery_point:
         return (
-            "the log dir's recovery-point-offset-checkpoint has nothing on this partition, so it "
-            "is not known whether records are missing; nothing was changed"
+            "the log dir's recovery-point-offset-checkpoint tells of no flushed record of this "
+            "partition, so it cannot be known whether one is missing; nothing was changed"
         )
     return (
         f"the log reaches its recovery point, offset {loss.recovery_point}: there is no loss to "

@@ -46,7 +46,8 @@ class MetadataLog:
             if not fs.is_dir(os.path.dirname(log_dir)):
                 raise InvalidLogDir(
                     log_dir,
-                    "neither the folder nor its parent exists; create it, or mount its disk",
+                    "neither the folder nor its parent exists; mount its disk, or create the "
+                    "parent for a new log dir",
                 )
             if fs.exists(log_dir) and not fs.is_dir(log_dir):
                 raise InvalidLogDir(log_dir, "this is a file; give a folder")

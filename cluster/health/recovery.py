@@ -16,6 +16,9 @@ _HARMLESS: dict[Kind, str] = {
     "removed": "of leftovers were removed; they held no record of their own",
 }
 
+# What is said in the place of an entry's reason, which is about the place of the cut alone.
+_REASONS: dict[Kind, str] = {"cut": "it begins with bytes that are no good batch"}
+
 
 def recovering(facts: Facts) -> Iterator[Finding]:
     """How far the recoveries have come that take long."""
@@ -103,7 +106,7 @@ def _aside(aside: AsideFile, entry: Mended | None) -> str:
     if aside.is_in_log:
         return f"{aside.name} ({aside.size_bytes} bytes; its good batches are in the log again)"
     offsets = "" if aside.end_offset < 0 else ", " + _range(aside)
-    why = "" if entry is None else f": {entry.why}"
+    why = "" if entry is None else f": {_REASONS.get(entry.kind, entry.why)}"
     return f"{aside.name} ({aside.size_bytes} bytes{offsets}){why}"
 
 

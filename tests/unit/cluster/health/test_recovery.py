@@ -16,6 +16,7 @@ from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.findings import findings, notes
 from raylog.cluster.health.recovery import in_words
 from raylog.storage.report import Mended, Progress
+from tests.harness.paths import ROOT
 from tests.harness.statuses import serving_status
 
 HALF = Recovering("t-0", Progress(3_200_000_000, 10_000_000_000, 3, 12))
@@ -90,6 +91,13 @@ def test_what_was_set_aside_is_a_warning_that_names_file_offsets_reason_and_comm
     assert f"`raylog log aside drop /disk/t-0 {NAME}`" in finding.todo
 
 
+def test_a_tail_with_good_batches_is_not_said_to_have_none() -> None:
+    cut = Mended("cut", "00000000000000000042.log", 500, 42, 50, "no good batch", NAME)
+    finding = only(findings(serving(cut, asides=(AsideFile(NAME, 500, 44, 50),))))
+    shown = f"{NAME} (500 bytes, offsets 44 to 49): it begins with bytes that are no good batch"
+    assert finding.what.endswith(shown)
+
+
 def test_an_aside_of_an_earlier_opening_stays_a_warning() -> None:
     finding = only(findings(serving(asides=(AsideFile(NAME, 1234),))))
     assert finding.severity == WARNING
@@ -155,6 +163,28 @@ def test_what_was_kept_is_no_note_besides() -> None:
     assert notes(serving(kept, SET_ASIDE)) == []
     (note,) = notes(serving(kept, ZEROS))
     assert "1 files, 17 bytes" in note.what
+
+
+def test_operations_quotes_every_finding_of_a_recovery() -> None:
+    page = (ROOT / "docs" / "OPERATIONS.md").read_text()
+    recovery = page.partition("\n## Recovery\n")[2].partition("\n**How long it takes")[0]
+    tables = [line for line in recovery.splitlines() if line.startswith("| ")]
+    quoted = {words for line in tables for words in re.findall('"([^"]*)"', line)}
+    removed = REBUILT._replace(kind="removed")
+    restored = AsideFile(NAME, 1234, 42, 50, is_in_log=True)
+    unfinished = AsideFile(NAME, 17, is_unfinished=True)
+    shown = [
+        finding.what
+        for facts in (
+            serving(SET_ASIDE, LOST, REBUILT, removed, asides=(AsideFile(NAME, 1234, 42, 50),)),
+            serving(asides=(restored, unfinished)),
+            Facts(recovering=[HALF]),
+        )
+        for finding in (*findings(facts), *notes(facts))
+    ]
+    assert len(quoted) == 7
+    assert [words for words in quoted if not any(words in what for what in shown)] == []
+    assert all(any(words in what for words in quoted) for what in shown)
 
 
 def test_a_broker_that_mended_nothing_has_no_notes() -> None:
