@@ -147,10 +147,10 @@ def accept_loss(folder: Folder, compacted: Compacted = False, yes: Yes = False) 
     copy, if you can.
     """
     from raylog.storage.files import RealFileSystem
-    from raylog.storage.tools.decide import accept
+    from raylog.storage.tools.decide import accept, look_for_loss
 
     fs = RealFileSystem()
-    loss = accept(fs, folder, is_compacted=compacted, is_sure=False)
+    loss = look_for_loss(fs, folder, is_compacted=compacted)
     if loss.lost is None:
         typer.echo(_no_loss(folder, loss))
         return
@@ -163,7 +163,7 @@ def accept_loss(folder: Folder, compacted: Compacted = False, yes: Yes = False) 
         note(line)
     if not yes:
         _ask("Give these offsets to new records")
-    accept(fs, folder, is_compacted=compacted, is_sure=True)
+    accept(fs, folder, is_compacted=compacted)
     typer.echo(f"{lost}; the loss is accepted, and the log opens when the broker starts")
 
 

@@ -350,9 +350,9 @@ def _repaired(folder: str, done: "Repaired") -> Iterator[str]:
 
 def _tell_of_loss(fs: "FileSystem", folder: str, compacted: bool) -> bool:
     """Say if a log whose files agree will not open; whether it will."""
-    from raylog.storage.tools.decide import accept
+    from raylog.storage.tools.decide import look_for_loss
 
-    lost = accept(fs, folder, is_compacted=compacted, is_sure=False).lost
+    lost = look_for_loss(fs, folder, is_compacted=compacted).lost
     if lost is None:
         return True
     _err(

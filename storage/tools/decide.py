@@ -65,38 +65,44 @@ def drop(fs: FileSystem, folder: str, name: str) -> Aside:
     return _offline(fs, folder, lambda: drop_aside(fs, folder, name))
 
 
-def accept(fs: FileSystem, folder: str, *, is_compacted: bool, is_sure: bool) -> Loss:
-    """What a log has lost. With ``is_sure``, the log may open without it.
+def look_for_loss(fs: FileSystem, folder: str, *, is_compacted: bool) -> Loss:
+    """What a log has lost; nothing is changed.
 
     Raises LogLocked, NotAPartitionFolder or CorruptCheckpoint.
     """
 
     def work() -> Loss:
         check_has_log(fs, folder)
-        look_for = accept_loss if is_sure else find_loss
-        lost = look_for(fs, folder, is_compacted=is_compacted)
+        lost = find_loss(fs, folder, is_compacted=is_compacted)
         return Loss(
             recovery_point=checkpointed(fs, folder, RECOVERY_POINTS),
             lost=lost,
-            kept=() if lost is None else tuple(_kept(fs, folder, lost.first_offset)),
+            kept=() if lost is None else tuple(_kept(fs, folder, lost)),
         )
 
     return _offline(fs, folder, work)
 
 
-def _kept(fs: FileSystem, folder: str, end_offset: int) -> Iterator[Kept]:
-    """The files with good batches behind the end of the log."""
+def accept(fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
+    """Let a log open without what it has lost. Raises as ``look_for_loss``."""
+    _offline(fs, folder, lambda: accept_loss(fs, folder, is_compacted=is_compacted))
+
+
+def _kept(fs: FileSystem, folder: str, lost: Mended) -> Iterator[Kept]:
+    """The files with good batches behind the end of the log, which is in ``lost.file``."""
+    last = offset_of(lost.file)
+    assert last is not None
     logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
     for name in (*logs, *aside_names(fs, folder)):
         base_offset = offset_of(name)
-        if base_offset is None:
+        if base_offset is None or (name in logs and base_offset < last):
             continue
         file = fs.open(os.path.join(folder, name))
         try:
             behind = [
                 header
                 for _, header in good_batches(file, base_offset)
-                if header.base_offset >= end_offset
+                if header.base_offset >= lost.first_offset
             ]
         finally:
             file.close()

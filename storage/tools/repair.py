@@ -167,6 +167,8 @@ def _beside(folder: str, partition: TopicPartition) -> str:
 def _copy(fs: FileSystem, folder: str, target: str) -> str:
     """Copy all files, on disk when this returns; a copy that fails is removed."""
     target = os.path.abspath(target)
+    if os.path.commonpath([folder, target]) == folder:
+        raise RepairRefused(folder, f"the folder for the copy, {target}, is inside; give another")
     if fs.exists(target) and (not fs.is_dir(target) or fs.list_dir(target)):
         raise RepairRefused(
             folder, f"the folder for the copy, {target}, already exists; give a new folder"

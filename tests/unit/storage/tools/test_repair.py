@@ -205,6 +205,10 @@ def test_the_copy_goes_where_it_is_told_unless_something_is_there(disk: Disk) ->
     before = files(disk)
     with pytest.raises(RepairRefused, match="already exists"):
         repair(disk, copy_to="/logs")
+    for inside in (FOLDER, f"{FOLDER}/copy"):
+        with pytest.raises(RepairRefused, match="is inside; give another"):
+            repair(disk, copy_to=inside)
+    assert files(disk) == before
     done = repair(disk, copy_to="/elsewhere/copy")
     assert done is not None
     assert done.copy == "/elsewhere/copy"
