@@ -60,6 +60,12 @@ from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 
 # How much is read, compared or copied at once.
 PIECE_BYTES = 1 << 20
+# What may be read in search of batches behind damage: so many times the file, and this beside it.
+# Bytes that look like many long batches would otherwise cost the square of the file.
+SEARCH_FACTOR = 16
+SEARCH_BYTES = 64 << 20
+# What a look at a place that is no batch costs at least, in bytes of such reading.
+LOOK_BYTES = 4096
 
 
 class Aside(NamedTuple):
@@ -72,6 +78,23 @@ class Aside(NamedTuple):
     end_offset: int  # behind the last good batch, -1 if there is none
     batches: int  # good ones
     good_bytes: int  # of the good batches together
+    unsearched_bytes: int = 0  # at its end, where the search was given up: it may hold more
+
+
+class Search:
+    """How far good batches were looked for in a file."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._left_bytes = SEARCH_FACTOR * size_bytes + SEARCH_BYTES
+        self.given_up_at = -1
+
+    def may_read(self, size_bytes: int, position: int) -> bool:
+        """Whether a place that looks like a batch may be read; if not, the search ends there."""
+        self._left_bytes -= max(size_bytes, LOOK_BYTES)
+        if self._left_bytes >= 0:
+            return True
+        self.given_up_at = position
+        return False
 
 
 # -- what recovery does ----------------------------------------------------------------------------
@@ -174,8 +197,9 @@ def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
     file = fs.open(os.path.join(folder, name))
     first_offset = end_offset = -1
     batches = good_bytes = 0
+    search = Search(file.size)
     try:
-        for position, header in good_batches(file, base_offset):
+        for position, header in good_batches(file, base_offset, search):
             if not batches:
                 first_offset = _first_offset(file, position, header)
             end_offset = header.next_offset
@@ -192,6 +216,7 @@ def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
         end_offset=end_offset,
         batches=batches,
         good_bytes=good_bytes,
+        unsearched_bytes=size_bytes - search.given_up_at if search.given_up_at >= 0 else 0,
     )
 
 
@@ -210,17 +235,21 @@ def _first_offset(file: File, position: int, header: BatchHeader) -> int:
     return header.base_offset if records is None else records.base_offset
 
 
-def good_batches(file: File, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+def good_batches(
+    file: File, base_offset: int, search: Search | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
     """The batches with a right CRC and rising offsets; what is not good between them is skipped.
 
     A damaged length, or a header that is lost, does not hide what is behind: the next good batch
-    is looked for at every byte.
+    is looked for at every byte. ``search``: tells afterwards whether that was given up.
     """
+    search = search or Search(file.size)
     position = good_end = next_offset = 0
     while position < file.size:
         header = _header_at(file, position)
         if header is None:
-            found = _find_good(file, good_end + 1, base_offset, max(next_offset, base_offset))
+            lowest = max(next_offset, base_offset)
+            found = _find_good(file, good_end + 1, base_offset, lowest, search)
             if found is None:
                 return
             position, header = found
@@ -242,7 +271,7 @@ def _header_at(file: File, position: int) -> BatchHeader | None:
 
 
 def _find_good(
-    file: File, start: int, base_offset: int, next_offset: int
+    file: File, start: int, base_offset: int, next_offset: int, search: Search
 ) -> tuple[int, BatchHeader] | None:
     """The first good batch that begins at ``start`` or behind, wherever that is."""
     last_offset = min(base_offset + MAX_INT, MAX_LONG)
@@ -251,6 +280,8 @@ def _find_good(
         piece = file.read(PIECE_BYTES + AT_MAGIC, at)
         for found in _likely_starts(piece, file.size - at, next_offset, last_offset):
             header = _header_at(file, at + found)
+            if not search.may_read(0 if header is None else header.size_bytes, at + found):
+                return None
             if (
                 header is not None
                 and next_offset <= header.base_offset <= header.last_offset <= last_offset

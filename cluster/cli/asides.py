@@ -3,6 +3,7 @@
 Nothing here needs Ray. Except for the list, the broker must be stopped.
 """
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -66,6 +67,12 @@ def list_asides(folders: Folders, output: Format = TABLE) -> None:
     show(COLUMNS, [_row(*row) for row in found])
     if not found:
         note("nothing is set aside")
+    for folder, aside, _ in found:
+        if aside.unsearched_bytes:
+            note(
+                f"{os.path.join(folder, aside.name)}: the last {aside.unsearched_bytes} bytes were "
+                "not searched, because very many places look like batches; they may hold more"
+            )
 
 
 def _row(folder: str, aside: "Aside", in_log: bool) -> tuple[object, ...]:
@@ -108,7 +115,7 @@ def restore(
     rest_bytes = aside.size_bytes - aside.good_bytes
     if rest_bytes:
         note(
-            f"{name} stays: {rest_bytes} bytes of it are no good batch. When you do not need it "
+            f"{name} stays: in {rest_bytes} bytes of it no good batch was found. When you do not need it "
             f"any more: {command('log', 'aside', 'drop', folder, name)}"
         )
 

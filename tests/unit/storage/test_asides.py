@@ -45,7 +45,7 @@ def test_a_cut_tail_is_kept_and_told(disk: Disk) -> None:
     (cut,) = [mended for mended in log.mended if mended.kind == "cut"]
     assert cut == ("cut", SECOND, 500, 30, 40, "no good batch", SECOND + ".aside-0")
     (aside,) = list_asides(disk.fs, FOLDER)
-    assert aside == (SECOND + ".aside-0", 20, 500, 32, 40, 4, 400)
+    assert aside == (SECOND + ".aside-0", 20, 500, 32, 40, 4, 400, 0)
 
 
 LOST_HEADERS = {
@@ -65,7 +65,7 @@ def test_a_lost_header_does_not_hide_the_good_batches_behind(disk: Disk, damage:
     log = disk.open(is_clean=False, **SMALL)
     log.close()
     (aside,) = list_asides(disk.fs, FOLDER)
-    assert aside[3:] == (32, 40, 4, 400)
+    assert aside[3:7] == (32, 40, 4, 400)
     assert [m.end_offset for m in log.mended if m.kind == "cut"] == [40]
     restore_aside(disk.fs, FOLDER, aside.name, allow_gap=True)
     left = [*range(30), *range(32, 40)]
@@ -158,6 +158,17 @@ def test_a_restore_without_room_says_so_and_can_be_tried_again(disk: Disk) -> No
     assert restore_aside(disk.fs, FOLDER, name, allow_gap=True).end_offset == 40
 
 
+def test_bytes_that_look_like_many_batches_end_the_search_and_are_told(disk: Disk) -> None:
+    """Each looks like a batch up to the end of the file: to read them all takes for ever."""
+    fill(disk, 20)
+    plausible = (25).to_bytes(8, "big") + (2_000_000).to_bytes(4, "big") + bytes(4) + b"\x02"
+    many = plausible.ljust(61, b"\0") * 50_000
+    disk.damage(SECOND, lambda content: content[:500] + b"x" + many + bytes(2_000_061))
+    disk.open(is_clean=False, **SMALL).close()
+    (kept,) = list_asides(disk.fs, FOLDER)
+    assert kept.unsearched_bytes > 2_000_000
+
+
 def test_zero_bytes_are_cut_and_not_kept(disk: Disk) -> None:
     fill(disk, 20)
     disk.damage(SECOND, lambda content: content + b"\0" * 5000)
@@ -181,7 +192,7 @@ def test_segments_behind_a_loss_are_kept_and_told(disk: Disk) -> None:
     assert told[THIRD][:5] == ("set_aside", THIRD, 1000, 40, 60)
     assert told[THIRD].kept_as == THIRD + ".aside-0"
     assert told[THIRD.replace(".log", ".index")].kind == "removed"
-    assert list_asides(disk.fs, FOLDER) == [(THIRD + ".aside-0", 40, 1000, 40, 60, 10, 1000)]
+    assert list_asides(disk.fs, FOLDER) == [(THIRD + ".aside-0", 40, 1000, 40, 60, 10, 1000, 0)]
 
 
 def test_a_segment_without_a_batch_is_removed(disk: Disk) -> None:
