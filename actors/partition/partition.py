@@ -245,6 +245,7 @@ class Partition:
             location=found.location if locate else None,
             high_watermark=found.high_watermark,
             log_start_offset=found.log_start_offset,
+            end_offset=found.end_offset,
         )
 
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:

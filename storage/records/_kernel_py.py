@@ -842,14 +842,16 @@ def scan_batches(buffer: Buffer, position: int, check_crc: bool) -> tuple[bytes,
 WALK_FOUND, WALK_MORE, WALK_ODD = range(3)
 
 
-def walk(block: Buffer, offset: int, limit: int, next_offset: int) -> tuple[int, int, int, int]:
+def walk(
+    block: Buffer, offset: int, limit: int, next_offset: int, end_offset: int = MAX_LONG
+) -> tuple[int, int, int, int]:
     """(state, position, size, next offset) of the first v2 batch that reaches ``offset`` or ends
     behind ``limit``.
 
     The first batch begins at the block's begin; positions count from there. Offsets must rise from
-    ``next_offset`` on. Only headers have to be in the block. The state is WALK_FOUND; WALK_MORE:
-    the header at ``position`` is not whole in the block; or WALK_ODD: it is no header of version 2
-    that can stand there.
+    ``next_offset`` on, and stay below ``end_offset``. Only headers have to be in the block. The
+    state is WALK_FOUND; WALK_MORE: the header at ``position`` is not whole in the block; or
+    WALK_ODD: it is no header of version 2 that can stand there.
     """
     view, position = memoryview(block), 0
     while position <= len(view) - HEADER_SIZE:
@@ -858,7 +860,8 @@ def walk(block: Buffer, offset: int, limit: int, next_offset: int) -> tuple[int,
         except CorruptRecord:
             return WALK_ODD, position, 0, next_offset
         last_offset = _wrap(header.last_offset)
-        if header.magic != MAGIC or not next_offset <= header.base_offset <= last_offset:
+        is_rising = next_offset <= header.base_offset <= last_offset < end_offset
+        if header.magic != MAGIC or not is_rising:
             return WALK_ODD, position, 0, next_offset
         if last_offset >= offset or position + header.size_bytes > limit:
             return WALK_FOUND, position, header.size_bytes, next_offset
