@@ -883,14 +883,26 @@ class Log(ReadableLog):
         ]
 
     def purge_deleted(self) -> None:
-        """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
+        """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago.
+
+        What cannot be removed waits for as long again. Raises the first error, behind all.
+        """
         now_ms = self._clock.now_ms()
         with self.locks.list:
             listed = {*self._segments}  # those that are about to leave: a reader may have them
             due = {s for when, s in self._doomed if when <= now_ms} - listed
             self._doomed = [entry for entry in self._doomed if entry[1] not in due]
+        failures: list[StorageError] = []
         for segment in due:
-            segment.delete()
+            try:
+                segment.delete()
+            except StorageError as error:
+                failures.append(error)
+                with self.locks.list:
+                    again_ms = now_ms + self.config.file_delete_delay_ms
+                    self._doomed = [*self._doomed, (again_ms, segment)]
+        if failures:
+            raise failures[0]
 
     def next_due_ms(self, expiration: ProducerExpiration) -> int:
         """When upkeep next has something to do if nothing else happens.
