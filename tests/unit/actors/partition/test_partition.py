@@ -304,6 +304,24 @@ def test_parked_polls_are_told_when_a_partition_ends(
             poll.result(DEADLINE_S)
 
 
+def test_a_poll_that_finds_the_partition_offline_leaves_no_waiter(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = partition_on(disk)
+    read = partition.log.read
+
+    def read_and_go_offline(*arguments: Any) -> Any:
+        found = read(*arguments)
+        with disk.fs.failing(failing, "append"), pytest.raises(StorageError):
+            partition.append(batch())
+        return found
+
+    monkeypatch.setattr(partition.log, "read", read_and_go_offline)
+    with pytest.raises(StorageError, match="Input/output error"):
+        partition.fetch(0, max_wait_ms=LONG_MS)
+    assert partition.waiting == 0
+
+
 def test_a_write_that_could_not_be_undone_takes_the_partition_offline() -> None:
     outcomes = []
     for good_operations in range(12):
