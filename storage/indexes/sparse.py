@@ -109,7 +109,7 @@ class SparseIndex:
         if not self._held and self._fs.exists(self.path):
             self._check(memoryview(self._fs.read_file(self.path)))
         else:
-            self._check(memoryview(self._loaded()))
+            self._check(memoryview(bytes(self._loaded())))  # a copy: the writer may add to them
 
     def _mapped(self) -> memoryview:
         file = self._fs.open(self.path)
@@ -180,7 +180,11 @@ class SparseIndex:
 
     def _append(self, entry: bytes) -> None:
         entries = self.changeable()
-        entries += entry
+        try:
+            entries += entry
+        except BufferError:  # somebody looks into these
+            entries = bytearray().join((entries, entry))
+            self._hold(entries)
         if len(entries) - self._written >= UNWRITTEN_BYTES:
             self.write()
 

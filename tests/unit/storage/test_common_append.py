@@ -22,7 +22,7 @@ from raylog.storage.log import Log
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size
+from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, offsets_of
 from raylog.storage.validation import check_append
 from raylog.storage.writer import SegmentWriter
 
@@ -359,3 +359,41 @@ def test_files_in_memory_and_on_a_disk_stamp_alike(tmp_path: Path) -> None:
         real.append_stamped(STAMP, content)
     assert disk.read("f") == (tmp_path / "f").read_bytes()
     assert in_memory.size == real.size
+
+
+# -- somebody looks at the indexes meanwhile -------------------------------------------------------
+
+
+@pytest.mark.parametrize("leader_epoch", [None, 1], ids=["checked here", "a new epoch"])
+def test_a_view_of_the_indexes_fails_no_append_that_was_written(
+    ops: ModuleType, leader_epoch: int | None
+) -> None:
+    """A bytearray cannot grow while it is looked into; the batch is in the file by then."""
+    with serving(ops):
+        disk = Disk()
+        log = disk.open(index_interval_bytes=0)
+        for number in range(3):
+            log.append(bytes(batch(timestamp=T0 + number)))
+        segment = log.segments[-1]
+        indexes = segment.offset_index, segment.time_index
+        for looked_at in (indexes[:1], indexes[1:], indexes):
+            views = [memoryview(index.changeable()) for index in looked_at]
+            for _ in range(3):
+                end = log.log_end_offset
+                records = bytes(batch(timestamp=T0 + end))
+                assert log.append(records, leader_epoch).base_offset == end
+                assert log.append_checked(
+                    check_append(bytes(batch(timestamp=T0 + end)), log.config, T0), T0
+                ).base_offset == (end + 1)
+            for view in views:
+                view.release()
+            log.append(bytes(batch(timestamp=T0 + log.log_end_offset)))
+        end = log.log_end_offset
+        assert offsets_of(log) == [*range(end)]
+        for offset in range(end):
+            assert log.read(offset, 0).size_bytes == len(batch())
+        assert not log.wrong_indexes
+        log.close()
+        again = disk.open(index_interval_bytes=0)
+        assert offsets_of(again) == [*range(end)]
+        assert again.log_end_offset == end
