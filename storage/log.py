@@ -96,7 +96,7 @@ from raylog.storage.state.producers import (
     ProducerExpiration,
     ProducerStates,
 )
-from raylog.storage.validation import CLIENT, CheckedBatch, Origin, look_closer
+from raylog.storage.validation import CLIENT, CheckedBatch, Origin, look_closer, unchanging
 from raylog.storage.writer import AppendInfo, Piece, SegmentWriter
 
 HIGH_WATERMARK = -1
@@ -178,6 +178,8 @@ class Log(ReadableLog):
         self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT
     ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
+        if type(records) is not bytes:
+            records = unchanging(records)
         now_ms, epochs = self._clock.now_ms(), self.epochs
         found: Any  # a BatchHeader, (Bound, AppendInfo) or None
         epoch = epochs.latest if leader_epoch is None else self._epoch_of(leader_epoch)

@@ -11,10 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.limits import MAX_LONG
@@ -22,7 +24,8 @@ from raylog.storage.log import Log
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, offsets_of
+from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, offsets_of, records_of
+from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.validation import check_append
 from raylog.storage.writer import SegmentWriter
 
@@ -397,3 +400,56 @@ def test_a_view_of_the_indexes_fails_no_append_that_was_written(
         again = disk.open(index_interval_bytes=0)
         assert offsets_of(again) == [*range(end)]
         assert again.log_end_offset == end
+
+
+# -- somebody changes the batch meanwhile ----------------------------------------------------------
+
+
+def as_array(owner: bytearray) -> Any:
+    return np.frombuffer(owner, np.uint8)
+
+
+def checked_and_appended(log: Log, records: Any) -> None:
+    log.append_checked(check_append(records, log.config, T0), T0)
+
+
+def appended_with_others(log: Log, records: Any) -> None:
+    log.append_all([check_append(records, log.config, T0)], T0)
+
+
+@pytest.mark.parametrize("append", [Log.append, checked_and_appended, appended_with_others])
+@pytest.mark.parametrize("given", [bytearray, memoryview, as_array])
+@pytest.mark.parametrize("topic", [{}, {"message_timestamp_type": "LogAppendTime"}])
+def test_what_was_checked_is_written_whoever_changes_the_buffer_meanwhile(
+    ops: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    append: Callable[[Log, Any], object],
+    given: Callable[[bytearray], Any],
+    topic: dict[str, Any],
+) -> None:
+    with serving(ops):
+        disk = Disk()
+        log = disk.open(**topic)
+        log.append(bytes(batch()))  # the first of a segment goes another way
+        owner = bytearray(batch(value=b"v" * 100))
+        real = MemoryFileSystem.change
+
+        def change(fs: MemoryFileSystem, verb: str, path: str) -> None:
+            if verb == "append" and path.endswith(".log"):
+                owner[-50] ^= 1
+            real(fs, verb, path)
+
+        monkeypatch.setattr(MemoryFileSystem, "change", change)
+        append(log, given(owner))
+        assert owner != batch(value=b"v" * 100)
+        assert records_of(log)[1].value == b"v" * 100
+
+
+def test_only_what_can_be_changed_is_copied() -> None:
+    fixed = bytes(batch(value=b"v" * 100))
+    config = LogConfig()
+    assert check_append(fixed, config, T0).content is fixed
+    for given in (memoryview(fixed), np.frombuffer(fixed, np.uint8)):
+        content = check_append(given, config, T0).content
+        assert np.shares_memory(np.frombuffer(content, np.uint8), np.frombuffer(fixed, np.uint8))
+    assert type(check_append(bytearray(fixed), config, T0).content) is bytes
