@@ -449,7 +449,8 @@ def test_only_what_can_be_changed_is_copied() -> None:
     fixed = bytes(batch(value=b"v" * 100))
     config = LogConfig()
     assert check_append(fixed, config, T0).content is fixed
-    for given in (memoryview(fixed), np.frombuffer(fixed, np.uint8)):
-        content = check_append(given, config, T0).content
+    views: list[Any] = [memoryview(fixed), np.frombuffer(fixed, np.uint8)]
+    for records in views:
+        content = check_append(records, config, T0).content
         assert np.shares_memory(np.frombuffer(content, np.uint8), np.frombuffer(fixed, np.uint8))
     assert type(check_append(bytearray(fixed), config, T0).content) is bytes
