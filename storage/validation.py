@@ -26,6 +26,7 @@ from raylog.storage.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
     UnsupportedCompressionType,
+    no_memory,
 )
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader, check_crc, read_header, seal
@@ -77,6 +78,15 @@ def look_closer(
 
     ``records``: as ``unchanging`` gives them.
     """
+    try:
+        return _look(records, header, config, now_ms, origin)
+    except MemoryError:
+        raise no_memory("the batch") from None
+
+
+def _look(
+    records: Buffer, header: BatchHeader | None, config: LogConfig, now_ms: int, origin: Origin
+) -> CheckedBatch:
     if header is None:
         if len(records) > AT_MAGIC and records[AT_MAGIC] < MAGIC:
             batch, codec = converted(records, config)

@@ -20,13 +20,19 @@ first batch: a partition is a process, and most see one codec or none.
 Source: ``org.apache.kafka.common.compress``.
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import CorruptRecord, PlainBatchTooLarge, UnsupportedCompressionType
+from raylog.storage.errors import (
+    CorruptRecord,
+    PlainBatchTooLarge,
+    UnsupportedCompressionType,
+    no_memory,
+)
 from raylog.storage.records.zstd_frames import are_whole_frames
 
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -36,6 +42,9 @@ SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 CHUNK_BYTES: Final = 128 * 1024  # decompressed at a time
 PIECE_BYTES: Final = 16 * 1024  # of a stream, given to a library at a time
 MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # zstd's own default, which Kafka's clients keep to
+
+# What zstandard and lz4 say of it in an error of any kind.
+_NO_MEMORY: Final = re.compile("not enough memory|allocation_failed")
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -75,8 +84,8 @@ def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> 
 def plain_chunks(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> Iterator[Buffer]:
     """The plain bytes, in chunks of about ``CHUNK_BYTES``.
 
-    Raises CorruptRecord for a malformed stream, and PlainBatchTooLarge once there are more than
-    ``max_bytes``.
+    Raises CorruptRecord for a malformed stream, PlainBatchTooLarge once there are more than
+    ``max_bytes``, and OutOfResources where the process has no memory for a codec.
     """
     if codec == CODECS["none"]:
         yield stream
@@ -91,6 +100,8 @@ def plain_chunks(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -
                 raise _too_large(max_bytes)
             yield chunk
     except Exception as error:
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+            raise no_memory("its records") from error
         if not isinstance(error, _malformed(codec)):
             raise
         raise CorruptRecord("its records", f"malformed stream of codec {codec}: {error}") from error
@@ -176,9 +187,9 @@ def _unsnappy(stream: memoryview, max_bytes: int) -> Iterator[Buffer]:
             raise _too_large(max_bytes)
         left -= size
         if size > len(block) * _SNAPPY_MOST_PLAIN:
-            # before the library allocates it: where there is no room, that ends the process
             raise EOFError(f"{len(block)} bytes cannot hold the {size} that they promise")
-        yield memoryview(cramjam.snappy.decompress_raw(block))
+        plain = bytearray(size)  # the library's own memory: without it, that ends the process
+        yield memoryview(plain)[: cramjam.snappy.decompress_raw_into(block, plain)]
 
 
 def _xerial_blocks(stream: memoryview) -> Iterator[memoryview]:

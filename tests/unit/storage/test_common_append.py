@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, offs
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.validation import check_append
 from raylog.storage.writer import SegmentWriter
+from tests.harness.limits import file_size_limit
 
 compiled = pytest.mark.skipif(kernel.KERNEL != "compiled", reason="no compiled kernel")
 
@@ -288,19 +288,6 @@ def test_a_full_device_is_an_error(ops: ModuleType, size: int) -> None:
     with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError) as raised:
         ops.write_stamped(full.fileno(), STAMP, batch_bytes(size))
     assert raised.value.errno == errno.ENOSPC
-
-
-@contextmanager
-def file_size_limit(size_bytes: int) -> Iterator[None]:
-    """Files of this process stay below a size: the write that reaches it is a short one."""
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize("size", [200, 4096, 5000, 70_000])
