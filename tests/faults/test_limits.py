@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
@@ -21,13 +22,21 @@ from raylog.storage.files import RealFileSystem
 from raylog.storage.limits import MAX_INT
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
-from raylog.storage.records.batch import read_header, seal
+from raylog.storage.records.batch import read_header, seal, stamp
 from raylog.storage.records.compression import CODECS
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.recovery import check_indexes
 from raylog.storage.testing.clock import T0, ManualClock
-from raylog.storage.testing.logs import PARTITION, TOPIC_ID, batch_of_size, of_producer, offsets_of
+from raylog.storage.testing.logs import (
+    PARTITION,
+    TOPIC_ID,
+    Disk,
+    batch_of_size,
+    of_producer,
+    offsets_of,
+)
+from raylog.storage.validation import check_append
 from tests.harness.limits import file_size_limit
 
 FS = RealFileSystem()
@@ -190,3 +199,47 @@ def test_a_bomb_without_memory_has_a_name_and_ends_no_process(
     is_chunked = work == "checked" and codec != "snappy in one block"
     is_done = is_chunked and (room_mb or codec != "zstd")
     assert ended.stdout.strip() == ("done" if is_done else "OutOfResources")
+
+
+# -- the 32 bits of an index -----------------------------------------------------------------------
+
+
+def near_the_last_offset(disk: Disk, left: int, **config: Any) -> Log:
+    """A log of one segment, as compaction leaves it, with room for so many offsets."""
+    log = disk.open(**config)
+    log.append(batch_of_size(100))
+    log.close()
+    far = batch_of_size(100)
+    stamp(far, MAX_INT - left, 0)
+    name = "00000000000000000000.log"
+    disk.write(name, disk.read(name) + bytes(far))
+    return disk.open(is_clean=False, **config)
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 5])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_segment_ends_before_its_indexes_would_overflow(
+    disk: Disk, left: int, count: int, together: bool
+) -> None:
+    log = near_the_last_offset(disk, left, index_interval_bytes=0)
+    first = MAX_INT - left + 1
+    assert log.log_end_offset == first
+    whole = left // count
+    batches = [bytes(batch_of_size(200, count))] * (whole + 2)
+    if together:
+        checked = [check_append(records, log.config, T0) for records in batches]
+        answers: list[Any] = [*log.append_all(checked, T0)]
+        assert [answer.base_offset for answer in answers] == [
+            first + n * count for n in range(len(batches))
+        ]
+    else:
+        for number, records in enumerate(batches):
+            assert log.append(records).base_offset == first + number * count
+    assert [segment.base_offset for segment in log.segments] == [0, first + whole * count]
+    end = first + len(batches) * count
+    for again in (log, Disk(disk.fs.crash()).open(is_clean=False, index_interval_bytes=0)):
+        assert offsets_of(again) == [0, first - 1, *range(first, end)]
+        assert offsets_of(again, first, 0) == [*range(first, end)]
+        for segment in again.segments:
+            check_indexes(segment)
