@@ -27,6 +27,7 @@ from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange, Se
 from raylog.storage.files import OpenFile
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
@@ -347,6 +348,8 @@ class ReadableLog:
             if timestamp < 0:
                 return None
         for number, segment in enumerate(segments):
+            if segment.base_offset > bound.segment_base:
+                return None
             if segment.max_timestamp.timestamp < timestamp:
                 continue
             end, end_offset = _ends(segments, number, bound)
@@ -373,8 +376,9 @@ def _ends(segments: Sequence[Segment], number: int, bound: Bound) -> tuple[int, 
     segment = segments[number]
     if segment.base_offset == bound.segment_base:
         return bound.position, bound.offset
-    is_active = number + 1 == len(segments)
-    return segment.size, bound.offset if is_active else segments[number + 1].base_offset
+    if number + 1 < len(segments):
+        return segment.size, segments[number + 1].base_offset
+    return segment.size, MAX_LONG  # a truncation is about to put another list in place
 
 
 def floor_of(segments: Sequence[Segment], offset: int) -> int:

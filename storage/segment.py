@@ -336,13 +336,13 @@ class Segment:
                 return place
             if place.position > below.position and below.offset != offset:
                 return place
-            holder = self._holder(offset, below.position, end, end_offset)
+            holder = self._holder(offset, place.position, end, end_offset)
         except CorruptRecord as error:
             if below.position == 0 and above is None:
                 raise
             raise CorruptIndex(self.base_offset, offset, str(error)) from error
         if holder is None:
-            why = f"the batch at position {below.position} does not hold the offset"
+            why = f"the batch at position {place.position} does not hold the offset"
             raise CorruptIndex(self.base_offset, offset, why)
         return holder
 

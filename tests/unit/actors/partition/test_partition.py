@@ -410,3 +410,15 @@ def test_an_append_may_come_between_two_slices_of_producers_that_are_forgotten(
     partition.maintain(ProducerExpiration(1000))
     assert lock.taken == 3, "two, two and one"
     assert partition.rest_s(ProducerExpiration(1000)) == MAX_REST_S
+
+
+def test_a_located_answer_travels_as_bytes_with_all_its_fields(disk: Disk) -> None:
+    partition = partition_on(disk)
+    for offset in (0, 2):
+        partition.append(batch(2))
+        found = partition.fetch(offset, locate=True)
+        assert found.location is not None
+        assert found.end_offset == offset + 2
+        assert FetchResult.decode(found.encode()) == found
+    nothing = partition.fetch(4, locate=True)
+    assert FetchResult.decode(nothing.encode()) == nothing
