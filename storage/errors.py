@@ -302,7 +302,7 @@ class UndoInterrupted(UndoFailed):
 
 
 class OutOfResources(StorageError):
-    """The process or the machine had no descriptor or memory for a call. The disk is fine.
+    """The process may not do more: no descriptor, no memory, no larger file. The disk is fine.
 
     Nothing has changed, and the same call can succeed later.
     """
@@ -310,6 +310,12 @@ class OutOfResources(StorageError):
     is_disk_failure = False
     fields = ("path", "why")
     template = "{path}: {why}; the disk is fine and nothing was changed, so retry"
+
+
+def no_memory(what: str) -> OutOfResources:
+    """The error for a MemoryError where nothing was changed yet."""
+    why = "the process has no memory left for it; give it more, or send and fetch smaller batches"
+    return OutOfResources(what, why)
 
 
 class TemporaryFileLost(StorageError):
