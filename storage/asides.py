@@ -362,8 +362,7 @@ def _end_of_log(fs: FileSystem, folder: str) -> int:
     segment = Segment(fs, folder, max(bases), LogConfig())
     try:
         batches = Batches(segment, verify=True)
-        for _ in batches:
-            pass
+        batches.read()
         if not batches.is_whole:
             raise AsideRefused(segment.path, "the log is damaged itself: open it first")
         return batches.next_offset

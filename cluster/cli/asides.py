@@ -124,23 +124,25 @@ def drop(folder: Folder, name: Name, yes: Yes = False) -> None:
 
 
 def accept_loss(folder: Folder, compacted: Compacted = False, yes: Yes = False) -> None:
-    """Let a log open that has lost flushed records (LogShorterThanFlushed).
+    """Let a log open that has lost flushed records.
 
-    Shows which offsets are lost. With --yes, writes down that the loss is accepted: the log opens
-    when the broker starts, and gives these offsets to new records. First mount the disk, or restore
-    the files from a copy, if you can.
+    That is the answer to LogShorterThanFlushed and FlushedRecordsMissing. Shows which offsets are
+    lost. With --yes, writes down that the loss is accepted: the log opens when the broker starts.
+    New records get the offsets that are missing at the log's end; consumers skip those that are
+    missing before. First mount the disk, or restore the files from a copy, if you can.
     """
     from raylog.storage.files import RealFileSystem
     from raylog.storage.tools.decide import accept
 
     fs = RealFileSystem()
-    loss = accept(fs, folder, is_compacted=compacted, is_sure=False)
-    if loss is None:
-        typer.echo("nothing is lost, and nothing was changed")
+    losses = accept(fs, folder, is_compacted=compacted, is_sure=False)
+    if not losses:
+        typer.echo("found no missing records below the recovery point; nothing was changed")
         return
-    lost = f"offsets {loss.first_offset} to {loss.end_offset - 1} were on the disk and are missing"
+    ranges = ", ".join(f"{loss.first_offset} to {loss.end_offset - 1}" for loss in losses)
+    lost = f"offsets {ranges} were on the disk and are missing"
     if not yes:
-        _ask(lost, "Give these offsets to new records")
+        _ask(lost, "Open the log without these records")
     accept(fs, folder, is_compacted=compacted, is_sure=True)
     typer.echo(f"{lost}; the loss is accepted, and the log opens when the broker starts")
 

@@ -59,8 +59,9 @@ def set_aside(facts: Facts) -> Iterator[Finding]:
                 what="records that were on the disk are lost, and the loss was accepted: "
                 + "; ".join(_range(loss) for loss in losses),
                 todo=(
-                    "nothing: new records get these offsets. Consumers that were past the log's "
-                    "end get OffsetOutOfRange. This line ends when the partition is next opened"
+                    "nothing. If they were at the log's end, new records get these offsets, and "
+                    "consumers that were past the end get OffsetOutOfRange; else consumers skip "
+                    "them. This line ends when the partition is opened without a loss"
                 ),
             )
 

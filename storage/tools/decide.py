@@ -12,7 +12,7 @@ from typing import TypeVar
 from raylog.storage.asides import Aside, drop_aside, list_asides, restore_aside
 from raylog.storage.errors import AsideRefused
 from raylog.storage.files import FileSystem
-from raylog.storage.losses import accept_loss, find_loss
+from raylog.storage.losses import accept_losses, find_losses
 from raylog.storage.names import parse_folder
 from raylog.storage.report import Mended
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
@@ -45,16 +45,16 @@ def drop(fs: FileSystem, folder: str, name: str) -> Aside:
     return _offline(fs, folder, lambda: drop_aside(fs, folder, name))
 
 
-def accept(fs: FileSystem, folder: str, *, is_compacted: bool, is_sure: bool) -> Mended | None:
-    """What a log has lost; None if nothing. With ``is_sure``, the log may open without it.
+def accept(fs: FileSystem, folder: str, *, is_compacted: bool, is_sure: bool) -> list[Mended]:
+    """What a log has lost. With ``is_sure``, the log may open without it.
 
     Raises LogLocked, AsideRefused, LogMissing or CorruptCheckpoint.
     """
 
-    def work() -> Mended | None:
+    def work() -> list[Mended]:
         if not is_sure:
-            return find_loss(fs, folder, is_compacted=is_compacted)
-        return accept_loss(fs, folder, is_compacted=is_compacted)
+            return find_losses(fs, folder, is_compacted=is_compacted)
+        return accept_losses(fs, folder, is_compacted=is_compacted)
 
     return _offline(fs, folder, work)
 

@@ -24,7 +24,7 @@ from raylog.storage.config import COMPACT, DELETE, LogConfig
 from raylog.storage.errors import CorruptCheckpoint, RepairRefused, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import open_log
-from raylog.storage.losses import accept_loss
+from raylog.storage.losses import accept_losses
 from raylog.storage.names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -94,7 +94,7 @@ def repair_folder(
         log = open_log(fs, clock, folder, partition, config, log_start_offset=start_offset)
         log.close()
         with suppress(CorruptCheckpoint):  # the broker sets it aside, and then nothing is missed
-            accept_loss(fs, folder, is_compacted=is_compacted)
+            accept_losses(fs, folder, is_compacted=is_compacted)
         kept = {segment.base_offset: segment.size for segment in log.segments}
         end_offset = log.log_end_offset
     cut = tuple(
@@ -143,19 +143,23 @@ def _check(
             "topic and create it again",
         )
     if lost and not drop_segments:
-        raise RepairRefused(
-            folder,
-            f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged after offset "
-            f"{last.next_offset - 1}, and the repair would set aside the {len(lost)} segments "
-            f"after it ({sum(report.size_bytes for report in lost)} bytes); restore the file from "
-            "a copy, or allow this with --drop-segments"
-            + (
-                ""
-                if last.is_torn or is_compacted
-                else "; if the topic is compacted, give --compacted"
-            ),
-        )
+        raise RepairRefused(folder, _why_kept(last, lost, is_compacted=is_compacted))
     return start
+
+
+def _why_kept(last: SegmentReport, lost: Sequence[SegmentReport], *, is_compacted: bool) -> str:
+    """Why segments behind the last good one are not set aside without a word, and what to do."""
+    what = "is damaged" if last.is_torn else "or a segment that is gone lacks records"
+    why = (
+        f"{segment_file(last.base_offset, LOG_SUFFIX)} {what} after offset "
+        f"{last.next_offset - 1}, and the repair would set aside the {len(lost)} segments "
+        f"after it ({sum(report.size_bytes for report in lost)} bytes); restore the file from "
+        "a copy, or allow this with --drop-segments"
+    )
+    if last.is_torn:
+        return why
+    why += "; `raylog log accept-loss` keeps them, if what is missing had been flushed"
+    return why if is_compacted else why + "; if the topic is compacted, give --compacted"
 
 
 def _remove_wrong_state(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:

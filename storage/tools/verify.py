@@ -42,7 +42,6 @@ from raylog.storage.gaps import Gaps, Recovered
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
 from raylog.storage.names import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -128,12 +127,7 @@ def count_recoverable(
         )
         if report.is_torn:
             break
-    deleted = {
-        offset_of(name)
-        for name in fs.list_dir(folder)
-        if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)
-    }
-    gaps = Gaps(fs, folder, deleted, is_compacted=is_compacted)
+    gaps = Gaps(fs, folder, is_compacted=is_compacted)
     return gaps.count_kept([report.base_offset for report in reports], checked)
 
 

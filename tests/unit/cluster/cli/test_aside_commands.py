@@ -251,7 +251,9 @@ def test_a_loss_is_shown_and_accepted_only_with_a_word(shorter: Path) -> None:
 
 def test_where_nothing_is_lost_nothing_is_accepted(folder: Path) -> None:
     done = run_here("log", "accept-loss", str(folder), "--yes")
-    assert done.lines() == ["nothing is lost, and nothing was changed"]
+    assert done.lines() == [
+        "found no missing records below the recovery point; nothing was changed"
+    ]
     assert not (folder / "accepted-losses").exists()
 
 

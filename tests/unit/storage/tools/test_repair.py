@@ -155,7 +155,7 @@ def test_who_repairs_accepts_that_flushed_records_are_lost(disk: Disk) -> None:
 def test_a_gap_between_segments_is_damage_too(disk: Disk) -> None:
     fill(disk)
     disk.damage(FIRST, lambda content: content[: len(batch(2)) * 2])
-    with pytest.raises(RepairRefused, match="damaged after offset 3"):
+    with pytest.raises(RepairRefused, match=r"or a segment that is gone lacks records after .* 3"):
         repair(disk)
     done = repair(disk, drop_segments=True)
     assert done is not None
