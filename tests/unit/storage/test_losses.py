@@ -12,7 +12,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.gaps import Gaps
 from raylog.storage.log import Log
-from raylog.storage.losses import accept_losses
+from raylog.storage.losses import accept_losses, drop_settled
 from raylog.storage.state.checkpoints import (
     ACCEPTED_LOSSES,
     LOG_START_OFFSETS,
@@ -154,6 +154,47 @@ def test_an_accepted_loss_covers_no_other_one_below_its_end(disk: Disk) -> None:
             disk.open(is_clean=is_clean, recovery_point=54, **SMALL)
     assert accept_losses(disk.fs, FOLDER)
     assert disk.open(is_clean=False, recovery_point=54, **SMALL).log_end_offset == 52
+
+
+@pytest.mark.parametrize("is_dropped_at_once", [True, False])
+def test_the_same_records_produced_again_and_lost_again_are_another_loss(
+    disk: Disk, is_dropped_at_once: bool
+) -> None:
+    """A crash may come between the checkpoint and the end of the acceptance."""
+    fill(disk)
+    disk.damage(THIRD, lambda content: content[:500])
+    checkpoint(disk, 60)
+    accept_losses(disk.fs, FOLDER)
+    log = disk.open(is_clean=False, recovery_point=60, **SMALL)
+    checkpoint(disk, log.recovery_point)
+    if is_dropped_at_once:
+        drop_settled(disk.fs, FOLDER, log.log_end_offset)
+    else:
+        disk.fs = disk.fs.crash()
+        log = disk.open(is_clean=False, recovery_point=50, **SMALL)
+    assert disk.read(ACCEPTED_LOSSES) == b"0\n0\n"
+    for number in range(5):
+        log.append(batch_of_size(100, 2, T0 + number))
+    log.close()
+    assert log.recovery_point == 60
+    checkpoint(disk, 60)
+    disk.damage(THIRD, lambda content: content[:500])
+    for is_clean in (True, False):
+        with pytest.raises(LogShorterThanFlushed, match="ends at offset 50"):
+            disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
+
+
+def test_a_loss_that_is_restored_after_all_is_not_accepted_any_more(disk: Disk) -> None:
+    fill(disk)
+    whole = disk.read(THIRD)
+    disk.damage(THIRD, lambda content: content[:500])
+    checkpoint(disk, 60)
+    accept_losses(disk.fs, FOLDER)
+    disk.write(THIRD, whole)
+    assert disk.open(is_clean=False, recovery_point=60, **SMALL).log_end_offset == 60
+    disk.damage(THIRD, lambda content: content[:500])
+    with pytest.raises(LogShorterThanFlushed):
+        disk.open(is_clean=False, recovery_point=60, **SMALL)
 
 
 def test_a_log_that_is_whole_has_nothing_to_accept(disk: Disk) -> None:
