@@ -67,6 +67,7 @@ from raylog.storage.recovery import (
     epoch_changes,
     index_builder,
     index_fault,
+    last_batches,
     last_epoch,
     read_tail,
     rebuild_indexes,
@@ -252,9 +253,20 @@ class _Opening:
         producers.end_offset = self.end
 
     def _first_to_check(self) -> int:
-        """The number of the segment that has the recovery point."""
+        """The number of the segment that has the recovery point, or of the one before.
+
+        Where a roll and an fsync failed, a loss of power may bring back the name of the new
+        segment. What was not flushed is then in the segment before it.
+        """
         bases = [segment.base_offset for segment in self._segments]
-        return max((n for n, base in enumerate(bases) if base <= self._recovery_point), default=0)
+        first = max((n for n, base in enumerate(bases) if base <= self._recovery_point), default=0)
+        return first - 1 if first and self._has_surplus(first - 1) else first
+
+    def _has_surplus(self, number: int) -> bool:
+        """Whether a segment has bytes behind the batch that leads to the next segment."""
+        following = self._segments[number + 1].base_offset
+        batches = last_batches(self._segments[number], verify=True, end_offset=following)
+        return batches.next_offset == following and not batches.is_whole
 
     # -- what is missing below the recovery point --------------------------------------------------
 
@@ -376,7 +388,13 @@ class _Opening:
         segment = self._segments[number]
         if number + 1 < len(self._segments) and self._segments[number + 1].base_offset <= begin:
             return
-        aborted = replay_segment(producers, segment, begin, MAX_LONG, self._now_ms)
+        try:
+            aborted = replay_segment(producers, segment, begin, MAX_LONG, self._now_ms)
+        except CorruptRecord as error:  # readers are told, too, when they come there
+            name = segment_file(segment.base_offset, LOG_SUFFIX)
+            why = f"{error.problem}; what follows in it tells nothing of producers"
+            self._report.add("damaged", name, why, size_bytes=0)
+            return
         if segment in self._damaged:
             self._take_aborted(segment, aborted, begin)
 
@@ -422,10 +440,13 @@ class _Opening:
             aborted += replay_piece(producers, segment, piece, begin, MAX_LONG, self._now_ms)
             meter.read_up_to(batches.end)
         found = Recovered(segment.size - batches.end, batches.next_offset, batches.is_dense)
-        if is_last or found.cut_bytes or gaps.is_loss(found, following):
+        is_torn = found.cut_bytes > 0 and found.next_offset < following
+        is_end = is_last or is_torn or gaps.is_loss(found, following)
+        if is_end:
             self.end = found.next_offset
             self._check_length(self.end)
-            self._end_in(number, batches)
+        if is_end or found.cut_bytes:
+            self._cut(number, batches, is_end=is_end)
         self._rewrite_indexes(segment, entries)
         self._take_aborted(segment, aborted, begin)
         segment.largest = entries.largest
@@ -442,8 +463,8 @@ class _Opening:
         base_offset = max(s.base_offset for s in self._segments if s.base_offset <= end)
         self._report.mended.append(loss(end, self._recovery_point, base_offset))
 
-    def _end_in(self, number: int, batches: Batches) -> None:
-        """Let the log end behind a segment's good batches.
+    def _cut(self, number: int, batches: Batches, *, is_end: bool) -> None:
+        """Take off what lies behind a segment's good batches; with ``is_end`` the log ends there.
 
         The order lets a crash in between be met again: the copy of the tail first, then the
         segments behind from the last on, then the cut.
@@ -458,7 +479,7 @@ class _Opening:
             )
             aside = look_into(self._fs, self._folder, kept_as)
             offsets = (batches.next_offset, aside.end_offset)
-        if number + 1 < len(self._segments):
+        if is_end and number + 1 < len(self._segments):
             why = f"records are missing before it: the log ends at offset {batches.next_offset}"
             self._set_aside(number + 1, why)
         if cut_bytes:

@@ -66,6 +66,24 @@ def set_aside(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def damaged(facts: Facts) -> Iterator[Finding]:
+    """Segments that could not be read to their end when a log was opened."""
+    for status in facts.partitions:
+        entries = [entry for entry in status.report.records if entry.kind == "damaged"]
+        if entries:
+            yield Finding(
+                severity=WARNING,
+                subject=status.partition,
+                what="flushed records cannot be read: "
+                + "; ".join(f"{entry.file}: {entry.why}" for entry in entries),
+                todo=(
+                    "stop the broker, restore the file from a copy, and start the broker. Until "
+                    "then readers get CORRUPT_MESSAGE there, and can continue behind it. A batch "
+                    "that a producer sends again may be written twice if it was there before"
+                ),
+            )
+
+
 def _asides(status: PartitionStatus, asides: Sequence[AsideFile]) -> Finding:
     folder = status.folder
     by_name = {entry.kept_as: entry for entry in status.report.records}

@@ -29,6 +29,7 @@ SET_ASIDE = Mended(
 )
 ZEROS = Mended("cut", "00000000000000000042.log", 17, -1, -1, "zero bytes")
 REBUILT = Mended("rebuilt", "00000000000000000042.index", 80, -1, -1, "it was missing")
+DAMAGED = Mended("damaged", "00000000000000000042.log", 0, -1, -1, "the CRC is wrong")
 LOST = Mended("lost", "00000000000000000042.log", 0, 10, 12, "accepted")
 
 
@@ -101,6 +102,13 @@ def test_what_was_set_aside_is_a_warning_that_names_file_offsets_reason_and_comm
     assert "`raylog log aside list /disk/t-0`" in finding.todo
     assert f"`raylog log aside restore /disk/t-0 {NAME}`" in finding.todo
     assert f"`raylog log aside drop /disk/t-0 {NAME}`" in finding.todo
+
+
+def test_a_segment_that_cannot_be_read_is_a_warning_that_names_file_and_reason() -> None:
+    finding = only(findings(serving(DAMAGED)))
+    assert (finding.severity, finding.subject) == (WARNING, "t-0")
+    assert finding.what.endswith("00000000000000000042.log: the CRC is wrong")
+    assert "restore the file from a copy" in finding.todo
 
 
 def test_an_aside_of_an_earlier_opening_stays_a_warning() -> None:
