@@ -121,11 +121,11 @@ def count_recoverable(
 ) -> int:
     """How many of the segments, from the first on, a recovery after a crash would keep."""
     checked = []
-    for report in reports:
+    for report, following in zip_longest(reports, [report.base_offset for report in reports[1:]]):
         checked.append(
             Recovered(report.size_bytes - report.good_bytes, report.next_offset, report.is_dense)
         )
-        if report.is_torn:
+        if report.is_torn and report.next_offset != following:
             break
     gaps = Gaps(fs, folder, is_compacted=is_compacted)
     return gaps.count_kept([report.base_offset for report in reports], checked)

@@ -120,6 +120,20 @@ def test_segments_behind_a_damaged_one_go_only_if_that_is_allowed(disk: Disk) ->
     assert offsets_of(disk.open()) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("surplus", [b"\0" * 33, b"torn", bytes(batch(1, base_offset=6))])
+def test_bytes_behind_the_batch_that_leads_to_the_next_segment_end_no_log(
+    disk: Disk, surplus: bytes
+) -> None:
+    fill(disk)
+    disk.damage(FIRST, lambda content: content + surplus)
+    whole = Disk(disk.fs.crash())
+    done = repair(disk)
+    assert done is not None
+    assert (done.cut, done.dropped) == (((FIRST, len(surplus)),), ())
+    assert is_whole(disk)
+    assert offsets_of(disk.open()) == offsets_of(whole.open(is_clean=False))
+
+
 def test_gaps_of_a_compacted_log_are_no_damage_to_who_says_so(disk: Disk) -> None:
     """As in a folder of Kafka, whose cleaner has emptied a segment, without its checkpoint."""
     log = disk.open()
