@@ -46,7 +46,7 @@ from raylog.storage.state.checkpoints import (
     read_offsets,
 )
 
-TRACE_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Recovered(NamedTuple):
@@ -71,7 +71,8 @@ class Gaps:
         self._fs, self._folder, self._is_compacted = fs, folder, is_compacted
         names = fs.list_dir(folder)
         self._deleted = _offsets(names, (LOG_SUFFIX + DELETED_SUFFIX,))
-        self._traces = _offsets(names, TRACE_SUFFIXES) | self._deleted
+        self._indexes = _offsets(names, INDEX_SUFFIXES)
+        self._traces = self._indexes | self._deleted | _offsets(names, (SNAPSHOT_SUFFIX,))
 
     def is_loss(self, segment: Recovered, following: int) -> bool:
         """Whether records are missing between a segment and the next, which begins there."""
@@ -105,17 +106,20 @@ class Gaps:
     def missing_behind(self, segment: Segment, following: int) -> Missing | None:
         """What is missing between a sealed segment and the next, which begins there.
 
-        None: nothing, or a segment is damaged and does not tell. Retention's gaps and those that
-        were accepted are told, too.
+        None: nothing, or the segment is damaged and does not tell, and neither does an index of the
+        next. Retention's gaps and those that were accepted are told, too.
         """
         if following <= self._compacted_to or last_batches(segment).next_offset >= following:
             return None
         batches = Batches(segment)
         batches.read()
-        found = Recovered(0, batches.next_offset, batches.is_dense)
-        if not batches.is_whole or not self._is_hole(found, following):
+        end = batches.next_offset
+        if not batches.is_whole:
+            bases = range(segment.base_offset + 1, following)
+            end = min((base for base in self._indexes if base in bases), default=following)
+        if not self._is_hole(Recovered(0, end, batches.is_dense), following):
             return None
-        return Missing(found.next_offset, following)
+        return Missing(end, following)
 
     def _is_hole(self, segment: Recovered, following: int) -> bool:
         """Whether a gap is not compaction's."""

@@ -242,6 +242,18 @@ def test_a_segment_that_is_gone_in_the_middle_is_refused_with_nothing_changed(
         assert content(disk) == before
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_it_is_refused_behind_a_damaged_segment_too(disk: Disk, is_clean: bool) -> None:
+    fill(disk)
+    disk.damage(FIRST, flip(511))
+    lose_second(disk, ".timeindex")
+    with pytest.raises(FlushedRecordsMissing, match="from 20 on, before 40"):
+        disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
+    checkpoint(disk, 60)
+    assert [entry[3:5] for entry in accept_losses(disk.fs, FOLDER)] == [(20, 40)]
+    assert disk.open(is_clean=is_clean, recovery_point=60, **SMALL).log_end_offset == 60
+
+
 @pytest.mark.parametrize("recovery_point", [40, 41, 60])
 def test_after_a_crash_it_is_noticed_without_any_trace(disk: Disk, recovery_point: int) -> None:
     fill(disk)
