@@ -228,7 +228,9 @@ class _Opening:
     def run(self, producers: ProducerStates, gaps: Gaps, *, is_clean: bool) -> None:
         """Check what must be checked; bring ``producers`` to the log's end."""
         missing = self._missing_behind(self._traced(gaps), gaps)
-        self.was_clean = is_clean and self._is_orderly(missing, gaps)
+        # Above the recovery point an orderly stop leaves no gap.
+        is_orderly = all(gap.end_offset <= self._recovery_point for gap in missing)
+        self.was_clean = is_clean and is_orderly
         tail = self._clean_tail() if self.was_clean else None
         self.was_clean = tail is not None
         if tail is not None:
@@ -291,12 +293,6 @@ class _Opening:
             else:
                 found.append(missing)
         return found
-
-    def _is_orderly(self, missing: Sequence[Missing], gaps: Gaps) -> bool:
-        """Whether an orderly stop may leave these gaps: above the recovery point it leaves none."""
-        return all(
-            gap.end_offset <= self._recovery_point or gaps.is_accepted(gap) for gap in missing
-        )
 
     def _refuse(self, missing: Sequence[Missing], gaps: Gaps) -> None:
         """Raise FlushedRecordsMissing for a gap that nobody accepted; tell the others."""

@@ -138,7 +138,10 @@ def test_what_lies_behind_the_batch_that_leads_to_the_recovery_point_is_cut(
     check_usable(disk, expected)
 
 
-@pytest.mark.parametrize("damage", [flip(450), lambda content: content[:470]])
+@pytest.mark.parametrize(
+    "damage",
+    [flip(450), lambda content: content[:470], lambda content: flip(450)(content) + TORN],
+)
 def test_flushed_records_that_are_damaged_there_keep_no_log_from_opening(
     disk: Disk, damage: Any
 ) -> None:

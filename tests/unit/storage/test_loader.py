@@ -320,7 +320,8 @@ def test_a_tail_lost_behind_a_compacted_segment_is_seen_too(disk: Disk) -> None:
     assert disk.names(".log") == ["00000000000000000000.log", "00000000000000000020.log"]
 
 
-def test_a_retention_that_was_torn_is_no_loss(disk: Disk) -> None:
+@pytest.mark.parametrize("recovery_point", [0, 60])
+def test_a_retention_that_was_torn_is_no_loss(disk: Disk, recovery_point: int) -> None:
     """The new name of the second segment survived, that of the first did not."""
     fill(disk, 30).flush()
     for suffix in (".log", *INDEXES):
@@ -328,7 +329,7 @@ def test_a_retention_that_was_torn_is_no_loss(disk: Disk) -> None:
         disk.fs.rename(name, name + ".deleted")
     for _ in range(2):  # the renamed .log explains the gap as long as there is one
         disk.fs = disk.fs.crash()
-        log = disk.open(is_clean=False, recovery_point=60, **SMALL)
+        log = disk.open(is_clean=False, recovery_point=recovery_point, **SMALL)
         assert offsets_of(log) == [*range(20), *range(40, 60)]
         assert disk.names(".deleted") == ["00000000000000000020.log.deleted"]
     for suffix in (".log", *INDEXES):
@@ -434,6 +435,25 @@ def test_a_clean_start_reads_the_active_segment_from_its_last_index_entry_on(
     # but for the time of its first batch, by which it is rolled
     assert min(position for path, position in reads if path == active and position) == 600
     assert (log.log_end_offset, log.mended) == (76, ())
+
+
+def test_after_a_crash_flushed_segments_are_read_from_their_last_index_entry_on(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk, 38).close()
+    reads: list[tuple[str, int]] = []
+    read = MemoryFile.read
+
+    def counted(self: MemoryFile, size_bytes: int, position: int) -> bytes:
+        reads.append((self.path, position))
+        return read(self, size_bytes, position)
+
+    monkeypatch.setattr(MemoryFile, "read", counted)
+    log = disk.open(is_clean=False, recovery_point=76, **SMALL)
+    sealed = [disk.path(f"{base:020d}.log") for base in (0, 20, 40)]
+    for path in sealed:
+        assert {position for name, position in reads if name == path} == {800}
+    assert log.log_end_offset == 76
 
 
 def test_recovery_tells_how_far_it_has_come(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
