@@ -497,8 +497,7 @@ def _end_of_log(fs: FileSystem, folder: str) -> int:
     segment = Segment(fs, folder, max(bases), LogConfig())
     try:
         batches = Batches(segment, verify=True)
-        for _ in batches:
-            pass
+        batches.read()
         if not batches.is_whole:
             repair = command("log", "repair", folder)
             raise AsideRefused(segment.path, f"the log is damaged itself; first: {repair}")

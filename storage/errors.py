@@ -474,6 +474,24 @@ class LogShorterThanFlushed(RaylogError):
     )
 
 
+class FlushedRecordsMissing(RaylogError):
+    """Records that were fsynced are missing between two segments of a log: a file is gone.
+
+    Opening changed no record.
+    """
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "first_offset", "end_offset")
+    first_offset: int
+    end_offset: int
+    template = (
+        "{path}: the offsets from {first_offset} on, before {end_offset}, were on the disk and are "
+        "missing in the log; stop the broker, and mount the disk or restore the missing file from "
+        "a copy. Only if the records are lost for good: `raylog log accept-loss {quoted_path}`, "
+        "and consumers skip these offsets. Then start the broker"
+    )
+
+
 class NoRoomToSetAside(RaylogError):
     """The disk has no room to keep what recovery must cut off a log. Nothing was cut."""
 

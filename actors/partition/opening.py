@@ -38,8 +38,8 @@ def report_of(mended: Sequence[Mended], asides: Sequence[AsideFile]) -> OpeningR
 
 
 def holds_records(entry: Mended) -> bool:
-    """Whether records may have left the log: they are kept under another name, or lost."""
-    return bool(entry.kept_as) or entry.kind == "lost"
+    """Whether records may not be in the log: they are kept elsewhere, lost, or cannot be read."""
+    return bool(entry.kept_as) or entry.kind in ("lost", "damaged")
 
 
 def totals_of(mended: Iterable[Mended]) -> tuple[MendedTotal, ...]:

@@ -5,20 +5,19 @@ Nothing here needs Ray. Except for the list, the broker must be stopped.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raylog.cluster.cli.common import TABLE, Bytes, Format, Output, note, show, show_json
-from raylog.cluster.cli.log import Compacted, Folders
+from raylog.cluster.cli.log import Compacted, Folders, ranges_of
 from raylog.storage.names import aside_number
 from raylog.storage.shell import command
 
 if TYPE_CHECKING:
     from raylog.storage.asides import Aside
-    from raylog.storage.report import Mended
-    from raylog.storage.tools.decide import Kept, Loss
+    from raylog.storage.tools.decide import Loss
 
 app = typer.Typer(
     help="Records that recovery took out of a log: list them, put them back, or remove them.",
@@ -115,8 +114,8 @@ def restore(
     rest_bytes = aside.size_bytes - aside.good_bytes
     if rest_bytes:
         note(
-            f"{name} stays: in {rest_bytes} bytes of it no good batch was found. When you do not need it "
-            f"any more: {command('log', 'aside', 'drop', folder, name)}"
+            f"{name} stays: in {rest_bytes} bytes of it no good batch was found. When you do not "
+            f"need it any more: {command('log', 'aside', 'drop', folder, name)}"
         )
 
 
@@ -146,30 +145,28 @@ def drop(folder: Folder, name: Name, yes: Yes = False) -> None:
 
 
 def accept_loss(folder: Folder, compacted: Compacted = False, yes: Yes = False) -> None:
-    """Let a log open that has lost flushed records (LogShorterThanFlushed).
+    """Let a log open that has lost flushed records.
 
-    Shows which offsets are lost, and which files of the folder still have some of them. With --yes,
-    writes down that the loss is accepted: the log opens when the broker starts, and gives these
-    offsets to new records. It restores nothing. First mount the disk, or restore the files from a
-    copy, if you can.
+    That is the answer to LogShorterThanFlushed and FlushedRecordsMissing. Shows which offsets are
+    lost, and which files of the folder still have some of them. With --yes, writes down that the
+    loss is accepted: the log opens when the broker starts. It restores nothing. New records get the
+    offsets that are missing at the log's end; consumers skip those that are missing before. First
+    mount the disk, or restore the files from a copy, if you can.
     """
     from raylog.storage.files import RealFileSystem
     from raylog.storage.tools.decide import accept, look_for_loss
 
     fs = RealFileSystem()
     loss = look_for_loss(fs, folder, is_compacted=compacted)
-    if loss.lost is None:
+    if not loss.lost:
         typer.echo(_no_loss(folder, loss))
         return
-    lost = (
-        f"offsets {loss.lost.first_offset} to {loss.lost.end_offset - 1} were on the disk and are "
-        "missing from the log"
-    )
+    lost = f"offsets {ranges_of(loss.lost)} were on the disk and are missing from the log"
     note(lost)
-    for line in _where_kept(folder, loss.lost, loss.kept):
+    for line in _where_kept(folder, loss):
         note(line)
     if not yes:
-        _ask("Give these offsets to new records")
+        _ask("Open the log without these records")
     accept(fs, folder, is_compacted=compacted)
     typer.echo(f"{lost}; the loss is accepted, and the log opens when the broker starts")
 
@@ -181,22 +178,22 @@ def _no_loss(folder: str, loss: "Loss") -> str:
             "partition, so it cannot be known whether one is missing; nothing was changed"
         )
     return (
-        f"the log reaches its recovery point, offset {loss.recovery_point}: there is no loss to "
-        "accept, and nothing was changed. To check every record: "
+        f"no record below the recovery point, offset {loss.recovery_point}, was found to be "
+        "missing: there is no loss to accept, and nothing was changed. To check every record: "
         + command("log", "verify", folder)
     )
 
 
-def _where_kept(folder: str, lost: "Mended", kept: Sequence["Kept"]) -> Iterator[str]:
+def _where_kept(folder: str, loss: "Loss") -> Iterator[str]:
     """Where good batches are that the log does not have, and how to put them back."""
-    if not kept:
+    if not loss.kept:
         yield "no file of this folder has a good batch of them"
         return
-    for file in kept:
+    for file in loss.kept:
         yield f"{file.name} has good batches, offsets {file.first_offset} to {file.end_offset - 1}"
-    logs = [file.name for file in kept if aside_number(file.name) is None]
+    logs = [file.name for file in loss.kept if aside_number(file.name) is None]
     if logs:
-        drop = ["--drop-segments"] if logs != [lost.file] else []
+        drop = ["--drop-segments"] if logs != [loss.lost[-1].file] else []
         yield f"to set them aside, instead of accepting: {command('log', 'repair', *drop, folder)}"
     yield (
         "before the broker starts, `raylog log aside restore` puts back what is set aside; "

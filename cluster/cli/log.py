@@ -5,7 +5,7 @@ Nothing here needs Ray.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +15,7 @@ from raylog.storage.shell import command
 
 if TYPE_CHECKING:
     from raylog.storage.files import FileSystem
+    from raylog.storage.report import Mended
     from raylog.storage.tools.dump.decoders import Decoder, Parser
     from raylog.storage.tools.repair import Repaired
     from raylog.storage.tools.verify import SegmentReport
@@ -336,10 +337,10 @@ def _repaired(folder: str, done: "Repaired") -> Iterator[str]:
     for left in done.of_kind("set_aside"):
         yield f"{left.file}: set aside, kept as {left.kept_as}"
     yield f"indexes and snapshot rebuilt; the log ends at offset {done.end_offset}"
-    if done.lost is not None:
+    if done.lost:
         yield (
-            f"offsets {done.lost.first_offset} to {done.lost.end_offset - 1} were on the disk and "
-            "are not in the log any more; the loss is accepted"
+            f"offsets {ranges_of(done.lost)} were on the disk and are not in the log any more; the "
+            "loss is accepted"
         )
     if any(entry.kept_as for entry in done.mended):
         yield (
@@ -348,16 +349,21 @@ def _repaired(folder: str, done: "Repaired") -> Iterator[str]:
         )
 
 
+def ranges_of(losses: Iterable["Mended"]) -> str:
+    """Lost offsets as they are shown, the last one of each range included."""
+    return ", ".join(f"{lost.first_offset} to {lost.end_offset - 1}" for lost in losses)
+
+
 def _tell_of_loss(fs: "FileSystem", folder: str, compacted: bool) -> bool:
     """Say if a log whose files agree will not open; whether it will."""
     from raylog.storage.tools.decide import look_for_loss
 
     lost = look_for_loss(fs, folder, is_compacted=compacted).lost
-    if lost is None:
+    if not lost:
         return True
     _err(
-        f"error: the log does not open: offsets {lost.first_offset} to {lost.end_offset - 1} were "
-        "on the disk and are missing. Restore the missing file from a copy. Without one: "
+        f"error: the log does not open: offsets {ranges_of(lost)} were on the disk and are "
+        "missing. Restore the missing file from a copy. Without one: "
         + command("log", "accept-loss", folder)
     )
     return False

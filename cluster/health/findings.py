@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.placement import BEING_OPENED
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
-from raylog.cluster.health.recovery import mended, recovering, set_aside
+from raylog.cluster.health.recovery import damaged, mended, recovering, set_aside
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     CORRUPT_SUFFIX,
@@ -60,6 +60,7 @@ def findings(facts: Facts) -> list[Finding]:
         _partitions,
         recovering,
         set_aside,
+        damaged,
         _upkeep,
         _slow_kernels,
     )

@@ -63,8 +63,27 @@ def set_aside(facts: Facts) -> Iterator[Finding]:
                 what="records that were on the disk are lost, and the loss was accepted: "
                 + "; ".join(_range(loss) for loss in losses),
                 todo=(
-                    "nothing: new records get these offsets. Consumers that were past the log's "
-                    "end get OffsetOutOfRange. This line ends when the partition is next opened"
+                    "nothing. If they were at the log's end, new records get these offsets, and "
+                    "consumers that were past the end get OffsetOutOfRange; else consumers skip "
+                    "them. This line ends when the partition is opened without a loss"
+                ),
+            )
+
+
+def damaged(facts: Facts) -> Iterator[Finding]:
+    """Segments that could not be read to their end when a log was opened."""
+    for status in facts.partitions:
+        entries = [entry for entry in status.report.records if entry.kind == "damaged"]
+        if entries:
+            yield Finding(
+                severity=WARNING,
+                subject=status.partition,
+                what="flushed records cannot be read: "
+                + "; ".join(f"{entry.file}: {entry.why}" for entry in entries),
+                todo=(
+                    "stop the broker, restore the file from a copy, and start the broker. Until "
+                    "then readers get CORRUPT_MESSAGE there, and can continue behind it. A batch "
+                    "that a producer sends again may be written twice if it was there before"
                 ),
             )
 

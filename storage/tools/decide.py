@@ -6,7 +6,7 @@ the log dir for one that was left in order, since a log in it has changed.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from raylog.storage.asides import (
@@ -18,8 +18,9 @@ from raylog.storage.asides import (
     restore_aside,
 )
 from raylog.storage.files import FileSystem
-from raylog.storage.losses import accept_loss, checkpointed, find_loss
-from raylog.storage.names import LOG_SUFFIX, offset_of
+from raylog.storage.limits import MAX_LONG
+from raylog.storage.losses import accept_losses, checkpointed, find_losses
+from raylog.storage.names import LOG_SUFFIX, offset_of, segment_file
 from raylog.storage.report import Mended
 from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
@@ -40,7 +41,7 @@ class Loss(NamedTuple):
     """What a log lacks of what was flushed."""
 
     recovery_point: int  # of the log dir's checkpoint; 0 if it has none
-    lost: Mended | None  # None: nothing below the recovery point
+    lost: tuple[Mended, ...]  # below the recovery point, by offset
     kept: tuple[Kept, ...]  # the files of the folder that have some of it, or what comes behind
 
 
@@ -73,11 +74,11 @@ def look_for_loss(fs: FileSystem, folder: str, *, is_compacted: bool) -> Loss:
 
     def work() -> Loss:
         check_has_log(fs, folder)
-        lost = find_loss(fs, folder, is_compacted=is_compacted)
+        lost = find_losses(fs, folder, is_compacted=is_compacted)
         return Loss(
             recovery_point=checkpointed(fs, folder, RECOVERY_POINTS),
-            lost=lost,
-            kept=() if lost is None else tuple(_kept(fs, folder, lost)),
+            lost=tuple(lost),
+            kept=tuple(_kept(fs, folder, lost)),
         )
 
     return _offline(fs, folder, work)
@@ -85,24 +86,29 @@ def look_for_loss(fs: FileSystem, folder: str, *, is_compacted: bool) -> Loss:
 
 def accept(fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
     """Let a log open without what it has lost. Raises as ``look_for_loss``."""
-    _offline(fs, folder, lambda: accept_loss(fs, folder, is_compacted=is_compacted))
+    _offline(fs, folder, lambda: accept_losses(fs, folder, is_compacted=is_compacted))
 
 
-def _kept(fs: FileSystem, folder: str, lost: Mended) -> Iterator[Kept]:
-    """The files with good batches behind the end of the log, which is in ``lost.file``."""
-    last = offset_of(lost.file)
-    assert last is not None
+def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kept]:
+    """The files with good batches that the log does not have: of a gap, or behind its end.
+
+    The end is in the file that its loss names; of a gap, that file is the one that is gone.
+    """
     logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
     for name in (*logs, *aside_names(fs, folder)):
         base_offset = offset_of(name)
-        if base_offset is None or (name in logs and base_offset < last):
-            continue
+        assert base_offset is not None
+        wanted = [
+            (lost.first_offset, MAX_LONG if lost.file in logs else lost.end_offset)
+            for lost in losses
+            if name not in logs or segment_file(base_offset, LOG_SUFFIX) >= lost.file
+        ]
         file = fs.open(os.path.join(folder, name))
         try:
             behind = [
                 header
                 for _, header in good_batches(file, base_offset)
-                if header.base_offset >= lost.first_offset
+                if any(first <= header.base_offset < end for first, end in wanted)
             ]
         finally:
             file.close()

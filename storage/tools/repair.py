@@ -24,7 +24,7 @@ from raylog.storage.config import COMPACT, DELETE, LogConfig
 from raylog.storage.errors import CorruptCheckpoint, RepairRefused, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import open_log
-from raylog.storage.losses import accept_loss
+from raylog.storage.losses import accept_losses
 from raylog.storage.names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -51,7 +51,7 @@ class Repaired(NamedTuple):
 
     copy: str  # where the files are as they were
     mended: tuple[Mended, ...]  # what was cut, set aside, made again and removed
-    lost: Mended | None  # flushed records that are missing; the log opens without them
+    lost: tuple[Mended, ...]  # flushed records that are missing; the log opens without them
     end_offset: int  # of the log now
 
     def of_kind(self, kind: Kind) -> list[Mended]:
@@ -93,10 +93,10 @@ def repair_folder(
         config = LogConfig(cleanup_policy=COMPACT if is_compacted else DELETE)
         log = open_log(fs, clock, folder, partition, config, log_start_offset=start_offset)
         log.close()
-        lost = None
+        lost: list[Mended] = []
         with suppress(CorruptCheckpoint):  # the broker sets it aside, and then nothing is missed
-            lost = accept_loss(fs, folder, is_compacted=is_compacted)
-    return Repaired(copy=copy, mended=log.mended, lost=lost, end_offset=log.log_end_offset)
+            lost = accept_losses(fs, folder, is_compacted=is_compacted)
+    return Repaired(copy=copy, mended=log.mended, lost=tuple(lost), end_offset=log.log_end_offset)
 
 
 def _check(
@@ -130,20 +130,24 @@ def _check(
             f"{start}, so no record would be left; restore the folder from a copy",
         )
     if lost and not drop_segments:
-        raise RepairRefused(
-            folder,
-            f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged after offset "
-            f"{last.next_offset - 1}, and the repair would set aside the {len(lost)} segments "
-            f"after it ({sum(report.size_bytes for report in lost)} bytes); restore the file from "
-            "a copy, or allow this with --drop-segments (their records leave the log, and the "
-            "files stay)"
-            + (
-                ""
-                if last.is_torn or is_compacted
-                else "; if the topic is compacted, give --compacted"
-            ),
-        )
+        raise RepairRefused(folder, _why_kept(last, lost, is_compacted=is_compacted))
     return start
+
+
+def _why_kept(last: SegmentReport, lost: Sequence[SegmentReport], *, is_compacted: bool) -> str:
+    """Why segments behind the last good one are not set aside without a word, and what to do."""
+    what = "is damaged" if last.is_torn else "or a segment that is gone lacks records"
+    why = (
+        f"{segment_file(last.base_offset, LOG_SUFFIX)} {what} after offset "
+        f"{last.next_offset - 1}, and the repair would set aside the {len(lost)} segments "
+        f"after it ({sum(report.size_bytes for report in lost)} bytes); restore the file from "
+        "a copy, or allow this with --drop-segments (their records leave the log, and the files "
+        "stay)"
+    )
+    if last.is_torn:
+        return why
+    why += "; `raylog log accept-loss` keeps them, if what is missing had been flushed"
+    return why if is_compacted else why + "; if the topic is compacted, give --compacted"
 
 
 def _remove_wrong_state(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:

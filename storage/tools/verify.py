@@ -41,7 +41,6 @@ from raylog.storage.gaps import Gaps, Recovered
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
 from raylog.storage.names import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -114,18 +113,13 @@ def count_recoverable(
 ) -> int:
     """How many of the segments, from the first on, a recovery after a crash would keep."""
     checked = []
-    for report in reports:
+    for report, following in zip_longest(reports, [report.base_offset for report in reports[1:]]):
         checked.append(
             Recovered(report.size_bytes - report.good_bytes, report.next_offset, report.is_dense)
         )
-        if report.is_torn:
+        if report.is_torn and report.next_offset != following:
             break
-    deleted = {
-        offset_of(name)
-        for name in fs.list_dir(folder)
-        if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)
-    }
-    gaps = Gaps(fs, folder, deleted, is_compacted=is_compacted)
+    gaps = Gaps(fs, folder, is_compacted=is_compacted)
     return gaps.count_kept([report.base_offset for report in reports], checked)
 
 

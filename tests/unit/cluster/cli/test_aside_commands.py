@@ -120,7 +120,7 @@ def test_the_list_needs_no_lock_and_changes_nothing(damaged: Path) -> None:
 def test_what_is_restored_is_in_the_log_and_what_was_damaged_stays(damaged: Path) -> None:
     done = aside("restore", str(damaged), TAIL, "--allow-gap")
     assert done.lines() == [f"{TAIL}: offsets 16 to 19 are in the log again"]
-    assert f"{TAIL} stays: 100 bytes of it are no good batch" in done.stderr
+    assert f"{TAIL} stays: in 100 bytes of it no good batch was found" in done.stderr
     assert aside("restore", str(damaged), SEGMENT).stderr == ""
     assert not (damaged / SEGMENT).exists()
     left = [*range(15), *range(16, 25)]
@@ -293,8 +293,8 @@ def test_a_loss_is_shown_and_accepted_only_with_a_word(shorter: Path) -> None:
 def test_where_nothing_is_lost_nothing_is_accepted(folder: Path) -> None:
     done = run_here("log", "accept-loss", str(folder), "--yes")
     assert done.lines() == [
-        "the log reaches its recovery point, offset 25: there is no loss to accept, and nothing "
-        f"was changed. To check every record: raylog log verify {folder}"
+        "no record below the recovery point, offset 25, was found to be missing: there is no loss "
+        f"to accept, and nothing was changed. To check every record: raylog log verify {folder}"
     ]
     assert not (folder / "accepted-losses").exists()
 

@@ -32,6 +32,7 @@ SET_ASIDE = Mended(
 )
 ZEROS = Mended("cut", "00000000000000000042.log", 17, -1, -1, "zero bytes")
 REBUILT = Mended("rebuilt", "00000000000000000042.index", 80, -1, -1, "it was missing")
+DAMAGED = Mended("damaged", "00000000000000000042.log", 0, -1, -1, "the CRC is wrong")
 LOST = Mended("lost", "00000000000000000042.log", 0, 10, 12, "accepted")
 
 
@@ -96,6 +97,13 @@ def test_a_tail_with_good_batches_is_not_said_to_have_none() -> None:
     finding = only(findings(serving(cut, asides=(AsideFile(NAME, 500, 44, 50),))))
     shown = f"{NAME} (500 bytes, offsets 44 to 49): it begins with bytes that are no good batch"
     assert finding.what.endswith(shown)
+
+
+def test_a_segment_that_cannot_be_read_is_a_warning_that_names_file_and_reason() -> None:
+    finding = only(findings(serving(DAMAGED)))
+    assert (finding.severity, finding.subject) == (WARNING, "t-0")
+    assert finding.what.endswith("00000000000000000042.log: the CRC is wrong")
+    assert "restore the file from a copy" in finding.todo
 
 
 def test_an_aside_of_an_earlier_opening_stays_a_warning() -> None:
@@ -176,13 +184,15 @@ def test_operations_quotes_every_finding_of_a_recovery() -> None:
     shown = [
         finding.what
         for facts in (
-            serving(SET_ASIDE, LOST, REBUILT, removed, asides=(AsideFile(NAME, 1234, 42, 50),)),
+            serving(
+                SET_ASIDE, LOST, DAMAGED, REBUILT, removed, asides=(AsideFile(NAME, 1234, 42, 50),)
+            ),
             serving(asides=(restored, unfinished)),
             Facts(recovering=[HALF]),
         )
         for finding in (*findings(facts), *notes(facts))
     ]
-    assert len(quoted) == 7
+    assert len(quoted) == 8
     assert [words for words in quoted if not any(words in what for what in shown)] == []
     assert all(any(words in what for words in quoted) for what in shown)
 
