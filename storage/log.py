@@ -846,15 +846,14 @@ class Log(ReadableLog):
     def _remove_other_cleaned(self, base_offset: int) -> None:
         """Remove the files of rounds that were killed.
 
-        From such a file recovery would conclude that this swap had not begun.
+        From such a file recovery would conclude that this swap had not begun. The caller syncs the
+        folder before anything else goes.
         """
         own = segment_file(base_offset, "")
         left = [name for name in self._fs.list_dir(self.folder) if name.endswith(CLEANED_SUFFIX)]
         stale = [name for name in left if not name.startswith(own)]
         for name in stale:
             self._fs.remove(os.path.join(self.folder, name))
-        if stale:
-            self._fs.sync_dir(self.folder)
 
     def mend_indexes(self) -> list[SegmentId]:
         """Make the indexes again that a reader found lying; returns whose they are.

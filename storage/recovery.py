@@ -313,9 +313,9 @@ class EpochScan:
         self._latest = NO_EPOCH
         self._next_offset = 0
 
-    def add(self, piece: Piece, count: int | None = None) -> None:
-        """The next batches, or the first ``count`` of them."""
-        epochs, rows = piece.epochs()[:count], piece.rows[:count]
+    def add(self, piece: Piece) -> None:
+        """The next batches."""
+        epochs, rows = piece.epochs(), piece.rows
         before = np.maximum.accumulate(np.append(self._latest, epochs))[:-1]
         for number in np.flatnonzero(epochs > before).tolist():
             floor = int(rows[number - 1, LAST_OFFSET]) + 1 if number else self._next_offset
@@ -335,7 +335,7 @@ def epoch_changes(
 ) -> list[EpochChange]:
     """The leader epochs of whole segments, and ``then`` of what follows them.
 
-    A segment is not read but for its first batch if the next one begins with the same epoch.
+    A segment is not read but for its first batches if the next one begins with the same epoch.
     """
     segments = [segment for segment in segments if segment.size]
     firsts = [next(iter(Batches(segment, piece_bytes=LOOKUP_BYTES)), None) for segment in segments]
@@ -345,7 +345,7 @@ def epoch_changes(
             continue
         following = firsts[number + 1] if number + 1 < len(firsts) else None
         if following is not None and following.epochs()[0] == first.epochs()[0]:
-            scan.add(first, 1)
+            scan.add(first)
             continue
         for piece in Batches(segment):
             scan.add(piece)

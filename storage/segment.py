@@ -74,7 +74,7 @@ class Segment:
 
     ``index_problem``: what a reader found wrong with an index; its owner makes the indexes again.
     ``largest``: the largest timestamp, where it is known and the segment is sealed; ``appender``
-    knows it of one that is written. ``is_deleted``: its files are going.
+    knows it of one that is written.
     """
 
     def __init__(
@@ -91,7 +91,6 @@ class Segment:
         self.base_offset, self.folder, self.config = base_offset, folder, config
         self._fs, self._suffix = fs, suffix
         self.index_problem: CorruptIndex | None = None
-        self.is_deleted = False
         self.log = fs.open(self._path(LOG_SUFFIX), create=create)
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
@@ -593,7 +592,6 @@ class Segment:
 
     def delete(self) -> None:
         """Close and remove the files."""
-        self.is_deleted = True
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()

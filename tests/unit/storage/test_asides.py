@@ -1,5 +1,9 @@
 """What recovery takes out of a log is kept, once, told, and can be put back."""
 
+import os
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 from raylog.storage.asides import (
@@ -9,6 +13,7 @@ from raylog.storage.asides import (
     list_asides,
     restore_aside,
 )
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     AsideRefused,
     DiskFull,
@@ -16,6 +21,8 @@ from raylog.storage.errors import (
     NoRoom,
     NoRoomToSetAside,
 )
+from raylog.storage.files import RealFileSystem
+from raylog.storage.loader import open_log
 from raylog.storage.mirror import Mirror
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.legacy import encode_legacy
@@ -23,6 +30,7 @@ from raylog.storage.recovery import check_indexes
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     FOLDER,
+    PARTITION,
     Disk,
     batch,
     batch_of_size,
@@ -193,6 +201,40 @@ def test_segments_behind_a_loss_are_kept_and_told(disk: Disk) -> None:
     assert told[THIRD].kept_as == THIRD + ".aside-0"
     assert told[THIRD.replace(".log", ".index")].kind == "removed"
     assert list_asides(disk.fs, FOLDER) == [(THIRD + ".aside-0", 40, 1000, 40, 60, 10, 1000, 0)]
+
+
+def test_where_a_damaged_segment_ended_is_not_guessed(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:500])
+    disk.damage(THIRD, lambda content: content[:950])
+    told = {mended.file: mended for mended in disk.open(is_clean=False, **SMALL).mended}
+    assert told[THIRD][:5] == ("set_aside", THIRD, 950, 40, -1)
+
+
+@pytest.mark.parametrize("third", [None, b"\0" * 100], ids=["set aside", "removed"])
+def test_what_left_the_log_is_not_held_open(tmp_path: Path, third: bytes | None) -> None:
+    disk = Disk()
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:500])
+    if third is not None:
+        disk.write(THIRD, third)
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    for name in disk.names():
+        (folder / name).write_bytes(disk.read(name))
+    fs = RealFileSystem()
+    log = open_log(fs, disk.clock, str(folder), PARTITION, LogConfig(**SMALL), is_clean=False)
+    assert log.log_end_offset == 30
+    assert [path for path in open_paths() if THIRD in path] == []
+
+
+def open_paths() -> list[str]:
+    """What this process has open, by path."""
+    paths = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            paths.append(os.readlink(f"/proc/self/fd/{number}"))
+    return paths
 
 
 def test_a_segment_without_a_batch_is_removed(disk: Disk) -> None:

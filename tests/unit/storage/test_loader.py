@@ -138,6 +138,11 @@ def test_a_log_that_ends_before_its_start_is_an_error(disk: Disk) -> None:
         disk.open(log_start_offset=5)
 
 
+def test_so_is_one_without_any_record_after_a_crash(disk: Disk) -> None:
+    with pytest.raises(LogMissing, match="it began at 50"):
+        disk.open(is_clean=False, log_start_offset=50)
+
+
 def test_kafkas_scenario_of_a_log_that_a_recovery_cut_before_its_start(disk: Disk) -> None:
     """13.6: five segments of a record each, log start offset 4, garbage in the second: one empty
     segment at 4."""
@@ -320,11 +325,14 @@ def test_a_tail_lost_behind_a_compacted_segment_is_seen_too(disk: Disk) -> None:
     assert disk.names(".log") == ["00000000000000000000.log", "00000000000000000020.log"]
 
 
+@pytest.mark.parametrize("suffixes", [(".log",), (".log", *INDEXES)])
 @pytest.mark.parametrize("recovery_point", [0, 60])
-def test_a_retention_that_was_torn_is_no_loss(disk: Disk, recovery_point: int) -> None:
-    """The new name of the second segment survived, that of the first did not."""
+def test_a_retention_that_was_torn_is_no_loss(
+    disk: Disk, recovery_point: int, suffixes: tuple[str, ...]
+) -> None:
+    """The new names of the second segment survived, those of the first did not."""
     fill(disk, 30).flush()
-    for suffix in (".log", *INDEXES):
+    for suffix in suffixes:
         name = disk.path(f"00000000000000000020{suffix}")
         disk.fs.rename(name, name + ".deleted")
     for _ in range(2):  # the renamed .log explains the gap as long as there is one
@@ -411,6 +419,31 @@ def test_both_indexes_missing_everywhere(disk: Disk) -> None:
         for name in disk.names(suffix):
             disk.fs.remove(disk.path(name))
     holds_everything(disk.open(**SMALL), 40)
+
+
+@pytest.mark.parametrize("suffixes", [INDEXES[:1], INDEXES[1:], INDEXES])
+def test_a_missing_index_of_the_active_segment_is_made_again_and_told(
+    disk: Disk, suffixes: tuple[str, ...]
+) -> None:
+    fill(disk).close()
+    names = [f"00000000000000000020{suffix}" for suffix in suffixes]
+    whole = [disk.read(name) for name in names]
+    for name in names:
+        disk.fs.remove(disk.path(name))
+    log = disk.open(**SMALL)
+    assert [disk.read(name) for name in names] == whole
+    assert {*names} <= {mended.file for mended in log.mended if mended.kind == "rebuilt"}
+
+
+def test_without_snapshots_the_producers_of_all_segments_are_known(disk: Disk) -> None:
+    log = disk.open()
+    for producer in (7, 8, 9):
+        log.append(of_producer(0, producer=producer))
+        log.roll()
+    log.close()
+    for name in disk.names(".snapshot"):
+        disk.fs.remove(disk.path(name))
+    assert {*disk.open().last_records()} == {7, 8, 9}
 
 
 # -- what is read, and what is told ----------------------------------------------------------------
@@ -505,6 +538,9 @@ def test_recovery_holds_the_entries_of_no_sealed_segment(disk: Disk) -> None:
         for name in disk.names(suffix):
             disk.write(name, b"")
     log = disk.open(is_clean=False, **SMALL)
+    for segment in log.segments[:-1]:
+        assert not segment.offset_index._held
+        assert not segment.time_index._held
     files = {name: disk.read(name) for suffix in INDEXES for name in disk.names(suffix)}
     assert all(files.values())
     after = Disk(disk.fs.crash("flushed", names="all"))
@@ -538,23 +574,40 @@ def test_all_that_recovery_did_is_told(disk: Disk) -> None:
     assert disk.open(is_clean=False, recovery_point=40, **SMALL).mended == ()
 
 
-def test_a_bad_sector_in_an_index_ends_in_a_rebuild(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(disk).close()
+def fail_once(monkeypatch: pytest.MonkeyPatch, paths: set[str]) -> None:
+    """The first time that one of these files is read there is a bad sector."""
     read_file = MemoryFileSystem.read_file
-    bad = {disk.path(f"{base:020d}{suffix}") for base in (0, 20) for suffix in INDEXES}
 
     def failing(self: MemoryFileSystem, path: str) -> bytes:
-        if path in bad:
-            bad.discard(path)
+        if path in paths:
+            paths.discard(path)
             raise StorageError(path, "Input/output error")
         return read_file(self, path)
 
     monkeypatch.setattr(MemoryFileSystem, "read_file", failing)
+
+
+def test_a_bad_sector_in_an_index_ends_in_a_rebuild(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk).close()
+    bad = {disk.path(f"{base:020d}{suffix}") for base in (0, 20) for suffix in INDEXES}
+    fail_once(monkeypatch, bad)
     log = disk.open(is_clean=False, recovery_point=30, **SMALL)
     holds_everything(log)
     assert len(log.mended) == 4
+
+
+@pytest.mark.parametrize("suffix", INDEXES)
+def test_after_an_orderly_stop_the_active_segments_indexes_are_tried_before_they_are_mapped(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """A bad sector under a map would end the process."""
+    fill(disk).close()
+    fail_once(monkeypatch, {disk.path(f"00000000000000000020{suffix}")})
+    log = disk.open(**SMALL)
+    holds_everything(log)
+    assert [mended.kind for mended in log.mended] == ["rebuilt", "rebuilt"]
 
 
 # -- epochs, snapshots -----------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from raylog.storage.records.batch import read_header, seal
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
+    FOLDER,
     Disk,
     batch,
     batch_of_size,
@@ -288,6 +289,9 @@ def test_special_times(disk: Disk) -> None:
     )
     assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
     assert log.offset_for_timestamp(0) is None
+    log.append(batch(timestamp=0))
+    assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(0, 0)
+    log.truncate_to(0)
     for timestamp in (5, 9, 9, 3):
         log.append(batch_of_size(100, timestamp=timestamp))
     assert log.offset_for_timestamp(LATEST) == TimestampOffset(-1, 4)
@@ -337,6 +341,21 @@ def test_a_flush_moves_the_recovery_point_and_survives_power(disk: Disk) -> None
     operations = disk.fs.operations
     log.flush(3)
     assert (log.recovery_point, disk.fs.operations) == (5, operations)
+
+
+def test_a_flush_below_a_new_segment_syncs_no_folder(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch())
+    log.flush()
+    log.append(batch())
+    log.roll()
+    begin = disk.fs.operations
+    log.flush_due()
+    assert log.recovery_point == 2
+    assert [done for done in disk.fs.log[begin:] if "sync_dir" in done] == []
+    log.append(batch())
+    log.flush()
+    assert [done for done in disk.fs.log[begin:] if "sync_dir" in done] == [f"sync_dir {FOLDER}"]
 
 
 def test_upkeep_flushes_sealed_segments_and_the_active_one_when_its_time_has_come(

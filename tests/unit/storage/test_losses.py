@@ -87,6 +87,15 @@ def test_an_accepted_loss_opens_the_log_and_is_told(disk: Disk) -> None:
     assert log.append(batch(timestamp=T0)).base_offset == 50
 
 
+def test_the_loss_of_a_whole_last_segment_is_told_as_that_segments(disk: Disk) -> None:
+    fill(disk)
+    disk.write(THIRD, b"")
+    checkpoint(disk, 60)
+    (lost,) = accept_losses(disk.fs, FOLDER)
+    assert lost[:5] == ("lost", THIRD, 0, 40, 60)
+    assert lost in disk.open(is_clean=False, recovery_point=60, **SMALL).mended
+
+
 def test_a_loss_is_accepted_once_and_survives(disk: Disk) -> None:
     fill(disk)
     disk.damage(THIRD, flip(550))
