@@ -18,9 +18,11 @@ class UnknownTopicOrPartition(RaylogError):
     why: str
 
     def __str__(self) -> str:
-        where = "" if self.partition is None else f", partition {self.partition}"
+        if self.partition is None:
+            return f"topic {self.topic!r}: {self.why}; see `raylog topic list`, or create the topic"
         return (
-            f"topic {self.topic!r}{where}: {self.why}; see `raylog topic list`, or create the topic"
+            f"topic {self.topic!r}, partition {self.partition}: {self.why}; see `raylog topic "
+            "list`, and `raylog topic describe` for a topic's partitions"
         )
 
 
@@ -30,8 +32,8 @@ class TopicExists(RaylogError):
     code, error_name = 36, "TOPIC_ALREADY_EXISTS"
     fields = ("topic", "existing")
     template = (
-        "topic {topic!r} cannot be created: {existing!r} already exists; use it, choose another "
-        "name, or delete it first"
+        "topic {topic!r} cannot be created: {existing!r} already exists; use it, or choose another "
+        "name"
     )
 
 
@@ -49,17 +51,6 @@ class MoveRunning(RaylogError):
     code, error_name, retriable = 42, "INVALID_REQUEST", True
     fields = ("partition", "log_dir")
     template = "{partition} is being moved to {log_dir}; try again when that has finished"
-
-
-class InvalidPartitions(RaylogError):
-    """The number of partitions is not valid."""
-
-    code, error_name = 37, "INVALID_PARTITIONS"
-    fields = ("partitions", "least", "most")
-    template = (
-        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
-        "(partitions cannot be removed)"
-    )
 
 
 class InvalidRequest(RaylogError):

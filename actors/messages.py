@@ -28,7 +28,7 @@ class AppendResult(NamedTuple):
 
 
 _FETCH = Struct(">qqqq?")
-_LOCATED = Struct(">qqqqq")
+_LOCATED = Struct(">qqqqqq")
 
 
 class FetchRequest(NamedTuple):
@@ -65,6 +65,7 @@ class FetchResult(NamedTuple):
     location: Slice | None
     high_watermark: int
     log_start_offset: int
+    end_offset: int  # behind all offsets of the batches, see ``LogRead``; -1 without any
 
     def encode(self) -> bytes:
         """An answer that holds a location, or nothing, as bytes.
@@ -74,19 +75,20 @@ class FetchResult(NamedTuple):
         assert self.records is None, "records travel as a buffer, not inside of bytes"
         place = self.location or Slice(path="", inode=0, position=0, size_bytes=0)
         return (
-            _LOCATED.pack(self.high_watermark, self.log_start_offset, *place[1:])
+            _LOCATED.pack(self.high_watermark, self.log_start_offset, self.end_offset, *place[1:])
             + place.path.encode()
         )
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        high_watermark, log_start_offset, *place = _LOCATED.unpack_from(content)
+        high_watermark, log_start_offset, end_offset, *place = _LOCATED.unpack_from(content)
         path = content[_LOCATED.size :].decode()
         return cls(
             records=None,
             location=Slice(path, *place) if path else None,
             high_watermark=high_watermark,
             log_start_offset=log_start_offset,
+            end_offset=end_offset,
         )
 
 
@@ -120,6 +122,8 @@ class AsideFile(NamedTuple):
     end_offset: int = -1  # behind the last of them
     # whether it is the beginning of one batch, of which the rest was never written
     is_unfinished: bool = False
+    # whether the log has its good batches again
+    is_in_log: bool = False
 
 
 class OpeningReport(NamedTuple):

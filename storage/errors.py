@@ -9,6 +9,7 @@ Users import errors from ``raylog.errors``. Codes: Kafka's
 ``org.apache.kafka.common.protocol.Errors``.
 """
 
+import shlex
 from typing import Any, ClassVar
 
 
@@ -21,7 +22,7 @@ class RaylogError(Exception):
     # The names of the constructor's arguments, in order. Subclasses define them, __init__ sets
     # them as attributes, and pickling calls the constructor with them again.
     fields: ClassVar[tuple[str, ...]] = ("why",)
-    # what happened; what to do
+    # What happened; what to do. In a command, {quoted_path} is the field path, quoted for a shell.
     template: ClassVar[str] = "{why}"
 
     def __init__(self, *args: Any) -> None:
@@ -45,7 +46,9 @@ class RaylogError(Exception):
         return self._filled(self.template.partition("; ")[2])
 
     def _filled(self, template: str) -> str:
-        return template.format(**{name: getattr(self, name) for name in self.fields})
+        values = {name: getattr(self, name) for name in self.fields}
+        quoted = {f"quoted_{name}": shlex.quote(str(value)) for name, value in values.items()}
+        return template.format(**values, **quoted)
 
 
 # -- bytes -----------------------------------------------------------------------------------------
@@ -166,7 +169,7 @@ class OffsetOutOfRange(RaylogError):
     log_end_offset: int
     template = (
         "{partition}: offset {offset} is out of range: the log holds [{log_start_offset}, "
-        "{log_end_offset}); seek to an offset in this range, or to earliest or latest"
+        "{log_end_offset}); use an offset in this range, or earliest or latest"
     )
 
 
@@ -233,12 +236,30 @@ class InvalidTopic(RaylogError):
     )
 
 
+class InvalidPartitions(RaylogError):
+    """The number of partitions is not valid."""
+
+    code, error_name = 37, "INVALID_PARTITIONS"
+    fields = ("partitions", "least", "most")
+    template = (
+        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
+        "(partitions cannot be removed)"
+    )
+
+
 class InvalidConfig(RaylogError):
     """The config key does not exist, or the value is not valid for it."""
 
     code, error_name = 40, "INVALID_CONFIG"
     fields: ClassVar[tuple[str, ...]] = ("key", "value", "why")
     template = "config {key}={value!r}: {why}"
+
+
+class UnknownConfigKey(InvalidConfig):
+    """A config key that was asked for, or is to be deleted, does not exist there."""
+
+    fields: ClassVar[tuple[str, ...]] = ("key", "why")
+    template = "config {key}: {why}"
 
 
 # -- disks -----------------------------------------------------------------------------------------
@@ -281,7 +302,7 @@ class UndoInterrupted(UndoFailed):
 
 
 class OutOfResources(StorageError):
-    """The process or the machine had no descriptor or memory for a call. The disk is fine.
+    """The process may not do more: no descriptor, no memory, no larger file. The disk is fine.
 
     Nothing has changed, and the same call can succeed later.
     """
@@ -289,6 +310,12 @@ class OutOfResources(StorageError):
     is_disk_failure = False
     fields = ("path", "why")
     template = "{path}: {why}; the disk is fine and nothing was changed, so retry"
+
+
+def no_memory(what: str) -> OutOfResources:
+    """The error for a MemoryError where nothing was changed yet."""
+    why = "the process has no memory left for it; give it more, or send and fetch smaller batches"
+    return OutOfResources(what, why)
 
 
 class TemporaryFileLost(StorageError):
@@ -313,8 +340,8 @@ class DiskFull(StorageError):
     is_disk_failure = False
     fields = ("path",)
     template = (
-        "{path}: no space left on the device; free some space (lower retention.bytes, delete "
-        "topics), then retry"
+        "{path}: no space left on the device; free some space (remove files that are not raylog's, "
+        "or lower retention.bytes of a topic whose oldest records nobody needs), then retry"
     )
 
 
@@ -360,7 +387,7 @@ class UnfinishedCompaction(StorageError):
     is_disk_failure = False
     template = (
         "{path}: an unfinished compaction left a damaged segment: {why}; restore the segment from "
-        "a copy"
+        "a copy, and remove no file of this folder by hand: some may be the only copy"
     )
 
 
@@ -371,7 +398,8 @@ class NoRoom(RaylogError):
     fields = ("path", "needed_bytes", "usable_bytes")
     template = (
         "{path}: the copy needs {needed_bytes} bytes, but only {usable_bytes} are free; free some "
-        "space (lower retention.bytes, delete topics), or use another log dir"
+        "space (remove files that are not raylog's, or lower retention.bytes of a topic whose "
+        "oldest records nobody needs), then retry"
     )
 
 
@@ -383,8 +411,8 @@ class LogDirOffline(StorageError):
 
     is_disk_failure = False
     template = (
-        "log dir {path} is offline: {why}; repair or replace its disk, then start the broker or "
-        "its node again"
+        "log dir {path} is offline: {why}; repair its disk, or replace it and restore a copy, then "
+        "start the broker or its node again"
     )
 
 
@@ -406,8 +434,8 @@ class LogMissing(RaylogError):
     fields = ("path", "why")
     template = (
         "{path}: {why}; mount its disk, or stop the broker and restore the folder from a copy, "
-        "then start the broker again. Only if there is no copy: delete the topic, with all of its "
-        "partitions, and create it again"
+        "then start the broker again. Do not make the folder by hand. Without a copy: "
+        "docs/OPERATIONS.md, A partition that is lost"
     )
 
 
@@ -440,8 +468,27 @@ class LogShorterThanFlushed(RaylogError):
     template = (
         "{path}: the log ends at offset {end_offset}, but everything below {recovery_point} was "
         "on the disk; stop the broker, and mount the disk or restore the missing file from a copy. "
-        "Only if the records are lost for good: `raylog log accept-loss {path}`. Then start the "
-        "broker"
+        "`raylog log accept-loss {quoted_path}` shows which offsets are missing, and whether files "
+        "in the folder still have them. Only if they are lost for good, accept the loss there. "
+        "Then start the broker"
+    )
+
+
+class FlushedRecordsMissing(RaylogError):
+    """Records that were fsynced are missing between two segments of a log: a file is gone.
+
+    Opening changed no record.
+    """
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "first_offset", "end_offset")
+    first_offset: int
+    end_offset: int
+    template = (
+        "{path}: the offsets from {first_offset} on, before {end_offset}, were on the disk and are "
+        "missing in the log; stop the broker, and mount the disk or restore the missing file from "
+        "a copy. Only if the records are lost for good: `raylog log accept-loss {quoted_path}`, "
+        "and consumers skip these offsets. Then start the broker"
     )
 
 
@@ -452,7 +499,8 @@ class NoRoomToSetAside(RaylogError):
     fields = ("path", "needed_bytes", "usable_bytes")
     template = (
         "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
-        "so the log stays closed; free some space, and the partition opens by itself"
+        "so the log stays closed; free some space (never by removing files of this folder), and "
+        "the partition opens by itself"
     )
 
 
@@ -462,6 +510,18 @@ class AsideRefused(RaylogError):
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")
     template = "{path}: {why}; nothing was changed"
+
+
+class NotAPartitionFolder(RaylogError):
+    """A tool was given a path that is not the folder of a partition with a log."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path", "why")
+    template = (
+        "{path}: {why}; nothing was changed. Check the path: a partition's folder is <log "
+        "dir>/<topic>-<partition>, and has .log files. If the path is right, check that its disk "
+        "is mounted"
+    )
 
 
 class FileNotReadable(RaylogError):
@@ -494,7 +554,8 @@ class LogLocked(RaylogError):
     code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
     fields = ("path",)
     template = (
-        "{path} is locked by another process; stop the broker that uses it, or use another folder"
+        "{path} is locked by another process; stop the broker that uses it (`raylog stop`), or "
+        "wait until the tool that works on it has ended"
     )
 
 

@@ -22,6 +22,7 @@ from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import stamp
+from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.report import Progress
 from raylog.storage.state.checkpoints import write_epochs
@@ -325,14 +326,23 @@ def test_a_tail_lost_behind_a_compacted_segment_is_seen_too(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("suffixes", [(".log",), (".log", *INDEXES)])
-def test_a_retention_that_was_torn_is_no_loss(disk: Disk, suffixes: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("recovery_point", [0, 60])
+def test_a_retention_that_was_torn_is_no_loss(
+    disk: Disk, recovery_point: int, suffixes: tuple[str, ...]
+) -> None:
     """The new names of the second segment survived, those of the first did not."""
-    fill(disk, 30)
+    fill(disk, 30).flush()
     for suffix in suffixes:
         name = disk.path(f"00000000000000000020{suffix}")
         disk.fs.rename(name, name + ".deleted")
-    log = disk.open(is_clean=False, **SMALL)
-    assert offsets_of(log) == [*range(20), *range(40, 60)]
+    for _ in range(2):  # the renamed .log explains the gap as long as there is one
+        disk.fs = disk.fs.crash()
+        log = disk.open(is_clean=False, recovery_point=recovery_point, **SMALL)
+        assert offsets_of(log) == [*range(20), *range(40, 60)]
+        assert disk.names(".deleted") == ["00000000000000000020.log.deleted"]
+    for suffix in (".log", *INDEXES):
+        disk.fs.remove(disk.path(f"00000000000000000000{suffix}"))
+    assert offsets_of(disk.open(is_clean=False, **SMALL)) == list(range(40, 60))
     assert disk.names(".deleted") == []
 
 
@@ -458,6 +468,25 @@ def test_a_clean_start_reads_the_active_segment_from_its_last_index_entry_on(
     # but for the time of its first batch, by which it is rolled
     assert min(position for path, position in reads if path == active and position) == 600
     assert (log.log_end_offset, log.mended) == (76, ())
+
+
+def test_after_a_crash_flushed_segments_are_read_from_their_last_index_entry_on(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk, 38).close()
+    reads: list[tuple[str, int]] = []
+    read = MemoryFile.read
+
+    def counted(self: MemoryFile, size_bytes: int, position: int) -> bytes:
+        reads.append((self.path, position))
+        return read(self, size_bytes, position)
+
+    monkeypatch.setattr(MemoryFile, "read", counted)
+    log = disk.open(is_clean=False, recovery_point=76, **SMALL)
+    sealed = [disk.path(f"{base:020d}.log") for base in (0, 20, 40)]
+    for path in sealed:
+        assert {position for name, position in reads if name == path} == {800}
+    assert log.log_end_offset == 76
 
 
 def test_recovery_tells_how_far_it_has_come(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -678,6 +707,68 @@ def test_a_damaged_batch_in_a_sealed_segment_keeps_no_log_from_opening(
         assert [record.offset for record in decode_records(found.read())] == [0, 1]
         if suffix:
             disk.fs.remove(disk.path("00000000000000000000" + suffix))
+
+
+def of_producers(disk: Disk) -> None:
+    """Two sealed segments and the active one, of 16 batches by producers 7 and 8 in turn."""
+    log = disk.open(**SMALL)
+    for number in range(16):
+        log.append(of_producer(number // 2, producer=7 + number % 2, timestamp=T0))
+        if number in (5, 10):
+            log.roll()
+    log.close()
+    disk.fs.remove(disk.path(f"{16:020d}.snapshot"))
+
+
+@pytest.mark.parametrize("damage", ["a batch's length", "a batch's offset", "a cut"])
+@pytest.mark.parametrize("has_indexes", [True, False])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_damaged_sealed_segment_and_lost_snapshots_keep_no_log_from_opening(
+    disk: Disk, damage: str, has_indexes: bool, is_clean: bool
+) -> None:
+    """What the good batches tell of the producers is known, and what is not is told."""
+    of_producers(disk)
+    for name in disk.names(".snapshot"):
+        disk.write(name, b"lost")
+    name = f"{6:020d}.log"
+    size_bytes = len(disk.read(name)) // 5
+    changes = {
+        "a batch's length": flip(3 * size_bytes + 11),
+        "a batch's offset": flip(3 * size_bytes + 7, 6),
+        "a cut": lambda content: content[: 3 * size_bytes + 30],
+    }
+    disk.damage(name, changes[damage])
+    if not has_indexes:
+        disk.write(f"{6:020d}.index", b"garbage")
+    log = disk.open(is_clean=is_clean, recovery_point=16, **SMALL)
+    (told,) = [mended for mended in log.mended if mended.kind == "damaged"]
+    assert (told.file, told.size_bytes) == (name, 0)
+    assert "corrupt record batch" in told.why
+    assert "producer must" not in told.why
+    assert offsets_of(log, 11) == list(range(11, 16))
+    for producer in (7, 8):
+        again = log.append(of_producer(7, producer=producer, timestamp=T0))
+        assert (again.is_duplicate, again.last_offset) == (True, 7 + producer)
+    log.close()
+    assert all(mended.kind != "damaged" for mended in disk.open(**SMALL).mended)
+
+
+def test_a_damaged_marker_tells_nothing_of_its_transaction(disk: Disk) -> None:
+    """It is not believed: whether it was a commit or an abort is not known."""
+    log = disk.open(**SMALL)
+    log.append(of_producer(0, transactional=True))
+    marker = encode_marker(Marker(False, 1, T0), producer_id=7, producer_epoch=0)
+    position = log.segments[0].size
+    log.append(marker, 0, "coordinator")
+    log.roll()
+    log.append(batch(timestamp=T0))
+    log.close()
+    for name in disk.names(".snapshot"):
+        disk.fs.remove(disk.path(name))
+    disk.damage(f"{0:020d}.log", flip(position + len(marker) - 12))
+    log = disk.open(recovery_point=3, **SMALL)
+    assert [mended.kind for mended in log.mended] == ["damaged"]
+    assert log.last_stable_offset == 0
 
 
 def test_what_a_recovery_cut_never_comes_back(disk: Disk) -> None:

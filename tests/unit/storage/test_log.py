@@ -12,6 +12,7 @@ from raylog.storage.errors import (
     OutOfResources,
     RecordBatchTooLarge,
     RecordTooLarge,
+    StorageError,
     UnsupportedCompressionType,
 )
 from raylog.storage.indexes.time_index import TimestampOffset
@@ -398,6 +399,29 @@ def test_old_segments_go_in_two_steps_and_readers_of_them_can_finish(disk: Disk)
         "00000000000000000002.snapshot",
         "00000000000000000004.snapshot",
     ]
+
+
+@pytest.mark.parametrize("failing", range(12))
+def test_a_deletion_that_fails_is_tried_again_and_holds_up_no_other(
+    disk: Disk, failing: int
+) -> None:
+    log = disk.open(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=500)
+    for _ in range(5):
+        log.append(batch_of_size(100))
+    assert log.delete_old_segments() == 5
+    disk.clock.advance(500)
+    before = disk.fs.operations
+    disk.fs.fail_at(before + failing, lambda path: StorageError(path, "Input/output error"))
+    with pytest.raises(StorageError, match="Input/output error"):
+        log.purge_deleted()
+    left = disk.names(".deleted")
+    assert 1 <= len(left) <= 3
+    assert len({name.partition(".")[0] for name in left}) == 1
+    log.purge_deleted()
+    assert disk.names(".deleted") == left, "it waits for as long again"
+    disk.clock.advance(500)
+    log.purge_deleted()
+    assert disk.names(".deleted") == []
 
 
 def test_retention_removes_the_snapshot_of_a_close_within_a_segment(disk: Disk) -> None:

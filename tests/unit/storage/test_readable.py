@@ -255,6 +255,7 @@ def test_a_read_answers_all_that_a_fetch_needs(
         segment_base=0,
         position=0,
         size_bytes=found.size_bytes,
+        end_offset=end,
         log_start_offset=0,
         high_watermark=6,
         last_stable_offset=3,
@@ -265,7 +266,7 @@ def test_a_read_answers_all_that_a_fetch_needs(
     assert found == expected
     nothing = log.read(end, 10_000, isolation)
     assert nothing == expected._replace(
-        file=None, path="", segment_base=-1, size_bytes=0, aborted=()
+        file=None, path="", segment_base=-1, size_bytes=0, end_offset=-1, aborted=()
     )
 
 
