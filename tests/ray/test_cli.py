@@ -196,7 +196,7 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
         (("topic", "create", "a/b"), "topic name 'a/b'"),
         (("topic", "create", "t", "--config", "segment.byte=1"), "similar keys are segment.bytes"),
         (("config", "get", "nowhere"), "the topic does not exist"),
-        (("config", "get", "--broker", "retention.ms"), "unknown key"),
+        (("config", "get", "--broker", "retention.ms"), "use the broker key log.retention.ms"),
         (("config", "set", "nowhere", "retention.ms=1"), "the topic does not exist"),
         (("topic", "add-partitions", "nowhere", "3"), "the topic does not exist"),
         (("produce", "nowhere"), "the topic does not exist"),
