@@ -42,6 +42,7 @@ from raylog.actors.runtime.clusters import (
     join_ray_with,
     leave_ray,
     own_address,
+    stay_joined,
 )
 from raylog.actors.runtime.handles import create, kill, running
 from raylog.actors.runtime.names import COMPACTION, CONTROLLER, NAMESPACE, RETENTION
@@ -64,8 +65,10 @@ from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 
 if TYPE_CHECKING:
+    from raylog.cluster.admin import Admin
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
+    from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.health.facts import Finding
 
 logger = logging.getLogger(__name__)
@@ -126,7 +129,7 @@ def start(
         if owns_ray:
             leave_ray()
         raise
-    return Broker(namespace, owns_ray=owns_ray)
+    return Broker(namespace, own_address(), is_starter=True, owns_ray=owns_ray)
 
 
 def _start_controller(namespace: str, config: BrokerConfig) -> None:
@@ -160,26 +163,40 @@ def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
             raise BrokerNotFound(namespace)
     else:
         join_ray_with(lambda: find_controller(namespace) is not None, namespace, address)
-    return Broker(namespace)
+    return Broker(namespace, own_address())
 
 
 class Broker:
     """A broker, seen from one process.
 
-    It can be pickled: its copy works in any task or actor of the cluster.
+    It can be pickled: its copy works in any process that can reach the Ray cluster, and connects to
+    it on first use where the process is not connected. As a context manager it stops the broker in
+    the end if it is the object that :func:`start` returned; any other, and any copy, leaves the
+    broker running.
     """
 
-    def __init__(self, namespace: str = NAMESPACE, *, owns_ray: bool = False) -> None:
+    def __init__(
+        self,
+        namespace: str = NAMESPACE,
+        address: str | None = None,
+        *,
+        is_starter: bool = False,
+        owns_ray: bool = False,
+    ) -> None:
+        """``address``: of the Ray cluster; None: that of the process."""
         self.namespace = namespace
-        self._owns_ray = owns_ray
+        self._address = address
+        self._is_starter, self._owns_ray = is_starter, owns_ray
         self._log_actors: dict[TopicPartition, LogActorStub] = {}
         self._topics: dict[str, TopicDescription] = {}
         # what the Controller is asked and has not answered yet
         self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
         self._descriptions: dict[str, Callable[[], TopicDescription | None]] = {}
+        self._connection: RayConnection | None = None
 
     def __reduce__(self) -> Any:
-        return (Broker, (self.namespace,))
+        address = self._address or (own_address() if is_connected() else None)
+        return (Broker, (self.namespace, address))
 
     def __repr__(self) -> str:
         return f"Broker(namespace={self.namespace!r})"
@@ -188,14 +205,21 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        if self._is_starter:
+            self.stop()
 
     @property
     def address(self) -> str:
         """The address of the Ray cluster, for ``connect`` in another process."""
-        return own_address()
+        self._join()
+        return self._address or own_address()
+
+    def _join(self) -> None:
+        """Connect this process to the broker's Ray cluster, where it is connected to none."""
+        stay_joined(self._address)
 
     def _controller(self) -> ControllerStub:
+        self._join()
         controller = find_controller(self.namespace)
         if controller is None:
             raise BrokerNotFound(self.namespace)
@@ -381,6 +405,7 @@ class Broker:
         """
         # else it would be another's name
         is_number = isinstance(partition.partition, int) and partition.partition >= 0
+        self._join()
         log_actor = find_log_actor(partition, self.namespace) if is_number else None
         explanation = self._explanations.pop(partition, None)
         if log_actor is not None:
@@ -445,11 +470,11 @@ class Broker:
         try:
             yield
         except THROTTLED:
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 raise
         except (NotLeader, RequestTimedOut, LogClosed):
             self.forget(topic, partition)
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 raise
 
     def delete_records(self, topic: str, partition: int, before_offset: int = -1) -> int:
@@ -481,6 +506,20 @@ class Broker:
         from raylog.cluster.client.consumer import Consumer
 
         return Consumer(self, *topics, **config)
+
+    def admin(self) -> "Admin":
+        """Several topics or partitions a call, with futures and timeouts."""
+        from raylog.cluster.admin import Admin
+
+        return Admin(self.connection())
+
+    def connection(self) -> "RayConnection":
+        """What this object's clients stand on; one for all of them."""
+        if self._connection is None:
+            from raylog.cluster.client.ray_connection import RayConnection
+
+            self._connection = RayConnection(self.namespace, self._address)
+        return self._connection
 
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""
@@ -546,6 +585,7 @@ class Broker:
 
     def _nodes_with(self, prefix: str) -> list[str]:
         """The keys of the nodes that have an actor of this kind."""
+        self._join()
         names = running(self.namespace)
         return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
@@ -569,6 +609,8 @@ class Broker:
         ``start`` started it. Where the Controller cannot be reached for 30 s, because its node is
         away, the other nodes are stopped without it.
         """
+        self._join()
+        self._is_starter = False
         is_clean = self._shut_down()
         kill(CONTROLLER, self.namespace)
         if self._owns_ray:

@@ -8,7 +8,7 @@ raylog raises on purpose. Each class has:
 =============== ============================================================================
 ``code``        the error code of Kafka's protocol; -1 if Kafka has none for this error
 ``error_name``  Kafka's name of that code, for example ``NOT_LEADER_OR_FOLLOWER``
-``retriable``   whether the same request can succeed later
+``retriable``   whether Kafka's clients send the request again after this code
 ``fields``      the names of the constructor's arguments; each is an attribute of the error
 =============== ============================================================================
 
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from raylog.actors.errors import (
     BrokerNotFound,
     BrokerRunning,
+    FencedLeaderEpoch,
     InvalidRequest,
     LabelShared,
     MoveRunning,
@@ -43,7 +44,10 @@ from raylog.actors.errors import (
     TooManyPolls,
     TopicBusy,
     TopicExists,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from raylog.storage.errors import (
     AsideRefused,
@@ -118,6 +122,7 @@ __all__ = [
     "DataLoss",
     "DiskFull",
     "DuplicateLogDir",
+    "FencedLeaderEpoch",
     "FileNotReadable",
     "FlushedRecordsMissing",
     "InconsistentClusterId",
@@ -176,9 +181,12 @@ __all__ = [
     "UndoInterrupted",
     "UnfinishedCompaction",
     "UnknownConfigKey",
+    "UnknownLeaderEpoch",
     "UnknownLogFile",
+    "UnknownTopicId",
     "UnknownTopicOrPartition",
     "UnsupportedCompressionType",
+    "UnsupportedVersion",
     "UnwritableValue",
 ]
 

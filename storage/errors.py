@@ -1,7 +1,8 @@
 """The errors of the storage layer, with Kafka's names and codes.
 
-Every error carries ``code`` (the error code of Kafka's protocol), ``error_name`` (Kafka's name of
-it) and ``retriable`` (whether the same request can succeed later). The constructor's arguments are
+Every error carries ``code`` (the error code of Kafka's protocol, -1 where Kafka has none for it),
+``error_name`` (Kafka's name of it) and ``retriable`` (whether Kafka's clients send a request again
+that was answered with this code). The constructor's arguments are
 the error's fields, and ``__str__`` makes the sentence from them. So an error survives pickling and
 can cross actors. The sentence says what happened and what to do.
 
@@ -10,7 +11,12 @@ Users import errors from ``raylog.errors``. Codes: Kafka's
 """
 
 import shlex
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+# The codes whose exception is a RetriableException in Kafka: a client sends the request again.
+RETRIABLE_CODES: Final = frozenset(
+    (2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 88, 89, 100, 103)
+)
 
 
 class RaylogError(Exception):
@@ -18,12 +24,15 @@ class RaylogError(Exception):
 
     code: ClassVar[int] = -1
     error_name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
-    retriable: ClassVar[bool] = False
+    retriable: ClassVar[bool] = False  # by the code: no class says otherwise
     # The names of the constructor's arguments, in order. Subclasses define them, __init__ sets
     # them as attributes, and pickling calls the constructor with them again.
     fields: ClassVar[tuple[str, ...]] = ("why",)
     # What happened; what to do. In a command, {quoted_path} is the field path, quoted for a shell.
     template: ClassVar[str] = "{why}"
+
+    def __init_subclass__(cls) -> None:
+        cls.retriable = cls.code in RETRIABLE_CODES
 
     def __init__(self, *args: Any) -> None:
         if len(args) != len(self.fields):
@@ -59,6 +68,8 @@ class CorruptRecord(RaylogError):
 
     code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("where", "why")
+    where: str
+    why: str
     template = (
         "corrupt record batch at {where}: {why}; a producer must encode the batch again, a reader "
         "can continue at another offset"
@@ -72,6 +83,7 @@ class InvalidRecord(RaylogError):
     """
 
     code, error_name = 87, "INVALID_RECORD"
+    why: str
 
 
 class UnwritableValue(RaylogError):
@@ -79,6 +91,9 @@ class UnwritableValue(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("field", "version", "why")
+    field: str
+    version: int
+    why: str
     template = "{field} of version {version}: {why}"
 
 
@@ -87,6 +102,10 @@ class InvalidTimestamp(RaylogError):
 
     code, error_name = 32, "INVALID_TIMESTAMP"
     fields = ("timestamp", "now", "limit_key", "limit_ms")
+    timestamp: int
+    now: int
+    limit_key: str
+    limit_ms: int
     template = (
         "timestamp {timestamp} differs from the current time {now} by more than "
         "{limit_key}={limit_ms}; correct the timestamp, or raise the limit in the topic's config"
@@ -98,6 +117,7 @@ class UnsupportedCompressionType(RaylogError):
 
     code, error_name = 76, "UNSUPPORTED_COMPRESSION_TYPE"
     fields = ("name",)
+    name: str
     template = "unknown compression type {name!r}; use none, gzip, snappy, lz4 or zstd"
 
 
@@ -106,6 +126,8 @@ class RecordTooLarge(RaylogError):
 
     code, error_name = 10, "MESSAGE_TOO_LARGE"
     fields = ("size_bytes", "max_bytes")
+    size_bytes: int
+    max_bytes: int
     template = (
         "a batch of {size_bytes} bytes exceeds max.message.bytes={max_bytes}; send smaller "
         "batches, or raise max.message.bytes of the topic"
@@ -127,6 +149,8 @@ class RecordBatchTooLarge(RaylogError):
 
     code, error_name = 18, "RECORD_LIST_TOO_LARGE"
     fields = ("size_bytes", "max_bytes")
+    size_bytes: int
+    max_bytes: int
     template = (
         "an append of {size_bytes} bytes exceeds segment.bytes={max_bytes}; send smaller batches"
     )
@@ -138,8 +162,10 @@ class CorruptIndex(RaylogError):
     The log deletes the file and rebuilds it.
     """
 
-    code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("base_offset", "entry", "why")
+    base_offset: int
+    entry: int
+    why: str
     template = (
         "index of segment {base_offset}, entry {entry}: {why}; the index can be rebuilt from the "
         "log"
@@ -149,8 +175,9 @@ class CorruptIndex(RaylogError):
 class CorruptCheckpoint(RaylogError):
     """A checkpoint, snapshot or properties file cannot be read."""
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
+    path: str
+    why: str
     template = (
         "{path}: {why}; restore the file from a copy. Delete it only if docs/OPERATIONS.md "
         "(Damaged small files) says that this is harmless"
@@ -165,6 +192,8 @@ class OffsetOutOfRange(RaylogError):
 
     code, error_name = 1, "OFFSET_OUT_OF_RANGE"
     fields = ("partition", "offset", "log_start_offset", "log_end_offset")
+    partition: str
+    offset: int
     log_start_offset: int
     log_end_offset: int
     template = (
@@ -178,6 +207,10 @@ class OutOfOrderSequence(RaylogError):
 
     code, error_name = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER"
     fields = ("partition", "producer_id", "expected", "got")
+    partition: str
+    producer_id: int
+    expected: int
+    got: int
     template = (
         "{partition}: producer {producer_id} sent sequence {got}, but {expected} was expected: an "
         "earlier batch is missing; create a new producer and send the unacknowledged records again"
@@ -189,6 +222,10 @@ class InvalidProducerEpoch(RaylogError):
 
     code, error_name = 47, "INVALID_PRODUCER_EPOCH"
     fields = ("partition", "producer_id", "current", "got")
+    partition: str
+    producer_id: int
+    current: int
+    got: int
     template = (
         "{partition}: producer {producer_id} has epoch {got}, but a newer instance with epoch "
         "{current} took over; close this producer"
@@ -200,6 +237,9 @@ class InvalidTxnState(RaylogError):
 
     code, error_name = 48, "INVALID_TXN_STATE"
     fields = ("partition", "producer_id", "first_offset")
+    partition: str
+    producer_id: int
+    first_offset: int
     template = (
         "{partition}: producer {producer_id} has an open transaction since offset {first_offset}; "
         "send transactional batches, or end the transaction first"
@@ -211,6 +251,9 @@ class TransactionCoordinatorFenced(RaylogError):
 
     code, error_name = 52, "TRANSACTION_COORDINATOR_FENCED"
     fields = ("partition", "current", "got")
+    partition: str
+    current: int
+    got: int
     template = (
         "{partition}: a transaction marker has coordinator epoch {got}, but a newer coordinator "
         "with epoch {current} took over; stop this coordinator"
@@ -221,6 +264,7 @@ class PolicyViolation(RaylogError):
     """The topic's configuration forbids the request."""
 
     code, error_name = 44, "POLICY_VIOLATION"
+    why: str
 
 
 # -- names and configs -----------------------------------------------------------------------------
@@ -231,6 +275,8 @@ class InvalidTopic(RaylogError):
 
     code, error_name = 17, "INVALID_TOPIC_EXCEPTION"
     fields = ("topic", "why")
+    topic: str
+    why: str
     template = (
         "topic name {topic!r} {why}; use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
     )
@@ -241,6 +287,9 @@ class InvalidPartitions(RaylogError):
 
     code, error_name = 37, "INVALID_PARTITIONS"
     fields = ("partitions", "least", "most")
+    partitions: Any
+    least: int
+    most: int
     template = (
         "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
         "(partitions cannot be removed)"
@@ -252,6 +301,9 @@ class InvalidConfig(RaylogError):
 
     code, error_name = 40, "INVALID_CONFIG"
     fields: ClassVar[tuple[str, ...]] = ("key", "value", "why")
+    key: str
+    value: Any
+    why: str
     template = "config {key}={value!r}: {why}"
 
 
@@ -272,9 +324,11 @@ class StorageError(RaylogError):
     more. Kinds of this error that are not the disk's say False. ``files.py`` decides which it is.
     """
 
-    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     is_disk_failure: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
+    path: str
+    why: str
     template = "{path}: {why}"
 
 
@@ -285,6 +339,8 @@ class UndoFailed(StorageError):
     """
 
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path}: a write failed and could not be undone: {why}"
 
 
@@ -309,6 +365,8 @@ class OutOfResources(StorageError):
 
     is_disk_failure = False
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path}: {why}; the disk is fine and nothing was changed, so retry"
 
 
@@ -323,6 +381,7 @@ class TemporaryFileLost(StorageError):
 
     is_disk_failure = False
     fields = ("path",)
+    path: str
     template = (
         "{path}: the file was removed while it was being written; keep other programs out of this "
         "folder, then retry"
@@ -339,6 +398,7 @@ class DiskFull(StorageError):
 
     is_disk_failure = False
     fields = ("path",)
+    path: str
     template = (
         "{path}: no space left on the device; free some space (remove files that are not raylog's, "
         "or lower retention.bytes of a topic whose oldest records nobody needs), then retry"
@@ -350,6 +410,7 @@ class LogClosed(StorageError):
 
     is_disk_failure = False
     fields = ("path",)
+    path: str
     template = (
         "{path}: the partition's log is closed, because it is being stopped, deleted or moved; "
         "clients look the partition up again until it serves"
@@ -361,6 +422,7 @@ class SegmentDeleted(StorageError):
 
     is_disk_failure = False
     fields = ("path",)
+    path: str
     template = "{path}: the segment was deleted before it was read; fetch again"
 
 
@@ -372,6 +434,8 @@ class SwapUnfinished(StorageError):
 
     is_disk_failure = False
     fields = ("path", "why")
+    path: str
+    why: str
     template = (
         "{path}: the swap of a compaction was interrupted; the partition reopens by itself and "
         "completes the swap: {why}"
@@ -394,8 +458,10 @@ class UnfinishedCompaction(StorageError):
 class NoRoom(RaylogError):
     """The disk has too little space for a copy. Nothing was copied."""
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "needed_bytes", "usable_bytes")
+    path: str
+    needed_bytes: int
+    usable_bytes: int
     template = (
         "{path}: the copy needs {needed_bytes} bytes, but only {usable_bytes} are free; free some "
         "space (remove files that are not raylog's, or lower retention.bytes of a topic whose "
@@ -421,6 +487,8 @@ class CleaningAborted(RaylogError):
 
     retriable = True
     fields = ("partition", "why")
+    partition: str
+    why: str
     template = "{partition}: the compaction was aborted: {why}; it is retried automatically"
 
 
@@ -430,8 +498,9 @@ class LogMissing(RaylogError):
     raylog never replaces it with an empty log.
     """
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
+    path: str
+    why: str
     template = (
         "{path}: {why}; mount its disk, or stop the broker and restore the folder from a copy, "
         "then start the broker again. Do not make the folder by hand. Without a copy: "
@@ -445,8 +514,11 @@ class TopicIdUnreadable(RaylogError):
     The folder stays where it is, and is not opened.
     """
 
-    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("folder", "topic_id", "why")
+    folder: str
+    topic_id: str
+    why: str
     template = (
         "{folder}/partition.metadata {why}, so it is not known whether the records are this "
         "topic's; restore the file from a copy. Without a copy: if no topic of this name was "
@@ -461,8 +533,8 @@ class LogShorterThanFlushed(RaylogError):
     Opening changed no record. ``end_offset``: where the log would end now.
     """
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "end_offset", "recovery_point")
+    path: str
     end_offset: int
     recovery_point: int
     template = (
@@ -482,6 +554,7 @@ class FlushedRecordsMissing(RaylogError):
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "first_offset", "end_offset")
+    path: str
     first_offset: int
     end_offset: int
     template = (
@@ -495,8 +568,10 @@ class FlushedRecordsMissing(RaylogError):
 class NoRoomToSetAside(RaylogError):
     """The disk has no room to keep what recovery must cut off a log. Nothing was cut."""
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "needed_bytes", "usable_bytes")
+    path: str
+    needed_bytes: int
+    usable_bytes: int
     template = (
         "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
         "so the log stays closed; free some space (never by removing files of this folder), and "
@@ -509,6 +584,8 @@ class AsideRefused(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path}: {why}; nothing was changed"
 
 
@@ -517,6 +594,8 @@ class NotAPartitionFolder(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")
+    path: str
+    why: str
     template = (
         "{path}: {why}; nothing was changed. Check the path: a partition's folder is <log "
         "dir>/<topic>-<partition>, and has .log files. If the path is right, check that its disk "
@@ -527,8 +606,9 @@ class NotAPartitionFolder(RaylogError):
 class FileNotReadable(RaylogError):
     """A tool cannot read a file that it was given, or a file that belongs to it."""
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path}: {why}; give a file that exists and that this user may read"
 
 
@@ -537,6 +617,7 @@ class UnknownLogFile(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path",)
+    path: str
     template = "Ignoring unknown file {path}"
 
 
@@ -545,14 +626,17 @@ class RepairRefused(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path} was not repaired and nothing in it was changed: {why}"
 
 
 class LogLocked(RaylogError):
     """Another process holds the lock of this folder."""
 
-    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path",)
+    path: str
     template = (
         "{path} is locked by another process; stop the broker that uses it (`raylog stop`), or "
         "wait until the tool that works on it has ended"
@@ -564,6 +648,8 @@ class InvalidLogDir(RaylogError):
 
     code, error_name = 57, "LOG_DIR_NOT_FOUND"
     fields = ("path", "why")
+    path: str
+    why: str
     template = "log dir {path}: {why}"
 
 
@@ -572,6 +658,9 @@ class DuplicateLogDir(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "other", "why")
+    path: str
+    other: str
+    why: str
     template = "log dirs {other} and {path} {why}; list each log dir once, and no copies"
 
 
@@ -580,6 +669,9 @@ class InconsistentClusterId(RaylogError):
 
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("path", "found", "expected")
+    path: str
+    found: str
+    expected: str
     template = (
         "log dir {path} belongs to cluster {found}, not {expected}; use a log dir of this cluster, "
         "or an empty folder"

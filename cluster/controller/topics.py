@@ -25,6 +25,7 @@ from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.stubs import LogManagerStub
+from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.controller.opening import Opening
 from raylog.cluster.controller.placement import TopicDescription, Wanted, wanted_of
@@ -60,11 +61,16 @@ class Topics(Opening):
     # -- making ------------------------------------------------------------------------------------
 
     def create_topic(
-        self, name: str, partitions: int | None, config: Mapping[str, Any]
+        self,
+        name: str,
+        partitions: int | None,
+        config: Mapping[str, Any],
+        validate_only: bool = False,
     ) -> TopicDescription:
         """Make a topic; when this returns its partitions serve.
 
-        Nothing is left of it if that fails.
+        Nothing is left of it if that fails. ``validate_only``: raise what would keep it from being
+        made now, and make nothing; the answer has neither an id nor partitions then.
         """
         partitions = self._config.num_partitions if partitions is None else partitions
         check_topic_name(name)
@@ -76,21 +82,32 @@ class Topics(Opening):
             directories=(),
         )
         with self._reserve(name, "created", must_be_free=True):
+            if validate_only:
+                with self._lock:
+                    self._homes(name, 0, partitions)
+                return TopicDescription(name, topic_id="", config=topic.config, partitions=())
             self._clear(name)
             with self._made(topic, 0, partitions) as made:
                 self._publish(topic, made, topic.version)
         return self.describe_topic(name)
 
-    def add_partitions(self, name: str, total: int) -> TopicDescription:
+    def add_partitions(
+        self, name: str, total: int, validate_only: bool = False
+    ) -> TopicDescription:
         """Extend a topic to ``total`` partitions; when this returns they serve.
 
-        Nothing is left of the new ones if that fails.
+        Nothing is left of the new ones if that fails. ``validate_only``: raise what would keep it
+        from being extended now, and change nothing.
         """
         with self._reserve(name, "extended"):
             with self._lock:
                 topic = self._topic(name)
             count = len(topic.directories)
             _check_partitions(total, least=count + 1)
+            if validate_only:
+                with self._lock:
+                    self._homes(name, count, total - count)
+                return self.describe_topic(name)
             self._clear(name)
             with self._made(topic, count, total - count) as made, self._lock:
                 self._publish(self._same(topic), made, topic.version)
@@ -360,6 +377,23 @@ class Topics(Opening):
         """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
         with self._lock:
             return self._placement.describe(self._topic(name))
+
+    def topic_metadata(self, name: str) -> TopicMetadata:
+        """A topic as clients know it. Raises UnknownTopicOrPartition."""
+        with self._lock:
+            topic = self._topic(name)
+            described = self._placement.describe(topic)
+        config = LogConfig.parse(topic.config, self._config.topic_defaults)
+        return TopicMetadata(
+            topic=name,
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                # The epoch is the LogActor's own matter: its answers tell it.
+                PartitionMetadata(entry.partition, leader_epoch=-1, node_id=entry.node_id)
+                for entry in described.partitions
+            ),
+            max_message_bytes=config.max_message_bytes,
+        )
 
     def explain(self, topic: str, partition: int) -> RaylogError | None:
         """Why a partition cannot be reached; None if it ought to be."""

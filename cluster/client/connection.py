@@ -1,0 +1,105 @@
+"""What clients stand on: Kafka's requests to a cluster, each with a deadline and a future.
+
+One request goes to one partition, since each partition's LogActor is what Kafka calls a broker.
+Ray calls are the first implementation (``ray_connection.py``); the socket will be another, under
+the same clients. A future fails with raylog's errors, each with Kafka's code. What is asked carries
+the topic's id: a client that knows a topic which was deleted and made again is refused by name,
+with UnknownTopicId, and never writes into, or reads from, the new one.
+
+No call waits, and none raises: what is wrong is in the future. Futures end in any thread; whoever
+adds a callback does little in it.
+"""
+
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol
+
+from raylog.actors.requests import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchRequest,
+    OffsetAnswer,
+    OffsetRequest,
+    ProduceAnswer,
+    ProduceRequest,
+)
+from raylog.storage.buffers import Buffer
+
+__all__ = [
+    "READ_COMMITTED",
+    "READ_UNCOMMITTED",
+    "Connection",
+    "FetchAnswer",
+    "FetchRequest",
+    "OffsetAnswer",
+    "OffsetRequest",
+    "PartitionMetadata",
+    "ProduceAnswer",
+    "ProduceRequest",
+    "TopicMetadata",
+]
+
+
+class PartitionMetadata(NamedTuple):
+    """A partition as clients know it."""
+
+    partition: int
+    leader_epoch: int  # -1: not known
+    node_id: str | None  # Ray's id of the node that serves it; None where none does now
+
+
+class TopicMetadata(NamedTuple):
+    """A topic as clients know it; ``partitions`` by number, none missing."""
+
+    topic: str
+    topic_id: str
+    partitions: tuple[PartitionMetadata, ...]
+    max_message_bytes: int
+
+
+class FetchAnswer(Protocol):
+    """What a fetch has found. ``high_watermark`` and ``log_start_offset`` are as of the answer."""
+
+    high_watermark: int
+    log_start_offset: int
+    end_offset: int  # behind all offsets of the batches; -1 where there are none
+
+    def read(self) -> Buffer | None:
+        """The batches; None where there are none. Call it once, in the thread that decodes.
+
+        The first batch may begin before the offset that was asked for. On the partition's own node
+        this reads the segment's file. Raises StorageError where what was located has gone
+        meanwhile: ask again. The bytes stay as they are for as long as anything refers to them
+        (a memoryview, an array); their memory is used again after that.
+        """
+
+
+class Connection(Protocol):
+    """Requests to a cluster. Safe for threads.
+
+    ``timeout_s``: after that the future fails with RequestTimedOut, and whether the request took
+    effect is not known.
+    """
+
+    # Produce requests that a partition may have on their way; with more than one they keep order.
+    max_in_flight: int
+
+    def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
+        """What the Controller knows of a topic now: asked anew each time.
+
+        UnknownTopicOrPartition where there is none.
+        """
+
+    def produce(self, request: ProduceRequest, *, timeout_s: float) -> "Future[ProduceAnswer]":
+        """Append a batch. NotLeader, at once, while nobody serves the partition."""
+
+    def fetch(self, request: FetchRequest, *, timeout_s: float) -> "Future[FetchAnswer]":
+        """Read batches. OffsetOutOfRange outside of the log."""
+
+    def list_offset(self, request: OffsetRequest, *, timeout_s: float) -> "Future[OffsetAnswer]":
+        """Look an offset up by time."""
+
+    def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
+        """A producer id that nobody has had; its first epoch is 0."""
+
+    def forget(self, topic: str, partition: int) -> None:
+        """A request to this partition failed: look up afresh who serves it."""
