@@ -15,10 +15,11 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import CorruptRecord, InvalidRecord
+from raylog.storage.errors import CorruptRecord, InvalidRecord, RaylogError
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.batch import check_crc as _check_crc
+from raylog.storage.records.batch import next_offset as _next_offset
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
 from raylog.storage.records.layout import (
     HEADER_SIZE,
@@ -29,7 +30,7 @@ from raylog.storage.records.layout import (
     MIN_RECORD_SIZE,
 )
 from raylog.storage.records.legacy import as_records
-from raylog.storage.records.record import Header, Record
+from raylog.storage.records.record import ConsumerRecord, Header, Record
 from raylog.storage.records.rules import RecordRules
 from raylog.storage.records.varints import put_varint
 
@@ -434,6 +435,8 @@ class _Batch(NamedTuple):
     timestamp_type: int
     count: int  # type: ignore[assignment]  # hides tuple.count
     plain: Buffer
+    next_offset: int  # the first behind it
+    end: int  # of its bytes
 
 
 def _records(
@@ -453,7 +456,7 @@ def _records(
                 f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once"
             )
         try:
-            for delta, offset_delta, key, value, headers in _parse(batch.plain, batch.count):
+            for delta, offset_delta, key, value, headers, _ in _parse(batch.plain, batch.count):
                 offset = _wrap(batch.base_offset + offset_delta)
                 if start_offset <= offset < end_offset:
                     timestamp = batch.append_time
@@ -488,13 +491,15 @@ def _batches(
                 timestamp_type=records.timestamp_type,
                 count=records.count,
                 plain=records.plain,
+                next_offset=header.next_offset,
+                end=position + header.size_bytes,
             )
             continue
         if header.base_offset >= end_offset:
             return
         if check_crc:
             _check_crc(view, position, header)
-        if (header.is_control and not control) or _wrap(header.last_offset) < start_offset:
+        if (header.is_control and not control) or _wrap(header.next_offset) <= start_offset:
             continue
         plain: Buffer = view[position + HEADER_SIZE : position + header.size_bytes]
         if header.codec and header.count:
@@ -513,14 +518,18 @@ def _batches(
             timestamp_type=kind,
             count=header.count,
             plain=plain,
+            next_offset=_wrap(header.last_offset + 1),
+            end=position + header.size_bytes,
         )
 
 
 def _parse(
     plain: Buffer, count: int
-) -> Iterator[tuple[int, int, bytes | None, bytes | None, list]]:
+) -> Iterator[tuple[int, int, bytes | None, bytes | None, list, int]]:
+    """Timestamp delta, offset delta, key, value, headers and bytes of each record."""
     position = 0
     for _ in range(count):
+        start = position
         length, position = get_varint(plain, position, len(plain), 5)
         end = position + length
         if length < MIN_RECORD_SIZE - 1 or end > len(plain):
@@ -541,7 +550,7 @@ def _parse(
             headers.append((name, header_value))
         if position != end:
             raise _Malformed("a record is shorter than its length")
-        yield delta, offset_delta, key, value, headers
+        yield delta, offset_delta, key, value, headers, position - start
     if position != len(plain):
         raise _Malformed("bytes are left behind its last record")
 
@@ -584,6 +593,10 @@ def decode_columns(
     max_batch_bytes: int = MAX_PLAIN_BYTES,
 ) -> Columns:
     rows = list(_records(buffer, start_offset, end_offset, check_crc, False, max_batch_bytes))
+    return _columns(rows, headers)
+
+
+def _columns(rows: Sequence[_Raw], headers: bool) -> Columns:
     ends, entries = array("i", [0]), []
     for row in rows:
         entries += row.headers
@@ -613,6 +626,164 @@ def _text(fields: Sequence[bytes | None]) -> Text:
             data += field
         ends.append(len(data))
     return bytearray(ends), data, valid if nulls else None
+
+
+# -- a fetch in parts ------------------------------------------------------------------------------
+
+
+def next_offset(fetched: Buffer, start_offset: int) -> int:
+    """See ``_kernel_readers.pxi``."""
+    return _next_offset(memoryview(fetched).cast("B"), start_offset)
+
+
+class _FetchReader:
+    """See ``_kernel_readers.pxi``."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        start_offset: int,
+        end_offset: int,
+        check_crc: bool,
+        max_batch_bytes: int,
+    ) -> None:
+        self.next_offset, self.is_done = start_offset, False
+        self._source = memoryview(buffer).cast("B")
+        self._start, self._end = start_offset, end_offset
+        self._batches = _batches(
+            self._source, start_offset, end_offset, check_crc, False, max_batch_bytes
+        )
+        self._batch: _Batch | None = None
+        self._left: Iterator[Any] = iter(())
+        self._count = 0  # of records that are left in the batch
+        self._failure: RaylogError | None = None
+
+    def _take(self, max_records: int, max_bytes: int) -> list[_Raw]:
+        if min(max_records, max_bytes) < 1:
+            raise ValueError(f"a budget of {min(max_records, max_bytes)}: ask for at least one")
+        if self._failure is not None:
+            raise self._failure
+        rows: list[_Raw] = []
+        try:
+            self._read(rows, max_records, max_bytes)
+        except RaylogError as error:
+            self._failure = error
+            if not rows:
+                raise
+        return rows
+
+    def _read(self, rows: list[_Raw], max_records: int, max_bytes: int) -> None:
+        while max_records > 0 and max_bytes > 0 and not self.is_done:
+            if not self._count and not self._open_next():
+                return
+            row, size_bytes = self._record()
+            if self._start <= row.offset < self._end:
+                rows.append(row)
+                self._go_to(_wrap(row.offset + 1))
+                max_records -= 1
+                max_bytes -= size_bytes
+            if not self._count:
+                self._end_batch()
+
+    def _open_next(self) -> bool:
+        if self._failure is not None:
+            raise self._failure
+        for batch in self._batches:
+            if batch.count:
+                self._batch, self._count = batch, batch.count
+                self._left = _parse(batch.plain, batch.count)
+                return True
+            if len(batch.plain):
+                raise self._corrupt(batch, "bytes are left behind its last record")
+        self.is_done = True
+        try:
+            self._go_to(_next_offset(self._source, self._start))
+        except CorruptRecord:
+            pass  # no batch, or none behind the start
+        return False
+
+    def _record(self) -> tuple[_Raw, int]:
+        batch = self._batch
+        assert batch is not None
+        try:
+            delta, offset_delta, key, value, headers, size_bytes = next(self._left)
+        except _Malformed as error:
+            raise self._corrupt(batch, str(error)) from None
+        self._count -= 1
+        timestamp = batch.append_time
+        if timestamp is None:
+            timestamp = _wrap(batch.base_timestamp + delta)
+        offset = _wrap(batch.base_offset + offset_delta)
+        return _Raw(offset, timestamp, batch.timestamp_type, key, value, headers), size_bytes
+
+    def _end_batch(self) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._go_to(batch.next_offset)
+        try:
+            next(self._left, None)
+        except _Malformed as error:  # bytes are left behind the last record
+            self._failure = self._corrupt(batch, str(error))
+            return
+        self.is_done = batch.end == len(self._source)
+
+    @staticmethod
+    def _corrupt(batch: _Batch, why: str) -> CorruptRecord:
+        return CorruptRecord(f"position {batch.position}", why)
+
+    def _go_to(self, offset: int) -> None:
+        self.next_offset = max(self.next_offset, min(offset, self._end))
+
+
+class RowReader(_FetchReader):
+    """See ``_kernel_readers.pxi``."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        topic: str,
+        partition: int,
+        start_offset: int,
+        end_offset: int = MAX_LONG,
+        check_crc: bool = True,
+        max_batch_bytes: int = MAX_PLAIN_BYTES,
+    ) -> None:
+        super().__init__(buffer, start_offset, end_offset, check_crc, max_batch_bytes)
+        self._topic, self._partition = topic, partition
+
+    def take(self, max_records: int, max_bytes: int) -> list[ConsumerRecord]:
+        return [
+            ConsumerRecord(
+                self._topic,
+                self._partition,
+                raw.offset,
+                raw.timestamp,
+                raw.timestamp_type,
+                raw.key,
+                raw.value,
+                tuple(Header(name.decode(errors="replace"), value) for name, value in raw.headers),
+            )
+            for raw in self._take(max_records, max_bytes)
+        ]
+
+
+class TableReader(_FetchReader):
+    """See ``_kernel_readers.pxi``."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        start_offset: int,
+        end_offset: int = MAX_LONG,
+        check_crc: bool = True,
+        headers: bool = True,
+        max_batch_bytes: int = MAX_PLAIN_BYTES,
+    ) -> None:
+        super().__init__(buffer, start_offset, end_offset, check_crc, max_batch_bytes)
+        self._headers = headers
+
+    def take(self, max_bytes: int) -> Columns:
+        return _columns(self._take(MAX_LONG, max_bytes), self._headers)
 
 
 # -- compaction ------------------------------------------------------------------------------------
@@ -758,7 +929,7 @@ def _check_start(start_offset: int) -> None:
 def _whole_records(plain: Buffer, count: int, base_offset: int) -> Iterator[tuple]:
     """(offset, timestamp delta, key, value, headers) of each."""
     try:
-        for delta, offset_delta, key, value, headers in _parse(plain, count):
+        for delta, offset_delta, key, value, headers, _ in _parse(plain, count):
             yield _wrap(base_offset + offset_delta), delta, key, value, headers
     except _Malformed as error:
         raise CorruptRecord(f"offset {base_offset}", str(error)) from None
