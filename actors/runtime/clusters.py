@@ -13,24 +13,24 @@ the cluster wants a token  given an address, looks for none  always looks for on
 The token is in ``~/.ray/auth_token``.
 """
 
-import logging
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import ray
-from ray._private import services
-from ray._private.authentication.authentication_token_setup import (
-    maybe_enable_token_auth_if_token_available,
-)
 from ray.exceptions import AuthenticationError
 
 from raylog.actors.errors import BrokerNotFound, RayNotFound, SeveralBrokers
+from raylog.actors.runtime.ray_private import (
+    addresses_here,
+    latest_address,
+    use_token_if_there,
+)
 from raylog.storage.errors import RaylogError
 
-# Each connection would say that tokens are on, which is as it should be.
-logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
+_joining = threading.Lock()  # held by the thread that connects this process
 
 LOCAL = "local"  # Ray's word for a cluster of one's own
 PROBE_TIMEOUT_S = 5.0
@@ -41,6 +41,29 @@ MIN_DECLARED_CPUS = 8
 def is_connected() -> bool:
     """Whether this process is connected to a Ray cluster."""
     return bool(ray.is_initialized())
+
+
+def check_connected() -> None:
+    """Raise RayNotFound where this process is not connected to a Ray cluster.
+
+    Ray itself starts a new cluster on the first use of its functions then, which has no broker.
+    """
+    if not is_connected():
+        raise RayNotFound("auto", "this process is not connected to Ray; call raylog.connect()")
+
+
+def stay_joined(address: str | None) -> None:
+    """Connect this process to the Ray cluster at ``address``, unless it is connected to one.
+
+    Raises RayNotFound; also where ``address`` is None, since nobody knows which one is meant.
+    """
+    if is_connected():
+        return
+    with _joining:
+        if address is None:
+            check_connected()
+        elif not is_connected():
+            join_ray(address)
 
 
 def own_address() -> str:
@@ -137,8 +160,7 @@ def _candidates(address: str | None) -> list[str]:
 
 def _running_here() -> tuple[Set[str], str | None]:
     """The addresses of this machine's Ray clusters, and the one of the last ``ray start``."""
-    services.find_gcs_addresses.cache_clear()
-    return services.find_gcs_addresses(), services.find_bootstrap_address(None)
+    return addresses_here(), latest_address()
 
 
 def _join(address: str) -> None:
@@ -150,7 +172,7 @@ def _join(address: str) -> None:
             socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S).close()
         except (OSError, OverflowError) as error:
             raise RayNotFound(address, getattr(error, "strerror", None) or str(error)) from error
-    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    use_token_if_there()
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:

@@ -102,21 +102,28 @@ class RayConnection:
     def __init__(
         self,
         namespace: str,
+        address: str | None = None,
         *,
         run: Callable[[Work], None] = _BACKGROUND.run,
         deadlines: Deadlines = _DEADLINES,
         files: SegmentFiles = _FILES,
     ) -> None:
-        """``run``: does work that may wait. It, the deadlines and the files are the process's."""
-        self.namespace = namespace
+        """``address``: of the Ray cluster, which is joined on first use where the process is not.
+
+        ``run``: does work that may wait. It, the deadlines and the files are the process's.
+        """
+        self.namespace, self.address = namespace, address
         self._deadlines, self._files = deadlines, files
-        self._lookup = Lookup(namespace, run)
+        self._lookup = Lookup(namespace, address, run)
         # why nobody served a partition, as the Controller said when it was asked last
         self._reasons: dict[TopicPartition, RaylogError] = {}
         self._explaining: set[TopicPartition] = set()
         # how many of its fetches go by call, after a file could not be read
         self._by_call: dict[TopicPartition, int] = {}
         self._failed_reads: dict[TopicPartition, int] = {}
+
+    def __reduce__(self) -> Any:
+        return (RayConnection, (self.namespace, self.address))
 
     # -- requests to partitions --------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Requests by Ray calls: nothing waits, every future ends, and with raylog's errors."""
 
+import pickle
 import struct
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,11 +15,13 @@ from ray.exceptions import ActorUnavailableError, RayTaskError
 from raylog.actors.errors import (
     BrokerNotFound,
     NotLeader,
+    RayNotFound,
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
 from raylog.actors.messages import FetchResult
 from raylog.actors.requests import Serves, decode_fetch, decode_offset, records_in
+from raylog.actors.runtime import clusters
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.client import ray_connection
 from raylog.cluster.client.connection import (
@@ -82,6 +85,7 @@ class World:
         self.clock = Clock()
         self.deadlines = Deadlines(self.clock, threaded=False)
         self.connection = RayConnection("ns", run=self.works.append, deadlines=self.deadlines)
+        patch.setattr(ray, "is_initialized", lambda: True)
         patch.setattr(ray, "get_actor", self._get_actor)
         patch.setattr(ray_connection, "own_node_id", lambda: HERE)
 
@@ -380,3 +384,38 @@ def test_a_file_that_cannot_be_read_here_is_asked_for_by_call(world: World, tmp_
         with pytest.raises(SegmentDeleted):
             answer.result(0).read()
         assert [wants_location() for _ in range(by_call + 1)] == [False] * by_call + [True]
+
+
+# -- where there is no connection to Ray -----------------------------------------------------------
+
+
+def test_a_process_without_ray_joins_the_brokers_cluster_in_the_background(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    joined: list[str] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: bool(joined))
+    monkeypatch.setattr(clusters, "_join", joined.append)
+    original = RayConnection("ns", "there:7", run=world.works.append, deadlines=world.deadlines)
+    future = original.new_producer_id(timeout_s=30.0)
+    assert joined == []
+    world.work()
+    assert joined == ["there:7"]
+    assert isinstance(future.exception(0), BrokerNotFound)
+
+
+def test_without_an_address_nothing_is_started(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    futures: list[Future[Any]] = [
+        world.produce(),
+        world.connection.new_producer_id(timeout_s=30.0),
+    ]
+    world.work()
+    assert all(isinstance(future.exception(0), RayNotFound) for future in futures)
+    assert world.looks == []
+
+
+def test_a_pickled_connection_knows_its_broker(world: World) -> None:
+    copy = pickle.loads(pickle.dumps(RayConnection("ns", "there:7")))
+    assert (copy.namespace, copy.address) == ("ns", "there:7")
