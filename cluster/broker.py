@@ -504,7 +504,7 @@ class Broker:
         """
         from raylog.cluster.client.consumer import Consumer
 
-        return Consumer(self, *topics, **config)
+        return Consumer(self.connection(), *topics, **config)
 
     def connection(self) -> "Connection":
         """What this object's clients stand on; one for all of them."""

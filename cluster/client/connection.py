@@ -84,6 +84,9 @@ class Connection(Protocol):
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
         """What is known of a topic now. UnknownTopicOrPartition where there is none."""
 
+    def list_topics(self, *, timeout_s: float) -> "Future[list[str]]":
+        """The names of all topics, sorted."""
+
     def produce(self, request: ProduceRequest, *, timeout_s: float) -> "Future[ProduceAnswer]":
         """Append a batch. NotLeader, at once, while nobody serves the partition."""
 

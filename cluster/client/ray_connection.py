@@ -181,6 +181,12 @@ class RayConnection:
             _as_it_is,
         )
 
+    def list_topics(self, *, timeout_s: float) -> "Future[list[str]]":
+        """See ``connection.Connection``."""
+        return self._ask_controller(
+            "the names of topics", timeout_s, ControllerStub.list_topics, _as_it_is
+        )
+
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         """See ``connection.Connection``."""
         return self._ask_controller(

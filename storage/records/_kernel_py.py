@@ -648,6 +648,7 @@ class _FetchReader:
         max_batch_bytes: int,
     ) -> None:
         self.next_offset, self.is_done = start_offset, False
+        self.taken_bytes = 0
         self._source = memoryview(buffer).cast("B")
         self._start, self._end = start_offset, end_offset
         self._batches = _batches(
@@ -663,6 +664,7 @@ class _FetchReader:
             raise ValueError(f"a budget of {min(max_records, max_bytes)}: ask for at least one")
         if self._failure is not None:
             raise self._failure
+        self.taken_bytes = 0
         rows: list[_Raw] = []
         try:
             self._read(rows, max_records, max_bytes)
@@ -682,6 +684,7 @@ class _FetchReader:
                 self._go_to(_wrap(row.offset + 1))
                 max_records -= 1
                 max_bytes -= size_bytes
+                self.taken_bytes += size_bytes
             if not self._count:
                 self._end_batch()
 

@@ -104,6 +104,7 @@ cdef class RowReader:
     """The ConsumerRecords of a fetch."""
 
     cdef Place place
+    cdef readonly int64_t taken_bytes  # of the records of the last take
     cdef object topic, partition, timestamp
     cdef int64_t last_timestamp   # which ``timestamp`` is: mostly many have the same
 
@@ -124,6 +125,7 @@ cdef class RowReader:
     def take(self, int64_t max_records, int64_t max_bytes):
         """The next records: at least one, if any is left, up to so many, and to so many bytes."""
         cdef list rows = []
+        self.taken_bytes = 0
         self.place.begin(min(max_records, max_bytes))
         try:
             self.read(rows, max_records, max_bytes)
@@ -155,6 +157,7 @@ cdef class RowReader:
                     self.place.go_to(add(offset, 1))
                     max_records -= 1
                     max_bytes -= r.end - start
+                    self.taken_bytes += r.end - start
                 b.p, b.left = r.end, b.left - 1
             if not b.left:
                 self.place.end_batch()

@@ -88,6 +88,10 @@ class FetchReader(Protocol):
 class RowReader(FetchReader, Protocol):
     """The records of a fetch, one object for each."""
 
+    @property
+    def taken_bytes(self) -> int:
+        """The bytes of the records of the last take."""
+
     def take(self, max_records: int, max_bytes: int) -> list[ConsumerRecord]:
         """The next records: up to so many of up to so many bytes; at least one if any is left."""
 

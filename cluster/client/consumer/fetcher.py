@@ -52,13 +52,11 @@ class Answer:
 class Taken:
     """Records of one partition that were taken out, and not handed out yet."""
 
-    __slots__ = ("each", "is_done", "next_offset", "rows")
+    __slots__ = ("each", "is_done", "next_offset", "rows", "size_bytes")
 
-    def __init__(
-        self, each: Assigned, rows: list[ConsumerRecord], next_offset: int, is_done: bool
-    ) -> None:
-        self.each, self.rows = each, rows
-        self.next_offset, self.is_done = next_offset, is_done
+    def __init__(self, each: Assigned, rows: list[ConsumerRecord], reader: RowReader) -> None:
+        self.each, self.rows, self.size_bytes = each, rows, reader.taken_bytes
+        self.next_offset, self.is_done = reader.next_offset, reader.is_done
 
 
 class Fetcher:
@@ -180,6 +178,12 @@ class Fetcher:
 
     # -- taking records out ------------------------------------------------------------------------
 
+    @property
+    def has_records(self) -> bool:
+        """Whether a take finds records, or nothing; it raises nothing but what is damaged."""
+        each = self.machine.next_ready()
+        return not self.machine.troubles and each is not None and bool(each.chunks)
+
     def take_rows(self, max_records: int, max_bytes: int) -> Taken | None:
         """The next records of one partition; None where none has come.
 
@@ -199,7 +203,7 @@ class Fetcher:
                     max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
                 )
             rows = self._read_from(each, partial(answer.rows.take, max_records, max_bytes))
-            taken = Taken(each, rows, answer.rows.next_offset, answer.rows.is_done)
+            taken = Taken(each, rows, answer.rows)
             if rows:
                 return taken
             self.hand_out(taken)
@@ -253,11 +257,6 @@ class Fetcher:
         except RaylogError:
             self.machine.fetch_again(each)  # it may have been damaged on its way
             raise
-
-    # -- questions of the user ---------------------------------------------------------------------
-
-    def metadata(self, topic: str) -> "Future[Any]":
-        return self._connection.metadata(topic, timeout_s=self.config.request_timeout_s)
 
 
 def _as_error(error: BaseException) -> Exception:

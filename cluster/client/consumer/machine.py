@@ -220,7 +220,7 @@ class Machine:
         self._to_ask: dict[Assigned, None] = {}  # one may be asked now or later
         self._forget: list[TopicPartition] = []
         self._start_of: Callable[[TopicPartition], Start | None] = lambda _: None
-        self._end_of: Callable[[TopicPartition], Start | None] = lambda _: None
+        self._end_of: Callable[[TopicPartition], Start | None] | None = None
         self._pattern: re.Pattern[str] | None = None
         self._list = _Topic(is_followed=False, is_new=False)  # when to list topics
 
@@ -229,6 +229,11 @@ class Machine:
     @property
     def is_subscribed(self) -> bool:
         return self._pattern is not None or any(t.is_followed for t in self._topics.values())
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether partitions may come that are not known yet."""
+        return self.is_subscribed and self._end_of is None
 
     @property
     def is_settled(self) -> bool:
@@ -247,7 +252,7 @@ class Machine:
         self._drop(list(self.assigned))
         self._topics.clear()
         self._pattern = None
-        self._start_of = self._end_of = lambda _: None
+        self._start_of, self._end_of = lambda _: None, None
 
     def assign(
         self,
@@ -269,9 +274,12 @@ class Machine:
         topics: Iterable[str],
         pattern: re.Pattern[str] | None,
         start_of: Callable[[TopicPartition], Start | None],
-        end_of: Callable[[TopicPartition], Start | None],
+        end_of: Callable[[TopicPartition], Start | None] | None,
     ) -> None:
-        """Read all partitions of these topics, or of those with a matching name."""
+        """Read all partitions of these topics, or of those with a matching name.
+
+        ``end_of``: where they end; then none that comes later is read.
+        """
         self.unsubscribe()
         self._start_of, self._end_of = start_of, end_of
         self._pattern = pattern
@@ -523,8 +531,9 @@ class Machine:
             if partition in self.assigned:
                 continue
             if is_first and not topic.is_new:
-                self._add(partition, self._start_of(partition), self._end_of(partition))
-            elif self._end_of(partition) is None:
+                end = None if self._end_of is None else self._end_of(partition)
+                self._add(partition, self._start_of(partition), end)
+            elif self._end_of is None:
                 self._add(partition, When(EARLIEST), None)
 
     def not_learned(self, name: str, error: Exception, now: float) -> None:

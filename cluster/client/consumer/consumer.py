@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
-from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -35,6 +34,7 @@ from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
 from raylog.cluster.client.consumer.machine import PASSING, Assigned, Machine, When
 from raylog.cluster.client.consumer.places import Place, Places, offset_of, places, timestamp_of
+from raylog.cluster.client.topic_watch import hear_of_partitions
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.records.record import ConsumerRecord
@@ -54,6 +54,10 @@ class Waiter:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+
+    def another(self) -> "Waiter":
+        """For another consumer."""
+        return Waiter()
 
     def now(self) -> float:
         return time.monotonic()
@@ -130,7 +134,7 @@ class Consumer:
         self._taken: Taken | None = None
         self._left: Iterator[ConsumerRecord] = iter(())
         self._last: ConsumerRecord | None = None
-        _consumers.add(self)
+        hear_of_partitions(self)
         if partitions is not None:
             numbers = [offset_of(number, "partitions") for number in partitions]
             self.assign([(topic, n) for topic in topics for n in numbers], from_=from_, to=to)
@@ -195,7 +199,8 @@ class Consumer:
         """
         names, pattern = _names_or_pattern(topics)
         self._set_aside()
-        self._machine.subscribe(names, pattern, places(from_, "from_"), places(to, "to"))
+        start_of, end_of = places(from_, "from_"), places(to, "to")
+        self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
         self._settle()
 
     @_exclusive
@@ -417,7 +422,7 @@ class Consumer:
 
     def _is_finished(self) -> bool:
         """Whether no record can come any more."""
-        return not self._machine.is_subscribed and self.is_at_end
+        return not self._machine.is_growing and self.is_at_end
 
     def read_table(
         self,
@@ -438,7 +443,7 @@ class Consumer:
             from_=from_,
             to=to,
             partitions=partitions,
-            _waiter=type(self._waiter)(),
+            _waiter=self._waiter.another(),
             **self._given_config,
         ) as reader:
             tables = []
@@ -574,14 +579,11 @@ class Consumer:
         finally:
             self._lock.release()
 
-    def _partitions_added(self, connection: Connection, topic: str) -> None:
-        """Somebody in this process says so; called in any thread."""
-        if connection is self._connection:
+    def tell(self, namespace: str, topic: str, partitions: int) -> None:
+        """Somebody in this process has added partitions; called in any thread."""
+        if namespace == getattr(self._connection, "namespace", None):
             self._machine.refresh(topic)
             self._waiter.wake()
-
-
-_consumers: WeakSet[Consumer] = WeakSet()
 
 
 def _names_or_pattern(topics: Topics) -> tuple[list[str], re.Pattern[str] | None]:
