@@ -215,8 +215,8 @@ class NoOffsetForPartition(RaylogError):
 
     fields = ("partition",)
     template = (
-        "{partition} has no position, and auto.offset.reset is none; seek, or give from_ or another "
-        "auto.offset.reset"
+        "{partition} has no position, and auto.offset.reset is none; seek, or give from_ or "
+        "another auto.offset.reset"
     )
 
 

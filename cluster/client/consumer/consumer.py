@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import datetime
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
 from raylog.cluster.client.consumer.machine import PASSING, Assigned, Machine, When
 from raylog.cluster.client.consumer.places import Place, Places, offset_of, places, timestamp_of
 from raylog.cluster.client.topic_watch import hear_of_partitions
+from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.records.record import ConsumerRecord
@@ -89,7 +91,7 @@ def _exclusive(
         finally:
             self._lock.release()
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 class Consumer:
@@ -334,15 +336,29 @@ class Consumer:
         """Whether there is something to return."""
         left_bytes = self._config.max_poll_bytes
         while len(polled) < most and left_bytes > 0:
-            if polled and not self._fetcher.has_records:
-                break
-            taken = self._fetcher.take_rows(most - len(polled), left_bytes)
+            take = partial(self._fetcher.take_rows, most - len(polled), left_bytes)
+            taken = self._next(bool(polled), take)
             if taken is None:
                 break
             polled += taken.rows
             left_bytes -= taken.size_bytes
             self._fetcher.hand_out(taken)
         return bool(polled) or self._is_finished()
+
+    def _next(self, has_some: bool, take: Callable[[], T | None]) -> T | None:
+        """The next records; None where there are none now.
+
+        An error waits for the next poll where this one has some to return: they are not taken
+        again.
+        """
+        if has_some and not self._fetcher.has_records:
+            return None
+        try:
+            return take()
+        except RaylogError:
+            if has_some:
+                return None  # it is fetched again, and found again
+            raise
 
     def poll_one(self, timeout_ms: int = POLL_TIMEOUT_MS) -> ConsumerRecord | None:
         """The next record; None if none comes in time."""
@@ -368,15 +384,34 @@ class Consumer:
 
     def _poll_arrow(self, batches: list[pa.RecordBatch], left_bytes: int) -> bool:
         while left_bytes > 0:
-            if batches and not self._fetcher.has_records:
-                break
-            taken = self._fetcher.take_table(left_bytes)
+            taken = self._next(bool(batches), partial(self._fetcher.take_table, left_bytes))
             if taken is None:
                 break
             each, batch = taken
             batches.append(to_table(batch, *each.partition))
             left_bytes -= batch.nbytes
         return bool(batches) or self._is_finished()
+
+    @_exclusive
+    def next_batch(self, max_bytes: int) -> pa.RecordBatch | None:
+        """As ``poll_arrow``, of one partition, as ``decode_table`` makes it.
+
+        None when everything that is there was read.
+        """
+        self._set_aside()
+        batch: pa.RecordBatch | None = None
+
+        def take() -> bool:
+            nonlocal batch
+            taken = self._fetcher.take_table(max_bytes)
+            if taken is not None:
+                batch = taken[1]
+            return taken is not None or all(
+                each.is_at_end or each.has_caught_up for each in self._machine.assigned.values()
+            )
+
+        self._wait_for(take, is_poll=True)
+        return batch
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record by record, until the end if ``to`` is given, else for ever.
@@ -564,7 +599,7 @@ class Consumer:
         self._machine.resets.clear()
 
     def wakeup(self) -> None:
-        """Have the wait that is going on, or the next one, raise ConsumerWokenUp. For any thread."""
+        """Have this wait, or the next one, raise ConsumerWokenUp. For any thread."""
         self._is_woken = True
         self._waiter.wake()
 

@@ -192,7 +192,8 @@ class Fetcher:
         """
         while (each := self._next_ready()) is not None:
             answer = each.chunks[0]
-            assert isinstance(answer, Answer) and each.position is not None
+            assert isinstance(answer, Answer)
+            assert each.position is not None
             if answer.rows is None:
                 answer.close()
                 answer.rows = row_reader(
@@ -213,7 +214,8 @@ class Fetcher:
         """As ``take_rows``, as columns, and handed out at once."""
         while (each := self._next_ready()) is not None:
             answer = each.chunks[0]
-            assert isinstance(answer, Answer) and each.position is not None
+            assert isinstance(answer, Answer)
+            assert each.position is not None
             if answer.tables is None:
                 answer.close()
                 answer.tables = TableReader(
@@ -223,9 +225,7 @@ class Fetcher:
                     max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
                 )
             batch = self._read_from(each, partial(answer.tables.take, max_bytes))
-            self.machine.handed_out(
-                each, answer.tables.next_offset, is_done=answer.tables.is_done
-            )
+            self.machine.handed_out(each, answer.tables.next_offset, is_done=answer.tables.is_done)
             if batch.num_rows:
                 return each, batch
         return None

@@ -171,6 +171,11 @@ class Assigned:
         return self._is_behind_end(self.position)
 
     @property
+    def has_caught_up(self) -> bool:
+        """Whether everything was handed out that was there at the last answer."""
+        return self.position is not None and 0 <= self.high_watermark <= self.position
+
+    @property
     def is_fetched(self) -> bool:
         """Whether everything up to the end was fetched."""
         return self._is_behind_end(self.fetch_at)

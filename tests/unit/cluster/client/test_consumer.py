@@ -27,6 +27,7 @@ from raylog.actors.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from raylog.cluster.client.consumer.ranges import read_range
 from raylog.cluster.client.topic_watch import partitions_added
 from raylog.storage.errors import (
     CorruptRecord,
@@ -42,7 +43,7 @@ from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.records.record import ConsumerRecord
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import batch, flip
-from tests.harness.consuming import FakeConnection
+from tests.harness.consuming import FakeConnection, ManualWaiter
 
 PATIENCE_S = 30
 
@@ -134,6 +135,7 @@ def test_seeks_to_the_ends_and_to_times(connection: FakeConnection) -> None:
     assert consumer.poll_one().offset == 3  # type: ignore[union-attr]
     consumer.seek_to_time(T0 + 10**6)
     assert consumer.position("t", 0) == 10
+    wrong: Any
     for wrong in (-1, True, 1.5, "0"):
         with pytest.raises(InvalidRequest):
             consumer.seek("t", 0, wrong)
@@ -147,7 +149,7 @@ def test_questions_about_offsets(connection: FakeConnection) -> None:
     both = [("t", 0), ("t", 1)]
     assert list(consumer.beginning_offsets(both).values()) == [0, 0]
     assert list(consumer.end_offsets(both).values()) == [10, 0]
-    times = {("t", 0): T0 + 1, ("t", 1): datetime(2020, 1, 1)}
+    times: Any = {("t", 0): T0 + 1, ("t", 1): datetime(2020, 1, 1)}
     assert list(consumer.offsets_for_times(times).values()) == [1, None]
     with pytest.raises(UnknownTopicOrPartition):
         consumer.end_offsets([("none", 0)])
@@ -685,9 +687,50 @@ def test_ranges_by_time_and_by_offset(connection: FakeConnection) -> None:
     assert [r.offset for r in consumer] == [2, 3, 4]
     assert consumer.is_at_end
     assert consumer.poll() == [], "at its end, which is_at_end says"
-    table = consumer.read_table("t", from_={("t", 0): 7, ("t", 1): 0}, to={("t", 0): 9, ("t", 1): 0})
+    table = consumer.read_table(
+        "t", from_={("t", 0): 7, ("t", 1): 0}, to={("t", 0): 9, ("t", 1): 0}
+    )
     assert table.column("offset").to_pylist() == [7, 8]
     assert connection.consumer().read_table("t", to="earliest").num_rows == 0
+
+
+def test_a_range_is_exactly_the_range_also_where_the_log_ends_before_it(
+    connection: FakeConnection,
+) -> None:
+    append(connection, 0, 50, value=b"x" * 90)
+
+    def read(start: int, end: int) -> list[int]:
+        batches = read_range(
+            connection,  # type: ignore[arg-type]
+            "t",
+            0,
+            start,
+            end,
+            max_bytes=1000,
+            _waiter=ManualWaiter(connection),
+        )
+        return [offset for each in batches for offset in each.column("offset").to_pylist()]
+
+    assert read(12, 43) == list(range(12, 43))
+    assert read(40, 99) == list(range(40, 50))
+    assert read(50, 60) == read(7, 7) == []
+    with pytest.raises(OffsetOutOfRange):
+        read(51, 60)
+
+
+def test_a_range_of_what_is_much_larger_when_it_is_decompressed(
+    connection: FakeConnection,
+) -> None:
+    compressed(connection, 40, 30)
+    batches = read_range(
+        connection,  # type: ignore[arg-type]
+        "t",
+        0,
+        0,
+        1200,
+        _waiter=ManualWaiter(connection),
+    )
+    assert sum(each.num_rows for each in batches if each.num_rows <= 17) == 1200
 
 
 def test_a_consumer_cannot_be_pickled(connection: FakeConnection) -> None:

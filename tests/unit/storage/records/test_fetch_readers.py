@@ -80,9 +80,7 @@ def test_the_records_of_all_takes_are_those_of_the_whole_fetch(
             if taken:
                 assert taken[-1].offset < reader.next_offset <= end
             found += taken
-            places.append(
-                (len(taken), reader.taken_bytes, reader.next_offset, reader.is_done)
-            )
+            places.append((len(taken), reader.taken_bytes, reader.next_offset, reader.is_done))
         assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in found] == [
             tuple(r) for r in wanted
         ]
