@@ -182,7 +182,7 @@ class ConsumerClosed(RaylogError):
     """The consumer was closed."""
 
     fields = ()
-    template = "the consumer is closed; make another one"
+    template = "the consumer is closed, or not started yet; make another one, and start it"
 
 
 class ConsumerBusy(RaylogError):

@@ -57,10 +57,15 @@ class TopicMetadata(NamedTuple):
 
 
 class FetchAnswer(Protocol):
-    """What a fetch has found. ``high_watermark`` and ``log_start_offset`` are as of the answer."""
+    """What a fetch has found. ``high_watermark`` and ``log_start_offset`` are as of the answer.
+
+    ``aborted``: for a reader of committed records, (producer id, first offset) of each aborted
+    transaction with data in it; else None.
+    """
 
     high_watermark: int
     log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] | None
 
     def read(self) -> Buffer | None:
         """The batches; None where there are none. Call it once, in the thread that decodes.

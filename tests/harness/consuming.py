@@ -127,6 +127,11 @@ class FakeConnection:
 
     # -- time --------------------------------------------------------------------------------------
 
+    @property
+    def waiting(self) -> int:
+        """How many fetches wait."""
+        return len(self._parked)
+
     def tick(self) -> None:
         """Answer the fetches that need not wait any more."""
         parked, self._parked = self._parked, []
@@ -153,7 +158,8 @@ class FakeConnection:
         if served.hangs:
             return None
         try:
-            found = served.partition.fetch(request.offset, request.max_bytes)
+            isolation: Any = "committed" if request.isolation else "high_watermark"
+            found = served.partition.fetch(request.offset, request.max_bytes, isolation=isolation)
         except RaylogError as error:
             return error
         if found.records is None:

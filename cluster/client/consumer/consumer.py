@@ -324,13 +324,18 @@ class Consumer:
         on; after ``request.timeout.ms`` without it this raises why. After an error no position has
         moved, and the next poll goes on there.
         """
-        most = self._config.max_poll_records if max_records is None else max_records
-        if most < 1:
-            raise InvalidRequest("max_records", max_records, "must be 1 or more")
+        most = self._most_records(max_records)
         self._set_aside()
         polled: list[ConsumerRecord] = []
         self._wait_for(lambda: self._poll(polled, most), timeout_ms / 1000, is_poll=True)
         return polled
+
+    def _most_records(self, wanted: int | None) -> int:
+        if wanted is None:
+            return self._config.max_poll_records
+        if wanted < 1:
+            raise InvalidRequest("max_records", wanted, "must be 1 or more")
+        return wanted
 
     def _poll(self, polled: list[ConsumerRecord], most: int) -> bool:
         """Whether there is something to return."""
@@ -428,20 +433,28 @@ class Consumer:
     @_exclusive
     def _take_more(self) -> bool:
         """Records for an iteration, which has yielded those before; False at the end."""
+        self._hand_out_taken()
+        self._wait_for(partial(self._take_some, self._config.max_poll_records), is_poll=True)
+        return self._begin_taken()
+
+    def _take_some(self, most: int) -> bool:
+        """Take records of one partition out; they are handed out later."""
+        self._taken = self._fetcher.take_rows(most, self._config.max_poll_bytes)
+        return self._taken is not None or self._is_finished()
+
+    def _begin_taken(self) -> bool:
+        """Iterate over what was taken out, if anything was."""
         if self._taken is not None:
-            taken, self._taken, self._last = self._taken, None, None
-            self._fetcher.hand_out(taken)
+            self._left = iter(self._taken.rows)
+        return self._taken is not None
 
-        def take() -> bool:
-            most = self._config.max_poll_records
-            self._taken = self._fetcher.take_rows(most, self._config.max_poll_bytes)
-            return self._taken is not None or self._is_finished()
-
-        self._wait_for(take, is_poll=True)
+    def _hand_out_taken(self) -> list[ConsumerRecord]:
+        """All of what was taken out is the user's now."""
         if self._taken is None:
-            return False
-        self._left = iter(self._taken.rows)
-        return True
+            return []
+        taken, self._taken, self._last = self._taken, None, None
+        self._fetcher.hand_out(taken)
+        return taken.rows
 
     def _set_aside(self) -> None:
         """What an iteration has taken out and not yielded is fetched data again."""
@@ -556,7 +569,18 @@ class Consumer:
         is_poll: bool = False,
         wakes_at: Callable[[], float] = lambda: float("inf"),
     ) -> None:
-        """Carry on until ``is_there()``.
+        for seconds in self.waits(is_there, timeout_s, is_poll=is_poll, wakes_at=wakes_at):
+            self._waiter.wait(seconds)
+
+    def waits(
+        self,
+        is_there: Callable[[], bool],
+        timeout_s: float | None = None,
+        *,
+        is_poll: bool = False,
+        wakes_at: Callable[[], float] = lambda: float("inf"),
+    ) -> Iterator[float]:
+        """Carry on until ``is_there()``; yields how long to wait, unless something ends before.
 
         ``timeout_s``: return then; without it, but for an iteration's wait, raise RequestTimedOut
         after ``default.api.timeout.ms``. ``is_poll``: it needs something to read.
@@ -579,7 +603,7 @@ class Consumer:
             now = self._waiter.now()
             if now >= deadline:
                 break
-            self._waiter.wait(min(deadline, self._machine.wakes_at(), wakes_at()) - now)
+            yield max(min(deadline, self._machine.wakes_at(), wakes_at()) - now, 0)
         if not is_poll:
             raise RequestTimedOut("the consumer's positions", int(limit_s * 1000))
 

@@ -27,6 +27,7 @@ from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.records.aborted import without_aborted
 from raylog.storage.records.decode import RowReader, TableReader, next_offset, row_reader
 from raylog.storage.records.record import ConsumerRecord
 
@@ -168,6 +169,8 @@ class Fetcher:
         try:
             buffer = answer.read()
             behind = None if buffer is None else next_offset(buffer, asked.offset)
+            if buffer is not None and answer.aborted:
+                buffer = without_aborted(buffer, answer.aborted)
         except RaylogError as error:
             self.machine.failed(asked.number, error, now)
             return

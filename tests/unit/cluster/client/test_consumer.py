@@ -38,11 +38,12 @@ from raylog.storage.errors import (
     SegmentDeleted,
     StorageError,
 )
+from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.records.record import ConsumerRecord
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import batch, flip
+from raylog.storage.testing.logs import batch, flip, of_producer
 from tests.harness.consuming import FakeConnection, ManualWaiter
 
 PATIENCE_S = 30
@@ -260,6 +261,28 @@ def test_a_record_is_a_tuple_of_eight(connection: FakeConnection) -> None:
         record.value = b"other"  # type: ignore[misc, union-attr]
 
 
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_reader_of_committed_gets_nothing_of_aborted_transactions(
+    connection: FakeConnection, isolation: str
+) -> None:
+    log = connection.topics["t"][0].partition.log
+    abort, commit = (
+        encode_marker(Marker(is_abort, 0, T0), producer_id=7, producer_epoch=0)
+        for is_abort in (True, False)
+    )
+    with log.locks.end:
+        log.append(of_producer(0, transactional=True))
+        log.append(abort, origin="coordinator")
+        log.append(of_producer(1, 2, transactional=True))
+        log.append(commit, origin="coordinator")
+        log.append(of_producer(0, producer=8, transactional=True))  # is not decided yet
+    consumer = connection.consumer(
+        "t", from_="earliest", partitions=[0], **{"isolation.level": isolation}
+    )
+    found = [record.offset for record in drain(consumer)]
+    assert found == ([2, 3] if isolation == "read_committed" else [0, 2, 3, 5])
+
+
 # -- fetching ahead --------------------------------------------------------------------------------
 
 
@@ -271,8 +294,8 @@ def test_every_partition_has_its_next_fetch_on_its_way_while_the_caller_works() 
     consumer.poll(max_records=1)
     assert sorted(r.partition for r in connection.fetches if r.offset == 0) == [0, 1, 2, 3]
     consumer.poll(max_records=1)
-    on_their_way = sorted(each.request.partition for each in connection._parked)
-    assert on_their_way == [0, 1, 2, 3], "all of them behind what came"
+    assert sorted(r.partition for r in connection.fetches if r.offset == 10) == [0, 1, 2, 3]
+    assert connection.waiting == 4, "all of them behind what came"
 
 
 def test_the_fetches_say_what_the_settings_say(connection: FakeConnection) -> None:
