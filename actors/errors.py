@@ -4,6 +4,8 @@ Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of 
 ``raylog.errors``.
 """
 
+from typing import Any
+
 from raylog.storage.errors import RaylogError
 
 
@@ -11,7 +13,7 @@ class UnknownTopicOrPartition(RaylogError):
     """The topic or the partition does not exist. ``partition`` is None if the request named only a
     topic."""
 
-    code, error_name, retriable = 3, "UNKNOWN_TOPIC_OR_PARTITION", True
+    code, error_name = 3, "UNKNOWN_TOPIC_OR_PARTITION"
     fields = ("topic", "partition", "why")
     topic: str
     partition: int | None
@@ -27,7 +29,7 @@ class UnknownTopicOrPartition(RaylogError):
 class UnknownTopicId(RaylogError):
     """The request is for another topic: one of this name was deleted, and the name used again."""
 
-    code, error_name, retriable = 100, "UNKNOWN_TOPIC_ID", True
+    code, error_name = 100, "UNKNOWN_TOPIC_ID"
     fields = ("partition", "topic_id", "served_topic_id")
     partition: str
     topic_id: str
@@ -41,7 +43,7 @@ class UnknownTopicId(RaylogError):
 class FencedLeaderEpoch(RaylogError):
     """The client knows an older leader epoch: the partition's actor was started again since."""
 
-    code, error_name, retriable = 74, "FENCED_LEADER_EPOCH", True
+    code, error_name = 74, "FENCED_LEADER_EPOCH"
     fields = ("partition", "leader_epoch", "served_leader_epoch")
     partition: str
     leader_epoch: int
@@ -55,7 +57,7 @@ class FencedLeaderEpoch(RaylogError):
 class UnknownLeaderEpoch(RaylogError):
     """The client knows a newer leader epoch: it has come to an actor that is not the leader."""
 
-    code, error_name, retriable = 75, "UNKNOWN_LEADER_EPOCH", True
+    code, error_name = 75, "UNKNOWN_LEADER_EPOCH"
     fields = ("partition", "leader_epoch", "served_leader_epoch")
     partition: str
     leader_epoch: int
@@ -85,6 +87,8 @@ class TopicExists(RaylogError):
 
     code, error_name = 36, "TOPIC_ALREADY_EXISTS"
     fields = ("topic", "existing")
+    topic: str
+    existing: str
     template = (
         "topic {topic!r} cannot be created: {existing!r} already exists; use it, choose another "
         "name, or delete it first"
@@ -94,16 +98,20 @@ class TopicExists(RaylogError):
 class TopicBusy(RaylogError):
     """Another request is creating, deleting or extending a topic with this name."""
 
-    code, error_name, retriable = 36, "TOPIC_ALREADY_EXISTS", True
+    code, error_name = 36, "TOPIC_ALREADY_EXISTS"
     fields = ("topic", "what")
+    topic: str
+    what: str
     template = "topic {topic!r} is being {what}; try again when that has finished"
 
 
 class MoveRunning(RaylogError):
     """The partition is already being moved to another log dir."""
 
-    code, error_name, retriable = 42, "INVALID_REQUEST", True
+    code, error_name = 60, "REASSIGNMENT_IN_PROGRESS"
     fields = ("partition", "log_dir")
+    partition: str
+    log_dir: str
     template = "{partition} is being moved to {log_dir}; try again when that has finished"
 
 
@@ -112,6 +120,9 @@ class InvalidPartitions(RaylogError):
 
     code, error_name = 37, "INVALID_PARTITIONS"
     fields = ("partitions", "least", "most")
+    partitions: Any
+    least: int
+    most: int
     template = (
         "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
         "(partitions cannot be removed)"
@@ -123,14 +134,19 @@ class InvalidRequest(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("argument", "value", "why")
+    argument: str
+    value: Any
+    why: str
     template = "{argument}={value!r} {why}"
 
 
 class NotLeader(RaylogError):
     """The partition's actor cannot be reached: it is restarting, or its node is down."""
 
-    code, error_name, retriable = 6, "NOT_LEADER_OR_FOLLOWER", True
+    code, error_name = 6, "NOT_LEADER_OR_FOLLOWER"
     fields = ("partition", "why")
+    partition: str
+    why: str
     template = (
         "{partition} cannot be reached: {why}; clients retry until their timeout. If its node is "
         "down, start the node again"
@@ -141,8 +157,10 @@ class TooManyPolls(RaylogError):
     """The maximum number of fetches already wait at the partition. Fetch without waiting, or retry
     after a moment."""
 
-    code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
+    code, error_name = 89, "THROTTLING_QUOTA_EXCEEDED"
     fields = ("partition", "most")
+    partition: str
+    most: int
     template = (
         "{partition}: {most} fetches are already waiting, which is the maximum; fetch without "
         "waiting, or retry after a moment"
@@ -153,8 +171,11 @@ class TooManyAppends(RaylogError):
     """The partition has the maximum number of bytes of unacknowledged appends. Nothing was written:
     retry after a moment."""
 
-    code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
+    code, error_name = 89, "THROTTLING_QUOTA_EXCEEDED"
     fields = ("partition", "in_flight_bytes", "most_bytes")
+    partition: str
+    in_flight_bytes: int
+    most_bytes: int
     template = (
         "{partition}: appends of {in_flight_bytes} bytes are not acknowledged yet, and the maximum "
         "is {most_bytes}; retry after a moment, with fewer producers or a faster disk"
@@ -168,7 +189,7 @@ THROTTLED = (TooManyPolls, TooManyAppends)
 class RequestTimedOut(RaylogError):
     """The answer did not arrive in time. It is not known whether the request took effect."""
 
-    code, error_name, retriable = 7, "REQUEST_TIMED_OUT", True
+    code, error_name = 7, "REQUEST_TIMED_OUT"
     fields = ("what", "timeout_ms")
     what: str
     timeout_ms: int
@@ -223,8 +244,9 @@ class NoOffsetForPartition(RaylogError):
 class BrokerNotFound(RaylogError):
     """No broker runs in this namespace of the Ray cluster."""
 
-    code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
+    code, error_name = 15, "COORDINATOR_NOT_AVAILABLE"
     fields = ("namespace",)
+    namespace: str
     template = (
         "no raylog broker runs in namespace {namespace!r}; start one with raylog.start() or "
         "`raylog start`"
@@ -234,8 +256,10 @@ class BrokerNotFound(RaylogError):
 class RayNotFound(RaylogError):
     """No Ray cluster answers."""
 
-    code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
+    code, error_name = 15, "COORDINATOR_NOT_AVAILABLE"
     fields = ("address", "why")
+    address: str
+    why: str
     template = (
         "no Ray cluster at {address!r} ({why}); start one with `raylog start`, or give another "
         "address"
@@ -247,6 +271,8 @@ class SeveralBrokers(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("namespace", "addresses")
+    namespace: str
+    addresses: str
     template = (
         "brokers run in namespace {namespace!r} of several Ray clusters ({addresses}); give the "
         "address of one of them"
@@ -258,6 +284,7 @@ class BrokerRunning(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("namespace",)
+    namespace: str
     template = (
         "a broker already runs in namespace {namespace!r}; use it (`raylog status`, "
         "raylog.connect()), stop it first, or choose another namespace"
@@ -267,8 +294,9 @@ class BrokerRunning(RaylogError):
 class NoLogDirs(RaylogError):
     """No node has a log dir that can be used."""
 
-    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("why",)
+    why: str
     template = "no log dir can store a partition: {why}; see `raylog health`"
 
 
@@ -277,6 +305,9 @@ class LabelShared(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("node_id", "name", "label")
+    node_id: str
+    name: str
+    label: str
     template = (
         "node {node_id} takes no part in the broker: another running node has the same label "
         "{name}={label}; give each node with disks its own label, and start this node again"
@@ -289,6 +320,7 @@ class SeveralClusters(RaylogError):
 
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("found",)
+    found: str
     template = (
         "the first log dirs of the nodes belong to different clusters ({found}); start the broker "
         "with the log dirs of only one of them: set log.dirs, or set RAYLOG_LOG_DIRS where Ray is "
@@ -301,6 +333,9 @@ class ProduceFailed(RaylogError):
 
     code, error_name = -1, "UNKNOWN_SERVER_ERROR"
     fields = ("partition", "records", "cause")
+    partition: str
+    records: int
+    cause: BaseException
     template = (
         "{records} records for {partition} were not acknowledged, and are not sent again: {cause}"
     )
