@@ -235,6 +235,7 @@ class NoOffsetForPartition(RaylogError):
     """Nothing says where to begin: there is no position, and auto.offset.reset is none."""
 
     fields = ("partition",)
+    partition: str
     template = (
         "{partition} has no position, and auto.offset.reset is none; seek, or give from_ or "
         "another auto.offset.reset"
