@@ -148,6 +148,17 @@ def test_a_consumer_waits_for_what_comes(broker: Broker, topic: str) -> None:
     assert [record.value for record in consumer.poll(timeout_ms=20_000)] == [b"new"]
 
 
+def test_an_idle_consumer_holds_no_segment_open(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        producer.send(topic, b"x" * 1000, partition=0)
+    consumer = broker.consumer(topic, from_="earliest")
+    assert len(consumer.poll(timeout_ms=20_000)) == 1
+    assert consumer.poll(timeout_ms=50) == []
+    held = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+    assert not [name for name in held if f"/{topic}-0/" in name]
+    assert f"/{topic}-0/" not in Path("/proc/self/maps").read_text(), "nothing is mapped"
+
+
 def test_what_a_producer_refuses(broker: Broker, topic: str) -> None:
     with broker.producer() as producer:
         with pytest.raises(InvalidRecord, match="encode it to bytes"):
