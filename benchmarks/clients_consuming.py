@@ -37,6 +37,7 @@ class InstantAnswer:
     high_watermark = 1 << 60
     log_start_offset = 0
     aborted = None
+    end_offset = -1
 
     def __init__(self, records: bytes) -> None:
         self._records = records

@@ -55,7 +55,6 @@ import sys as _sys
 from crc32c import crc32c as _crc32c
 
 from raylog.storage.errors import CorruptRecord, InvalidRecord, RaylogError
-from raylog.storage.records.batch import LEADS_NOWHERE
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
 from raylog.storage.records.record import (
     ConsumerRecord as ConsumerRecordTuple, Header, Record as RecordTuple,

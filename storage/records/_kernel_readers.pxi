@@ -28,17 +28,6 @@ cdef int64_t behind_whole_batches(View source) noexcept:
     return behind
 
 
-def next_offset(fetched, int64_t start_offset):
-    """Where to read on behind a fetch from ``start_offset``: behind its last whole batch.
-
-    Raises CorruptRecord where none leads on: a reader would ask for ever.
-    """
-    cdef int64_t behind = behind_whole_batches(View(fetched))
-    if behind <= start_offset:
-        raise CorruptRecord(f"offset {start_offset}", LEADS_NOWHERE)
-    return behind
-
-
 cdef class Place:
     """A place in a fetch, which both readers have.
 

@@ -77,8 +77,6 @@ from raylog.storage.records.layout import (
     TRANSACTIONAL,
 )
 
-LEADS_NOWHERE = "no whole batch behind it in what was fetched there"
-
 # _make, without its checks: every append and every step of a scan makes one
 _new_header = tuple.__new__
 
@@ -261,24 +259,6 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         header = read_header(view, position)
         yield position, header
         position += header.size_bytes
-
-
-def next_offset(fetched: Buffer, start_offset: int) -> int:
-    """Where to read on behind a fetch from ``start_offset``: behind its last whole batch.
-
-    What is no batch ends the search: whoever reads up to there finds out why. Raises CorruptRecord
-    where no batch leads on: a reader would ask for ever.
-    """
-    behind = start_offset
-    try:
-        for _, header in iter_batches(fetched):
-            behind = max(behind, header.next_offset)
-    except CorruptRecord:
-        if behind == start_offset:
-            raise
-    if behind <= start_offset:
-        raise CorruptRecord(f"offset {start_offset}", LEADS_NOWHERE)
-    return behind
 
 
 def stamp(

@@ -3,7 +3,8 @@
 Both read all three versions, alone or mixed (the older two slowly: nobody writes them any more).
 Both check every CRC and every length, stop before a partial batch at the end (a fetch cuts where
 its bytes run out), and leave out control batches and offsets that were not asked for. Anything
-malformed raises CorruptRecord. Whether a batch's transaction was aborted is not known here.
+malformed raises CorruptRecord, and a process that has no memory for the records OutOfResources.
+Whether a batch's transaction was aborted is not known here.
 
 ``decode_records`` and ``decode_table`` take a whole fetch at once. ``RowReader`` and
 ``TableReader`` take as much of it as there is room for, and go on later: a megabyte of a fetch can
@@ -13,6 +14,7 @@ hold a gigabyte of records. They hold one batch decompressed at a time.
 from typing import TYPE_CHECKING, Protocol
 
 from raylog.storage.buffers import Buffer
+from raylog.storage.errors import no_memory
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.records import kernel
 from raylog.storage.records.compression import MAX_PLAIN_BYTES
@@ -20,14 +22,6 @@ from raylog.storage.records.record import ConsumerRecord, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-def next_offset(fetched: Buffer, start_offset: int) -> int:
-    """Where to read on behind a fetch from ``start_offset``: behind its last whole batch.
-
-    Raises CorruptRecord where no batch leads on: a reader would ask for ever.
-    """
-    return kernel.ops.next_offset(fetched, start_offset)
 
 
 def decode_records(
@@ -44,7 +38,12 @@ def decode_records(
     ``max_plain_batch_bytes``: a compressed batch that is larger when it is decompressed raises
     PlainBatchTooLarge.
     """
-    return kernel.ops.decode_rows(buffer, start_offset, check_crc, control, max_plain_batch_bytes)
+    try:
+        return kernel.ops.decode_rows(
+            buffer, start_offset, check_crc, control, max_plain_batch_bytes
+        )
+    except MemoryError:
+        raise no_memory("a fetch's records") from None
 
 
 def decode_table(
@@ -66,11 +65,13 @@ def decode_table(
     from raylog.storage.records import columns as arrow  # half a second, which rows can do without
 
     end = MAX_LONG if end_offset is None else end_offset
-    return arrow.decoded_batch(
-        kernel.ops.decode_columns(
+    try:
+        columns = kernel.ops.decode_columns(
             buffer, start_offset, end, check_crc, headers, max_plain_batch_bytes
         )
-    )
+        return arrow.decoded_batch(columns)
+    except MemoryError:  # pyarrow's own is one
+        raise no_memory("a fetch's records") from None
 
 
 class FetchReader(Protocol):
@@ -141,4 +142,7 @@ class TableReader:
         """The next records, up to so many bytes; at least one if any is left."""
         from raylog.storage.records import columns as arrow
 
-        return arrow.decoded_batch(self._reader.take(max_bytes))
+        try:
+            return arrow.decoded_batch(self._reader.take(max_bytes))
+        except MemoryError:  # pyarrow's own is one
+            raise no_memory("a fetch's records") from None

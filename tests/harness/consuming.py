@@ -31,6 +31,7 @@ class Answer:
     def __init__(self, records: bytes | None, found: Any, fault: RaylogError | None = None) -> None:
         self.high_watermark, self.log_start_offset = found.high_watermark, found.log_start_offset
         self.last_stable_offset, self.aborted = found.last_stable_offset, found.aborted
+        self.end_offset = found.end_offset
         self._records, self._fault = records, fault
 
     def read(self) -> Buffer | None:

@@ -1,7 +1,9 @@
 """Producer and consumer against live partitions."""
 
+import os
 import time
 from concurrent.futures import Future
+from pathlib import Path
 
 import pyarrow as pa
 import pytest

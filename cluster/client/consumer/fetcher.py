@@ -26,10 +26,12 @@ from raylog.cluster.client.consumer.machine import (
 from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.aborted import without_aborted
-from raylog.storage.records.decode import RowReader, TableReader, next_offset, row_reader
+from raylog.storage.records.decode import RowReader, TableReader, row_reader
 from raylog.storage.records.record import ConsumerRecord
+from raylog.storage.records.scan import next_offset
 
 # Behind a fetch's own wait: the actor may be busy.
 GRACE_S = 5.0
@@ -168,7 +170,7 @@ class Fetcher:
             return
         try:
             buffer = answer.read()
-            behind = None if buffer is None else next_offset(buffer, asked.offset)
+            behind = None if buffer is None else _behind(buffer, asked, answer)
             if buffer is not None and answer.aborted:
                 buffer = without_aborted(buffer, answer.aborted)
         except RaylogError as error:
@@ -260,6 +262,12 @@ class Fetcher:
         except RaylogError:
             self.machine.fetch_again(each)  # it may have been damaged on its way
             raise
+
+
+def _behind(buffer: Buffer, asked: Fetch, answer: Any) -> int:
+    """Where the next fetch begins. Raises CorruptRecord for offsets that cannot be there."""
+    end = MAX_LONG if answer.end_offset < 0 else answer.end_offset
+    return next_offset(buffer, asked.offset, end)
 
 
 def _as_error(error: BaseException) -> Exception:

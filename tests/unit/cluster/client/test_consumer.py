@@ -38,6 +38,7 @@ from raylog.storage.errors import (
     SegmentDeleted,
     StorageError,
 )
+from raylog.storage.records.batch import stamp
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
@@ -229,7 +230,7 @@ def test_what_is_fetched_ahead_is_bounded_for_all_partitions_together() -> None:
 
 def test_both_types_of_timestamps_in_one_fetch(connection: FakeConnection) -> None:
     log = connection.topics["t"][0]
-    log.partition.append(batch(1))
+    log.partition.append(batch(4))
     content = bytes(
         encode_records([(T0, None, b"a", ())])
         + encode_records([(T0, None, b"b", ())], base_offset=1, log_append_time=T0 + 5)
@@ -433,6 +434,26 @@ def test_damage_is_raised_and_loses_no_record(connection: FakeConnection, poll: 
     connection.topics["t"][1].damage = bytes
     consumer.seek("t", 1, 0)
     assert len(getattr(consumer, poll)(100)) == 3
+
+
+def test_offsets_beyond_their_segment_move_no_position(connection: FakeConnection) -> None:
+    """No CRC covers a base offset: one that is flipped on the disk would skip records."""
+    append(connection, 0, 2)
+    served = connection.topics["t"][0]
+
+    def flipped(content: bytes) -> bytes:
+        changed = bytearray(content)
+        stamp(changed, 1000, 0)
+        return bytes(changed)
+
+    served.damage = flipped
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    with pytest.raises(CorruptRecord, match="offsets 1000 to 1001 where 0 to 1 can be"):
+        consumer.poll(100)
+    assert consumer.position("t", 0) == 0
+    served.damage = bytes
+    consumer.seek("t", 0, 0)
+    assert [record.offset for record in consumer.poll(100)] == [0, 1]
 
 
 @pytest.mark.parametrize(

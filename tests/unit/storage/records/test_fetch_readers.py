@@ -186,17 +186,6 @@ def test_batches_that_hold_nothing_for_a_reader_are_passed_over(ops: Any) -> Non
     assert (reader.take(9, 99), reader.is_done, reader.next_offset) == ([], True, 3)
 
 
-def test_where_to_fetch_next_is_behind_the_last_whole_batch(ops: Any) -> None:
-    first = encode_records([(T0, None, b"a", ())] * 3, base_offset=4)
-    second = encode_legacy([(T0, None, b"b")], magic=1, base_offset=7)
-    assert ops.next_offset(bytes(first + second), 4) == 8
-    assert ops.next_offset(bytes(first + second[:-1]), 4) == 7
-    assert ops.next_offset(bytes(first + b"\0" * 30), 4) == 7, "the reader will raise it"
-    for fetch, start in ((b"", 4), (bytes(first[:-1]), 4), (bytes(first), 7)):
-        with pytest.raises(CorruptRecord, match="no whole batch"):
-            ops.next_offset(fetch, start)
-
-
 def test_one_batch_is_decompressed_at_a_time() -> None:
     """0.1 MB that hold 64 MB are read in parts, and never are all of them there."""
     fetch = bytes(
