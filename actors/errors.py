@@ -187,6 +187,49 @@ class RequestTimedOut(RaylogError):
     )
 
 
+class ConsumerClosed(RaylogError):
+    """The consumer was closed."""
+
+    fields = ()
+    template = "the consumer is closed, or not started yet; make another one, and start it"
+
+
+class ConsumerBusy(RaylogError):
+    """Another thread is inside of a call of this consumer. (Kafka: ConcurrentModification.)"""
+
+    fields = ()
+    template = (
+        "another thread uses this consumer now, and it serves one at a time; make a consumer for "
+        "each thread, or call wakeup() to end the other's wait"
+    )
+
+
+class ConsumerWokenUp(RaylogError):
+    """Somebody called ``wakeup``. (Kafka: WakeupException.)"""
+
+    fields = ()
+    template = "the consumer was woken up; no position has moved, and the next poll goes on"
+
+
+class NothingAssigned(RaylogError):
+    """The consumer has nothing to read, so that a poll would never return a record."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ()
+    template = "the consumer reads no partition; call subscribe() or assign() first"
+
+
+class NoOffsetForPartition(RaylogError):
+    """Nothing says where to begin: there is no position, and auto.offset.reset is none."""
+
+    fields = ("partition",)
+    partition: str
+    template = (
+        "{partition} has no position, and auto.offset.reset is none; seek, or give from_ or "
+        "another auto.offset.reset"
+    )
+
+
 class BrokerNotFound(RaylogError):
     """No broker runs in this namespace of the Ray cluster."""
 

@@ -20,6 +20,7 @@ NAMES = (
     "compaction",
     "cluster",
     "broker",
+    "clients_consuming",
     "durable",
     "memory",
     "spark",

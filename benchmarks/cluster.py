@@ -13,7 +13,7 @@ from ray.util.queue import Queue
 import raylog
 from benchmarks.measure import alternate, rate, seconds
 from raylog.cluster.broker import Broker
-from raylog.cluster.client.fetch import PartitionReader
+from raylog.cluster.client.connection import FetchRequest
 from raylog.cluster.client.producer import Producer
 from tests.harness.clusters import local_ray
 
@@ -41,12 +41,14 @@ def _fetch(broker: Broker, quick: bool) -> list[dict[str, Any]]:
         producer.send_arrow(
             "fetched", pa.table({"value": pa.array([b"x" * 1000] * 8000, pa.binary())})
         )
-    reader = PartitionReader(broker, "fetched", 0)
+    connection = broker.connection()
+    topic_id = connection.metadata("fetched", timeout_s=30).result().topic_id
+    request = FetchRequest("fetched", topic_id, 0, leader_epoch=-1, offset=0, max_bytes=MB)
     nothing = Nothing.remote()
     calls = 200 if quick else 1000
 
     def fetch() -> None:
-        found = reader.fetch(0, MB)
+        found = connection.fetch(request, timeout_s=30).result().read()
         assert found is not None
         assert len(found) > 900_000
 

@@ -65,8 +65,10 @@ from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from raylog.cluster.admin import Admin
-    from raylog.cluster.client.consumer import Consumer
+    from raylog.cluster.client.consumer import AsyncConsumer, Consumer
     from raylog.cluster.client.producer import Producer
     from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.health.facts import Finding
@@ -505,7 +507,21 @@ class Broker:
         """
         from raylog.cluster.client.consumer import Consumer
 
-        return Consumer(self, *topics, **config)
+        return Consumer(self.connection(), *topics, **config)
+
+    def async_consumer(self, *topics: str, **config: Any) -> "AsyncConsumer":
+        """As :meth:`consumer`, for asyncio: ``async with`` it, and ``async for``."""
+        from raylog.cluster.client.consumer import AsyncConsumer
+
+        return AsyncConsumer(self.connection(), *topics, **config)
+
+    def read_table(self, topic: str, **which: Any) -> "pa.Table":
+        """All records of a topic at once, as an Arrow table, or a range of them.
+
+        See :meth:`raylog.cluster.client.consumer.Consumer.read_table` for ``which``.
+        """
+        with self.consumer() as consumer:
+            return consumer.read_table(topic, **which)
 
     def admin(self) -> "Admin":
         """Several topics or partitions a call, with futures and timeouts."""

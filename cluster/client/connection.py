@@ -57,10 +57,15 @@ class TopicMetadata(NamedTuple):
 
 
 class FetchAnswer(Protocol):
-    """What a fetch has found. ``high_watermark`` and ``log_start_offset`` are as of the answer."""
+    """What a fetch has found. ``high_watermark`` and ``log_start_offset`` are as of the answer.
+
+    ``aborted``: for a reader of committed records, (producer id, first offset) of each aborted
+    transaction with data in it; else None.
+    """
 
     high_watermark: int
     log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] | None
     end_offset: int  # behind all offsets of the batches; -1 where there are none
 
     def read(self) -> Buffer | None:
@@ -88,6 +93,9 @@ class Connection(Protocol):
 
         UnknownTopicOrPartition where there is none.
         """
+
+    def list_topics(self, *, timeout_s: float) -> "Future[list[str]]":
+        """The names of all topics, sorted."""
 
     def produce(self, request: ProduceRequest, *, timeout_s: float) -> "Future[ProduceAnswer]":
         """Append a batch. NotLeader, at once, while nobody serves the partition."""

@@ -182,6 +182,10 @@ class RayConnection:
             lambda controller: controller.topic_metadata(topic),
         )
 
+    def list_topics(self, *, timeout_s: float) -> "Future[list[str]]":
+        """See ``connection.Connection``."""
+        return self.ask_controller("the names of topics", timeout_s, ControllerStub.list_topics)
+
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         """See ``connection.Connection``."""
         return self.ask_controller("a producer id", timeout_s, ControllerStub.allocate_producer_id)

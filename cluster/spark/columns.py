@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from raylog.cluster.spark.options import BATCH_BYTES_MAX
+
 HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 ALL = pa.schema(
     [
@@ -30,8 +32,6 @@ ALL = pa.schema(
         ("headers", HEADERS),
     ]
 )
-# Spark loads one Arrow batch at a time outside of its heap; an executor of 512 MB must hold it.
-BATCH_BYTES_MAX = 16 << 20
 
 
 def names(include_headers: bool) -> list[str]:

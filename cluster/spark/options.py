@@ -25,6 +25,10 @@ from raylog.cluster.spark.errors import InvalidSparkOption
 TopicPartition = tuple[str, int]
 Mode = Literal["batch", "stream"]
 
+# Bytes of one Arrow batch: Spark loads one at a time outside of its heap, and an executor of 512 MB
+# must hold it. (A record may be more.)
+BATCH_BYTES_MAX = 16 << 20
+
 EARLIEST = -2  # what an offset in JSON can say instead of a number, as Kafka's ListOffsets
 LATEST = -1
 
@@ -43,6 +47,7 @@ NAMES = (
     "endingTimestamp",
     "maxOffsetsPerTrigger",
     "minPartitions",
+    "maxBytesPerBatch",
     "failOnDataLoss",
     "includeHeaders",
     "pushFilters",
@@ -85,6 +90,7 @@ class Options:
     latest_if_no_match: bool = False
     max_offsets_per_trigger: int | None = None
     min_partitions: int | None = None
+    max_bytes_per_batch: int = BATCH_BYTES_MAX
     fail_on_data_loss: bool = True
     include_headers: bool = False
     push_filters: bool = False
@@ -108,6 +114,7 @@ def parse(given: Mapping[str, str], mode: Mode) -> Options:
         latest_if_no_match=strategy == "latest",
         max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
         min_partitions=_positive(options, "minPartitions"),
+        max_bytes_per_batch=_positive(options, "maxBytesPerBatch") or BATCH_BYTES_MAX,
         fail_on_data_loss=_boolean(options, "failOnDataLoss", True),
         include_headers=wants_headers(options),
         push_filters=_boolean(options, "pushFilters", False),

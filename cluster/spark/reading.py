@@ -64,15 +64,15 @@ def connected(address: str, namespace: str) -> "Broker":
 
 def read(options: Options, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The records of a range as Spark's columns."""
-    from raylog.cluster.client.fetch import read_range
+    from raylog.cluster.client.consumer.ranges import read_range
 
-    broker = broker_of(options)
+    connection, most = broker_of(options).connection(), options.max_bytes_per_batch
 
     def fetch(topic: str, partition: int, start: int, end: int) -> Iterable[pa.RecordBatch]:
-        return read_range(broker, topic, partition, start, end)
+        return read_range(connection, topic, partition, start, end, max_bytes=most)
 
     for records in read_what_is_left(fetch, wanted, options.fail_on_data_loss):
-        yield from bounded(to_spark(records, wanted.topic, wanted.partition, columns))
+        yield from bounded(to_spark(records, wanted.topic, wanted.partition, columns), most)
 
 
 def read_what_is_left(

@@ -34,6 +34,7 @@ Only the stable ABI of Python 3.11 is used, so one binary serves every later ver
 Source of the format: ``org.apache.kafka.common.record.DefaultRecord``.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AsString, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_Size
@@ -53,9 +54,11 @@ import sys as _sys
 
 from crc32c import crc32c as _crc32c
 
-from raylog.storage.errors import CorruptRecord, InvalidRecord
+from raylog.storage.errors import CorruptRecord, InvalidRecord, RaylogError
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
-from raylog.storage.records.record import Header, Record as RecordTuple
+from raylog.storage.records.record import (
+    ConsumerRecord as ConsumerRecordTuple, Header, Record as RecordTuple,
+)
 
 cdef extern from *:
     """
@@ -77,6 +80,7 @@ cdef extern from *:
 cdef extern from "Python.h":
     int PyBUF_READ
     object PyType_GenericAlloc(type kind, Py_ssize_t items)
+    void PyObject_GC_UnTrack(PyObject* made)
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 KERNEL = "compiled"
@@ -100,10 +104,12 @@ cdef enum:
 cdef int64_t _MAX_PLAIN_BYTES = MAX_PLAIN_BYTES
 cdef type _RECORD = RecordTuple
 cdef type _HEADER = Header
+cdef type _CONSUMER_RECORD = ConsumerRecordTuple
 
 include "_kernel_bytes.pxi"
 include "_kernel_encode.pxi"
 include "_kernel_decode.pxi"
+include "_kernel_readers.pxi"
 include "_kernel_check.pxi"
 include "_kernel_append.pxi"
 include "_kernel_clean.pxi"

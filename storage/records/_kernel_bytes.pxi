@@ -123,8 +123,13 @@ cdef inline int64_t big_endian(const uint8_t* p, int size) noexcept nogil:
 # -- memory ----------------------------------------------------------------------------------------
 
 
+@cython.no_gc
 cdef class View:
-    """The bytes of any object with a buffer, for as long as this lives; of none, nothing."""
+    """The bytes of any object with a buffer, for as long as this lives; of none, nothing.
+
+    The garbage collector does not see it. Else, of a reader in a cycle, it might clear a memoryview
+    whose bytes are still exported to this, and the release of them would crash.
+    """
 
     cdef object source
     cdef Py_buffer buffer

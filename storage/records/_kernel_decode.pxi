@@ -7,6 +7,7 @@ cdef struct Batch:
     int64_t position
     int64_t size
     int64_t base_offset
+    int64_t next_offset           # the first behind it
     int64_t base_timestamp
     int64_t max_timestamp
     int64_t left                  # records not yet decoded,
@@ -130,7 +131,8 @@ cdef class Fetch:
             attributes = big_endian(p + AT_ATTRIBUTES, 2)
             if attributes & CONTROL and not self.control:
                 continue
-            if add(b.base_offset, big_endian(p + AT_LAST_OFFSET_DELTA, 4)) < self.start_offset:
+            b.next_offset = add(add(b.base_offset, big_endian(p + AT_LAST_OFFSET_DELTA, 4)), 1)
+            if b.next_offset <= self.start_offset:
                 continue
             b.timestamp_type = b.log_append_time = (attributes & LOG_APPEND_TIME) != 0
             b.base_timestamp = big_endian(p + AT_BASE_TIMESTAMP, 8)
@@ -179,7 +181,7 @@ cdef class Fetch:
         b.base_offset, b.timestamp_type, b.left = (
             records.base_offset, records.timestamp_type, records.count
         )
-        b.base_timestamp, b.log_append_time = 0, False
+        b.next_offset, b.base_timestamp, b.log_append_time = header.next_offset, 0, False
         self.point_at(View(records.plain))
         return True
 
@@ -310,6 +312,7 @@ cdef struct OutText:
 
 cdef struct OutTable:
     int64_t rows
+    int64_t row_room
     int64_t* offsets
     int64_t* timestamps
     OutText keys
@@ -346,7 +349,8 @@ cdef bint put_out_headers(OutTable* t, Record* r) noexcept nogil:
 
 
 cdef inline bint has_room(OutTable* t, Record* r) noexcept nogil:
-    """For the record's key and headers; rows and values were reserved for the whole batch."""
+    if t.rows == t.row_room or t.values.size + r.value_size > t.values.room:
+        return False
     if t.keys.size + r.key_size > t.keys.room:
         return False
     if not t.with_headers or r.header_count == 0:
@@ -358,9 +362,10 @@ cdef inline bint has_room(OutTable* t, Record* r) noexcept nogil:
     )
 
 
-cdef const char* fill(OutTable* table, Batch* batch, int64_t start_offset, int64_t end_offset,
-                      Record* stopped_at) noexcept nogil:
-    """Decode until the batch ends (``left`` is 0), ``stopped_at`` finds no room, or one is corrupt.
+cdef const char* fill(OutTable* table, Batch* batch, const uint8_t* stop, int64_t start_offset,
+                      int64_t end_offset, Record* stopped_at) noexcept nogil:
+    """Decode until the batch ends (``left`` is 0), a record begins at ``stop`` or behind it,
+    ``stopped_at`` finds no room, or one is corrupt.
 
     Returns why it is corrupt, or NULL.
     """
@@ -370,7 +375,7 @@ cdef const char* fill(OutTable* table, Batch* batch, int64_t start_offset, int64
     cdef Record r
     cdef int64_t offset
     cdef const char* why = NULL
-    while b.left:
+    while b.left and b.p < stop:
         why = get_record(b.p, b.end, &r)
         if why != NULL:
             break
@@ -461,44 +466,68 @@ cdef class OutColumns:
         t.offsets, t.timestamps = <int64_t*>self.offsets.data, <int64_t*>self.timestamps.data
         t.header_ends = <int32_t*>self.header_ends.data
         t.header_ends[0] = 0
+        t.row_room = max(t.row_room, rows)
         return 0
 
-    cdef int reserve_batch(self, Fetch fetch) except -1:
-        """Room for all rows and values of the batch, and for the rest of a fetch like it."""
+    cdef int reserve_batch(self, Fetch fetch, int64_t max_bytes) except -1:
+        """Room for the rows and values of so many bytes of the batch, and for the rest of a fetch
+        like it.
+        """
         cdef OutTable* t = &self.table
         cdef Batch* b = &fetch.batch
-        cdef int64_t rows = t.rows + b.left, size = t.values.size + (b.end - b.p)
-        if rows > t.keys.row_room:
-            self.reserve_rows(fetch.extrapolate(rows, MIN_RECORD_SIZE))
+        cdef int64_t size = b.end - b.p, rows = b.left
+        if size > max_bytes:
+            rows = min(rows, <int64_t>(<double>rows * max_bytes / size) + 1)
+            size = max_bytes
+        rows, size = rows + t.rows, size + t.values.size
+        if rows > t.row_room:
+            self.reserve_rows(self.guess(fetch, rows, size, max_bytes, MIN_RECORD_SIZE))
         if size > t.values.room:
-            self.values.reserve_bytes(&t.values, fetch.extrapolate(size, 1))
+            self.values.reserve_bytes(&t.values, self.guess(fetch, size, size, max_bytes, 1))
         return 0
+
+    cdef int64_t guess(self, Fetch fetch, int64_t so_far, int64_t bytes_so_far, int64_t max_bytes,
+                       int64_t size) noexcept:
+        """As ``Fetch.extrapolate``, and no more than what ``max_bytes`` more bytes can hold."""
+        cdef double more = 1 + <double>max_bytes / max(bytes_so_far, 1)
+        cdef int64_t most = <int64_t>min(so_far * more, <double>_MAX_PLAIN_BYTES)
+        return max(so_far, min(fetch.extrapolate(so_far, size), most))
 
     cdef int reserve_record(self, Record* r) except -1:
         cdef OutTable* t = &self.table
+        if t.rows == t.row_room:
+            self.reserve_rows(2 * t.row_room + 1)
         self.keys.grow(&t.keys, 1, max(r.key_size, 0))
+        self.values.grow(&t.values, 1, max(r.value_size, 0))
         if t.with_headers and r.header_count:
             self.header_names.grow(&t.header_names, r.header_count, r.end - r.headers)
             self.header_values.grow(&t.header_values, r.header_count, r.end - r.headers)
         return 0
 
-    cdef int decode(self, Fetch fetch) except -1:
-        """All records of the fetch's current batch."""
+    cdef int64_t decode(self, Fetch fetch, int64_t max_bytes) except -1:
+        """The records of the fetch's current batch, or those that begin in ``max_bytes`` of it.
+
+        Returns how many bytes they have. Where one is corrupt, those before it are decoded.
+        """
         cdef OutTable* t = &self.table
         cdef Batch* b = &fetch.batch
         cdef Record stopped_at
         cdef const char* why = NULL
         cdef int64_t first_row = t.rows
-        self.reserve_batch(fetch)
-        while b.left and why == NULL:
+        cdef const uint8_t* start = b.p
+        cdef const uint8_t* stop = b.p + min(max_bytes, b.end - b.p)
+        if stop == b.end:
+            stop += 1             # a corrupt record may begin there
+        self.reserve_batch(fetch, max_bytes)
+        while b.left and b.p < stop and why == NULL:
             with nogil:
-                why = fill(t, b, fetch.start_offset, fetch.end_offset, &stopped_at)
-            if b.left and why == NULL:
+                why = fill(t, b, stop, fetch.start_offset, fetch.end_offset, &stopped_at)
+            if b.left and b.p < stop and why == NULL:
                 self.reserve_record(&stopped_at)
+        self.put_timestamp_type(first_row, b.timestamp_type)
         if why != NULL:
             raise fetch.corrupt(why)
-        self.put_timestamp_type(first_row, b.timestamp_type)
-        return 0
+        return b.p - start
 
     cdef void put_timestamp_type(self, int64_t first_row, int32_t kind) noexcept:
         cdef int32_t* kinds = <int32_t*>self.timestamp_types.data
@@ -537,5 +566,5 @@ def decode_columns(buffer, int64_t start_offset, int64_t end_offset, bint check_
     cdef Fetch fetch = Fetch(buffer, start_offset, end_offset, check_crc, False, max_batch_bytes)
     cdef OutColumns columns = OutColumns(headers)
     while fetch.next():
-        columns.decode(fetch)
+        columns.decode(fetch, INT64_MAX)
     return columns.take()

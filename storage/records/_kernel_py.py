@@ -20,6 +20,7 @@ from raylog.storage.records._kernel_py_encode import (
     murmur2,
     partition_column,
 )
+from raylog.storage.records._kernel_py_readers import RowReader, TableReader
 from raylog.storage.records._kernel_py_scan import (
     WALK_FOUND,
     WALK_MORE,
@@ -36,7 +37,9 @@ __all__ = [
     "Columns",
     "OffsetTable",
     "RecordWalk",
+    "RowReader",
     "TableEncoder",
+    "TableReader",
     "Text",
     "TextColumn",
     "WALK_FOUND",

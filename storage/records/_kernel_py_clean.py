@@ -161,7 +161,7 @@ def _check_start(start_offset: int) -> None:
 def _whole_records(plain: Buffer, count: int, base_offset: int) -> Iterator[tuple]:
     """(offset, timestamp delta, key, value, headers) of each."""
     try:
-        for delta, offset_delta, key, value, headers in parse_records(plain, count):
+        for delta, offset_delta, key, value, headers, _ in parse_records(plain, count):
             yield wrap(base_offset + offset_delta), delta, key, value, headers
     except Malformed as error:
         raise CorruptRecord(f"offset {base_offset}", str(error)) from None

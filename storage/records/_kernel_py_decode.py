@@ -28,7 +28,7 @@ Columns: TypeAlias = tuple[
 ]
 
 
-class _Raw(NamedTuple):
+class Raw(NamedTuple):
     """A record as it is in the bytes, but its offset and timestamp."""
 
     offset: int
@@ -39,7 +39,7 @@ class _Raw(NamedTuple):
     headers: list[tuple[bytes, bytes | None]]
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
     """What is needed of a batch to read its records."""
 
     position: int
@@ -49,6 +49,8 @@ class _Batch(NamedTuple):
     timestamp_type: int
     count: int  # type: ignore[assignment]  # hides tuple.count
     plain: Buffer
+    next_offset: int  # the first behind it
+    end: int  # of its bytes
 
 
 def _records(
@@ -58,35 +60,36 @@ def _records(
     check_crc: bool,
     control: bool,
     max_batch_bytes: int,
-) -> Iterator[_Raw]:
+) -> Iterator[Raw]:
     plain_bytes = 0
     view = memoryview(buffer).cast("B")
-    for batch in _batches(view, start_offset, end_offset, check_crc, control, max_batch_bytes):
+    for batch in batches_of(view, start_offset, end_offset, check_crc, control, max_batch_bytes):
         plain_bytes += len(batch.plain)
         if plain_bytes > MAX_PLAIN_BYTES:
             raise InvalidRecord(
                 f"these batches hold over {MAX_PLAIN_BYTES} bytes: decode fewer at once"
             )
         try:
-            for delta, offset_delta, key, value, headers in parse_records(batch.plain, batch.count):
+            for record in parse_records(batch.plain, batch.count):
+                delta, offset_delta, key, value, headers, _ = record
                 offset = wrap(batch.base_offset + offset_delta)
                 if start_offset <= offset < end_offset:
                     timestamp = batch.append_time
                     if timestamp is None:
                         timestamp = wrap(batch.base_timestamp + delta)
-                    yield _Raw(offset, timestamp, batch.timestamp_type, key, value, headers)
+                    yield Raw(offset, timestamp, batch.timestamp_type, key, value, headers)
         except Malformed as error:
             raise CorruptRecord(f"position {batch.position}", str(error)) from None
 
 
-def _batches(
+def batches_of(
     view: memoryview,
     start_offset: int,
     end_offset: int,
     check_crc: bool,
     control: bool,
     max_batch_bytes: int,
-) -> Iterator[_Batch]:
+) -> Iterator[Batch]:
     """The batches with records for the reader, checked and decompressed."""
     for position, header in iter_batches(view):
         if header.magic < MAGIC:
@@ -95,7 +98,7 @@ def _batches(
                 continue
             if records.base_offset >= end_offset:
                 return
-            yield _Batch(
+            yield Batch(
                 position=position,
                 base_offset=records.base_offset,
                 base_timestamp=0,
@@ -103,13 +106,15 @@ def _batches(
                 timestamp_type=records.timestamp_type,
                 count=records.count,
                 plain=records.plain,
+                next_offset=header.next_offset,
+                end=position + header.size_bytes,
             )
             continue
         if header.base_offset >= end_offset:
             return
         if check_crc:
             _check_crc(view, position, header)
-        if (header.is_control and not control) or wrap(header.last_offset) < start_offset:
+        if (header.is_control and not control) or wrap(header.next_offset) <= start_offset:
             continue
         plain: Buffer = view[position + HEADER_SIZE : position + header.size_bytes]
         if header.codec and header.count:
@@ -120,7 +125,7 @@ def _batches(
             )
         kind = int(bool(header.attributes & LOG_APPEND_TIME))
         append_time = header.max_timestamp if kind else None
-        yield _Batch(
+        yield Batch(
             position=position,
             base_offset=header.base_offset,
             base_timestamp=header.base_timestamp,
@@ -128,14 +133,18 @@ def _batches(
             timestamp_type=kind,
             count=header.count,
             plain=plain,
+            next_offset=wrap(header.next_offset),
+            end=position + header.size_bytes,
         )
 
 
 def parse_records(
     plain: Buffer, count: int
-) -> Iterator[tuple[int, int, bytes | None, bytes | None, list]]:
+) -> Iterator[tuple[int, int, bytes | None, bytes | None, list, int]]:
+    """Timestamp delta, offset delta, key, value, headers and bytes of each record."""
     position = 0
     for _ in range(count):
+        start = position
         length, position = get_varint(plain, position, len(plain), 5)
         end = position + length
         if length < MIN_RECORD_SIZE - 1 or end > len(plain):
@@ -156,7 +165,7 @@ def parse_records(
             headers.append((name, header_value))
         if position != end:
             raise Malformed("a record is shorter than its length")
-        yield delta, offset_delta, key, value, headers
+        yield delta, offset_delta, key, value, headers, position - start
     if position != len(plain):
         raise Malformed("bytes are left behind its last record")
 
@@ -199,6 +208,10 @@ def decode_columns(
     max_batch_bytes: int = MAX_PLAIN_BYTES,
 ) -> Columns:
     rows = list(_records(buffer, start_offset, end_offset, check_crc, False, max_batch_bytes))
+    return columns_of(rows, headers)
+
+
+def columns_of(rows: Sequence[Raw], headers: bool) -> Columns:
     ends, entries = array("i", [0]), []
     for row in rows:
         entries += row.headers

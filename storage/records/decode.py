@@ -5,16 +5,20 @@ Both check every CRC and every length, stop before a partial batch at the end (a
 its bytes run out), and leave out control batches and offsets that were not asked for. Anything
 malformed raises CorruptRecord, and a process that has no memory for the records OutOfResources.
 Whether a batch's transaction was aborted is not known here.
+
+``decode_records`` and ``decode_table`` take a whole fetch at once. ``RowReader`` and
+``TableReader`` take as much of it as there is room for, and go on later: a megabyte of a fetch can
+hold a gigabyte of records. They hold one batch decompressed at a time.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import no_memory
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.records import kernel
 from raylog.storage.records.compression import MAX_PLAIN_BYTES
-from raylog.storage.records.record import Record
+from raylog.storage.records.record import ConsumerRecord, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,3 +72,77 @@ def decode_table(
         return arrow.decoded_batch(columns)
     except MemoryError:  # pyarrow's own is one
         raise no_memory("a fetch's records") from None
+
+
+class FetchReader(Protocol):
+    """A place in a fetch. What is corrupt is raised by the take that finds nothing before it."""
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on, with everything that was taken."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left. It may take a last, empty ``take`` to know that."""
+
+
+class RowReader(FetchReader, Protocol):
+    """The records of a fetch, one object for each."""
+
+    @property
+    def taken_bytes(self) -> int:
+        """The bytes of the records of the last take."""
+
+    def take(self, max_records: int, max_bytes: int) -> list[ConsumerRecord]:
+        """The next records: up to so many of up to so many bytes; at least one if any is left."""
+
+
+def row_reader(
+    buffer: Buffer,
+    topic: str,
+    partition: int,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    max_plain_batch_bytes: int = MAX_PLAIN_BYTES,
+) -> RowReader:
+    """The records of the whole batches with ``start_offset <= offset < end_offset``."""
+    end = MAX_LONG if end_offset is None else end_offset
+    return kernel.ops.RowReader(
+        buffer, topic, partition, start_offset, end, True, max_plain_batch_bytes
+    )
+
+
+class TableReader:
+    """The records of a fetch as ``decode_table`` gives them, some at a time."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        *,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        headers: bool = True,
+        max_plain_batch_bytes: int = MAX_PLAIN_BYTES,
+    ) -> None:
+        end = MAX_LONG if end_offset is None else end_offset
+        self._reader = kernel.ops.TableReader(
+            buffer, start_offset, end, True, headers, max_plain_batch_bytes
+        )
+
+    @property
+    def next_offset(self) -> int:
+        return self._reader.next_offset
+
+    @property
+    def is_done(self) -> bool:
+        return self._reader.is_done
+
+    def take(self, max_bytes: int) -> "pa.RecordBatch":
+        """The next records, up to so many bytes; at least one if any is left."""
+        from raylog.storage.records import columns as arrow
+
+        try:
+            return arrow.decoded_batch(self._reader.take(max_bytes))
+        except MemoryError:  # pyarrow's own is one
+            raise no_memory("a fetch's records") from None

@@ -23,3 +23,16 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
+
+
+class ConsumerRecord(NamedTuple):
+    """A record, and where it was read: what a consumer hands to its users."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int  # ms since 1970, -1 if it has none
+    timestamp_type: int  # 0 CreateTime, 1 LogAppendTime, -1 none: Kafka before 0.10 wrote it
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()

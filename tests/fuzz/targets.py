@@ -121,6 +121,24 @@ def records(data: Buffer) -> None:
     if rows != "an error":
         agreed(lambda: columns(data, 1, 3))
         agreed(lambda: kernel.ops.decode_rows(data, 0, True, False, MAX_PLAIN_BYTES))
+    agreed(lambda: in_parts(kernel.ops.RowReader(data, "t", 0, 0, MAX_INT64, False), 2, 50))
+    agreed(lambda: in_parts(kernel.ops.TableReader(data, 0, MAX_INT64, False), 50))
+
+
+def in_parts(reader: Any, *budget: int) -> Any:
+    """Rows, or how many a table has, of all takes up to one that is refused, and the place then."""
+    rows: list[Any] = []
+    count = 0
+    while not reader.is_done:
+        try:
+            taken = reader.take(*budget)
+        except RaylogError:
+            return rows, count, "an error", reader.next_offset
+        if isinstance(taken, list):
+            rows += taken
+        else:
+            count += taken[0]
+    return rows, count, "the end", reader.next_offset
 
 
 def columns(data: Buffer, start: int, end: int) -> Any:

@@ -1,7 +1,9 @@
 """Producer and consumer against live partitions."""
 
+import os
 import time
 from concurrent.futures import Future
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,9 +15,9 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-from raylog.actors.messages import AppendResult, FetchResult
+from raylog.actors.messages import AppendResult
 from raylog.cluster.broker import Broker
-from raylog.cluster.client.fetch import FetchBuffer, PartitionReader, read_range
+from raylog.cluster.client.consumer.ranges import read_range
 from raylog.cluster.client.transport import RayTransport
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import (
@@ -103,52 +105,13 @@ def test_arrow_tables_go_in_and_come_out(broker: Broker, topic: str) -> None:
     assert first["timestampType"] == 0
 
 
-def fetched(reader: PartitionReader) -> FetchResult:
-    answer = reader.request(0, 1 << 20).get()
-    assert isinstance(answer, bytes)
-    return FetchResult.decode(answer)
-
-
-def test_a_local_fetch_is_read_from_the_file_itself(broker: Broker, topic: str) -> None:
-    with broker.producer() as producer:
-        producer.send(topic, b"x" * 1000, partition=0)
-    buffer = FetchBuffer()
-    reader = PartitionReader(broker, topic, 0, buffer)
-    assert reader.is_local
-    answer = fetched(reader)
-    assert answer.records is None, "no byte of a record crosses the call"
-    records = reader.records(answer, 0, 1 << 20)
-    assert answer.location is not None
-    read = buffer.read(answer.location)
-    assert isinstance(records, memoryview)
-    assert read is not None
-    assert records.obj is read.obj, "into the buffer that is used again"
-
-
-def test_a_location_whose_file_is_another_is_read_through_the_actor(
-    broker: Broker, topic: str
-) -> None:
-    with broker.producer() as producer:
-        producer.send(topic, b"here", partition=0)
-    reader = PartitionReader(broker, topic, 0)
-    answer = fetched(reader)
-    assert answer.location is not None
-    for stale in (
-        answer.location._replace(inode=1),
-        answer.location._replace(path="/no/such/file", inode=2),
-    ):
-        records = reader.records(answer._replace(location=stale), 0, 1 << 20)
-        assert records is not None
-        assert bytes(records) == bytes(reader.records(answer, 0, 1 << 20) or b"")
-
-
 def test_a_range_is_exactly_the_range(broker: Broker, topic: str) -> None:
     with broker.producer() as producer:
         for n in range(5000):
             producer.send(topic, b"%d" % n, partition=0)
     offsets = [
         o
-        for batch in read_range(broker, topic, 0, 1234, 4321, fetch_bytes=2000)
+        for batch in read_range(broker.connection(), topic, 0, 1234, 4321, max_bytes=2000)
         for o in batch["offset"].to_pylist()
     ]
     assert offsets == list(range(1234, 4321))
@@ -166,9 +129,11 @@ def test_positions_times_and_ends(broker: Broker, topic: str) -> None:
     assert consumer.position(topic, 0) == 1000
     consumer.seek_to_time(T0 + 9990)
     assert consumer.position(topic, 0) == 999
-    consumer.seek(topic, 0, 5000)
+    strict = broker.consumer(
+        topic, partitions=[0], auto_offset_reset="none", from_={(topic, 0): 5000}
+    )
     with pytest.raises(OffsetOutOfRange):
-        consumer.poll(5000)
+        strict.poll(5000)
     with pytest.raises(UnknownTopicOrPartition):
         consumer.seek(topic, 1, 0)
     with pytest.raises(InvalidRequest, match="offset='0'"):
@@ -183,6 +148,17 @@ def test_a_consumer_waits_for_what_comes(broker: Broker, topic: str) -> None:
     with broker.producer() as producer:
         producer.send(topic, b"new")
     assert [record.value for record in consumer.poll(timeout_ms=20_000)] == [b"new"]
+
+
+def test_an_idle_consumer_holds_no_segment_open(broker: Broker, topic: str) -> None:
+    with broker.producer() as producer:
+        producer.send(topic, b"x" * 1000, partition=0)
+    consumer = broker.consumer(topic, from_="earliest")
+    assert len(consumer.poll(timeout_ms=20_000)) == 1
+    assert consumer.poll(timeout_ms=50) == []
+    held = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+    assert not [name for name in held if f"/{topic}-0/" in name]
+    assert f"/{topic}-0/" not in Path("/proc/self/maps").read_text(), "nothing is mapped"
 
 
 def test_what_a_producer_refuses(broker: Broker, topic: str) -> None:

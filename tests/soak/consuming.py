@@ -50,7 +50,7 @@ class Reader:
         self._as_arrow = worker.rng.random() < 0.5
         names = [topic.name for topic in topics]
         self._consumer: Consumer = worker.patiently(
-            lambda: worker.broker.consumer(*names, from_="latest")
+            lambda: worker.broker.consumer(*names, from_="latest", auto_offset_reset="none")
         )
         for key in self._partitions:
             end = self._consumer.position(*key)

@@ -1,157 +1,459 @@
-"""A consumer whose partitions are away, damaged, or shorter than they were.
+"""What a consumer promises: no record skipped, none twice, a position that can be trusted.
 
-Nothing is skipped, and no partition holds up another. The partitions are real ones on disks in
-memory; Ray is a fake whose calls are answered at once.
+The partitions are real ones on disks in memory; the connection is a fake, and time passes only
+while the consumer waits.
 """
 
+import logging
+import pickle
+import re
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from types import SimpleNamespace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import ray
 
-from raylog.actors.errors import NotLeader, RequestTimedOut, TooManyPolls
-from raylog.actors.messages import FetchRequest
-from raylog.actors.partition.partition import Partition
-from raylog.actors.runtime.stubs import LogActorStub
-from raylog.cluster.client import consumer as module
-from raylog.cluster.client import fetch
-from raylog.cluster.client.consumer import Consumer
-from raylog.cluster.client.fetch import PartitionReader
+from raylog.actors.errors import (
+    ConsumerBusy,
+    ConsumerClosed,
+    ConsumerWokenUp,
+    InvalidRequest,
+    NoOffsetForPartition,
+    NothingAssigned,
+    NotLeader,
+    RequestTimedOut,
+    TooManyPolls,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from raylog.cluster.client.consumer.ranges import read_range
 from raylog.cluster.client.topic_watch import partitions_added
 from raylog.storage.errors import (
     CorruptRecord,
+    InvalidConfig,
     LogMissing,
     OffsetOutOfRange,
     RaylogError,
+    SegmentDeleted,
     StorageError,
 )
-from raylog.storage.names import TopicPartition
-from raylog.storage.readable import LogRead
 from raylog.storage.records.batch import stamp
-from raylog.storage.testing.logs import Disk, batch, flip
-from tests.harness.futures import future_of, get
+from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.records.encode import encode_records
+from raylog.storage.records.legacy import encode_legacy
+from raylog.storage.records.record import ConsumerRecord
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import batch, flip, of_producer
+from tests.harness.consuming import FakeConnection, ManualWaiter
 
 PATIENCE_S = 30
 
 
-class Actor:
-    """A LogActor's door for readers, with a fault in front of it or in what it answers."""
+@pytest.fixture
+def connection() -> FakeConnection:
+    return FakeConnection(t=2)
 
-    def __init__(self) -> None:
-        self.disk = Disk()
-        self.partition = Partition(
-            self.disk.open(segment_bytes=200, retention_bytes=1, file_delete_delay_ms=0),
-            self.disk.clock,
-        )
-        self.poll_request = self
-        self.is_away: RaylogError | None = None  # raised by the lookup
-        self.fault: RaylogError | None = None  # the end of each call
-        self.damage: Callable[[bytes], bytes] = bytes
 
-    def remote(self, request: bytes) -> "Future[Any]":
-        asked = FetchRequest.decode(request)
+def offsets(records: list[ConsumerRecord]) -> list[tuple[int, int]]:
+    return [(record.partition, record.offset) for record in records]
+
+
+def append(connection: FakeConnection, number: int, count: int, **fields: Any) -> None:
+    connection.topics["t"][number].partition.append(batch(count, **fields))
+
+
+def drain(consumer: Any) -> list[ConsumerRecord]:
+    found: list[ConsumerRecord] = []
+    while polled := consumer.poll(1000):
+        found += polled
+    return found
+
+
+# -- the position ----------------------------------------------------------------------------------
+
+
+def test_the_position_is_behind_the_record_that_was_yielded_last(
+    connection: FakeConnection,
+) -> None:
+    append(connection, 0, 100)
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    assert consumer.position("t", 0) == 0
+    for record in consumer:
+        assert consumer.position("t", 0) == record.offset + 1
+        if record.offset == 10:
+            break
+    again = connection.consumer(from_=None)
+    again.assign([("t", 0)], from_={("t", 0): consumer.position("t", 0)})
+    assert again.poll_one().offset == 11  # type: ignore[union-attr]
+    assert [record.offset for record in consumer.poll(max_records=2)] == [11, 12]
+    assert next(iter(consumer)).offset == 13
+    assert consumer.poll_arrow().column("offset").to_pylist() == list(range(14, 100))
+
+
+def test_an_iteration_that_is_left_goes_on_where_it_was(connection: FakeConnection) -> None:
+    for number in (0, 1):
+        append(connection, number, 700)
+    consumer = connection.consumer("t", from_="earliest", to="latest")
+    found = []
+    while not consumer.is_at_end:
+        for record in consumer:
+            found.append((record.partition, record.offset))
+            if len(found) % 7 == 0:
+                break
+    assert sorted(found) == [(p, n) for p in (0, 1) for n in range(700)]
+    assert list(consumer) == []
+
+
+def test_a_seek_within_an_iteration_drops_what_is_buffered(connection: FakeConnection) -> None:
+    append(connection, 0, 20)
+    append(connection, 1, 5)
+    consumer = connection.consumer("t", from_="earliest", to="latest")
+    found = []
+    for record in consumer:
+        found.append((record.partition, record.offset))
+        if found == [(0, n) for n in range(4)]:
+            consumer.seek("t", 0, 17)
+    assert sorted(found) == [(0, n) for n in (0, 1, 2, 3, 17, 18, 19)] + [(1, n) for n in range(5)]
+
+
+def test_a_seek_drops_the_answer_that_is_on_its_way(connection: FakeConnection) -> None:
+    append(connection, 0, 20)
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    assert len(consumer.poll(max_records=3)) == 3
+    append(connection, 0, 5)  # the fetch behind the first answer gets these
+    consumer.seek("t", 0, 2)
+    assert [record.offset for record in drain(consumer)] == list(range(2, 25))
+
+
+def test_seeks_to_the_ends_and_to_times(connection: FakeConnection) -> None:
+    append(connection, 0, 10, step_ms=1000)
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    consumer.seek_to_end(("t", 0))
+    assert consumer.position("t", 0) == 10
+    consumer.seek_to_beginning()
+    assert consumer.position("t", 0) == 0
+    consumer.seek_to_time(datetime.fromtimestamp((T0 + 2500) / 1000, UTC))
+    assert consumer.poll_one().offset == 3  # type: ignore[union-attr]
+    consumer.seek_to_time(T0 + 10**6)
+    assert consumer.position("t", 0) == 10
+    wrong: Any
+    for wrong in (-1, True, 1.5, "0"):
+        with pytest.raises(InvalidRequest):
+            consumer.seek("t", 0, wrong)
+    with pytest.raises(UnknownTopicOrPartition, match="not assigned"):
+        consumer.seek("t", 9, 0)
+
+
+def test_questions_about_offsets(connection: FakeConnection) -> None:
+    append(connection, 0, 10, step_ms=1000)
+    consumer = connection.consumer()
+    both = [("t", 0), ("t", 1)]
+    assert list(consumer.beginning_offsets(both).values()) == [0, 0]
+    assert list(consumer.end_offsets(both).values()) == [10, 0]
+    times: Any = {("t", 0): T0 + 1, ("t", 1): datetime(2020, 1, 1)}
+    assert list(consumer.offsets_for_times(times).values()) == [1, None]
+    with pytest.raises(UnknownTopicOrPartition):
+        consumer.end_offsets([("none", 0)])
+    connection.topics["t"][0].fault = NotLeader("t-0", "restarting")
+    with pytest.raises(RequestTimedOut):
+        consumer.end_offsets(both)
+
+
+def test_lag_and_where_a_partition_stands(connection: FakeConnection) -> None:
+    append(connection, 0, 10)
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    assert len(consumer.poll(max_records=4)) == 4
+    assert consumer.lag("t", 0) == 6
+    iter_ = iter(consumer)
+    next(iter_)
+    assert consumer.lag("t", 0) == 5
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+
+
+def compressed(connection: FakeConnection, batches: int, mb: int) -> None:
+    for _ in range(batches):
+        rows = [(T0, None, bytes(1 << 20), ())] * mb
+        connection.topics["t"][0].partition.append(encode_records(rows, compression_type="zstd"))
+
+
+@pytest.mark.parametrize("read", ["poll", "poll_arrow", "iterate", "read_table"])
+def test_what_is_much_larger_when_it_is_decompressed_is_read_in_parts(
+    connection: FakeConnection, read: str
+) -> None:
+    """20 KB that hold 1.2 GB: over the gigabyte that one decoding may hold."""
+    compressed(connection, 40, 30)
+    consumer = connection.consumer("t", from_="earliest", to="latest", partitions=[0])
+    if read == "iterate":
+        assert sum(1 for _ in consumer) == 1200
+        return
+    if read == "read_table":
+        assert consumer.read_table("t", from_={("t", 0): 1100}, partitions=[0]).num_rows == 100
+        return
+    count = 0
+    while not consumer.is_at_end:
+        taken = getattr(consumer, read)()
+        count += len(taken)
+        assert len(taken) <= 33, "32 MiB, or a record more"
+    assert count == 1200
+
+
+def test_a_poll_is_bounded_by_records_and_by_bytes(connection: FakeConnection) -> None:
+    append(connection, 0, 2000, value=b"x" * 90)
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    assert len(consumer.poll()) == 500, "Kafka's max.poll.records"
+    assert len(consumer.poll(max_records=3)) == 3
+    small = connection.consumer("t", from_="earliest", partitions=[0], max_poll_bytes=1000)
+    assert 9 <= len(small.poll()) <= 11
+    assert 9 <= small.poll_arrow(max_bytes=1000).num_rows <= 11
+    assert small.poll_arrow(max_bytes=1).num_rows == 1
+    for wrong in ({"max_records": 0}, {"max_records": -1}):
+        with pytest.raises(InvalidRequest):
+            small.poll(**wrong)
+
+
+def test_what_is_fetched_ahead_is_bounded_for_all_partitions_together() -> None:
+    connection = FakeConnection(t=40)
+    for served in connection.topics["t"]:
+        for _ in range(8):
+            served.partition.append(batch(1, value=bytes(50_000)))
+    consumer = connection.consumer(
+        "t", from_="earliest", **{"queued.max.messages.kbytes": 40 * 2 * 100}
+    )
+    consumer.poll(max_records=1)
+    assert {request.max_bytes for request in connection.fetches} == {100 << 10}
+    asked = [request.partition for request in connection.fetches]
+    assert all(asked.count(number) <= 3 for number in range(40))
+
+
+def test_both_types_of_timestamps_in_one_fetch(connection: FakeConnection) -> None:
+    log = connection.topics["t"][0]
+    log.partition.append(batch(4))
+    content = bytes(
+        encode_records([(T0, None, b"a", ())])
+        + encode_records([(T0, None, b"b", ())], base_offset=1, log_append_time=T0 + 5)
+        + encode_legacy([(T0, None, b"c")], magic=0, base_offset=2)
+        + encode_legacy([(T0, None, b"d")], magic=1, base_offset=3, log_append_time=T0 + 6)
+    )
+    log.damage = lambda _: content
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    records = consumer.poll()
+    assert [(r.value, r.timestamp_type, r.timestamp) for r in records] == [
+        (b"a", 0, T0),
+        (b"b", 1, T0 + 5),
+        (b"c", -1, -1),
+        (b"d", 1, T0 + 6),
+    ]
+    consumer.seek_to_beginning()
+    table = consumer.poll_arrow()
+    assert table.column("timestampType").to_pylist() == [0, 1, -1, 1]
+
+
+def test_a_record_is_a_tuple_of_eight(connection: FakeConnection) -> None:
+    rows = [(T0, b"k", None, [("h", b"x"), ("h", None)])]
+    connection.topics["t"][0].partition.append(encode_records(rows))
+    record = connection.consumer("t", from_="earliest").poll_one()
+    assert record == ("t", 0, 0, T0, 0, b"k", None, (("h", b"x"), ("h", None)))
+    assert type(record) is ConsumerRecord
+    assert pickle.loads(pickle.dumps(record)) == record
+    with pytest.raises(AttributeError):
+        record.value = b"other"  # type: ignore[misc, union-attr]
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_reader_of_committed_gets_nothing_of_aborted_transactions(
+    connection: FakeConnection, isolation: str
+) -> None:
+    log = connection.topics["t"][0].partition.log
+    abort, commit = (
+        encode_marker(Marker(is_abort, 0, T0), producer_id=7, producer_epoch=0)
+        for is_abort in (True, False)
+    )
+    with log.locks.end:
+        log.append(of_producer(0, transactional=True))
+        log.append(abort, origin="coordinator")
+        log.append(of_producer(1, 2, transactional=True))
+        log.append(commit, origin="coordinator")
+        log.append(of_producer(0, producer=8, transactional=True))  # is not decided yet
+    consumer = connection.consumer(
+        "t", from_="earliest", partitions=[0], **{"isolation.level": isolation}
+    )
+    found = [record.offset for record in drain(consumer)]
+    assert found == ([2, 3] if isolation == "read_committed" else [0, 2, 3, 5])
+
+
+# -- fetching ahead --------------------------------------------------------------------------------
+
+
+def test_every_partition_has_its_next_fetch_on_its_way_while_the_caller_works() -> None:
+    connection = FakeConnection(t=4)
+    for served in connection.topics["t"]:
+        served.partition.append(batch(10))
+    consumer = connection.consumer("t", from_="earliest")
+    consumer.poll(max_records=1)
+    assert sorted(r.partition for r in connection.fetches if r.offset == 0) == [0, 1, 2, 3]
+    consumer.poll(max_records=1)
+    assert sorted(r.partition for r in connection.fetches if r.offset == 10) == [0, 1, 2, 3]
+    assert connection.waiting == 4, "all of them behind what came"
+
+
+def test_the_fetches_say_what_the_settings_say(connection: FakeConnection) -> None:
+    connection.consumer(
+        "t",
+        from_="earliest",
+        **{"fetch.min.bytes": 7, "fetch.max.wait.ms": 9, "isolation.level": "read_committed"},
+    ).poll(10)
+    asked = connection.fetches[0]
+    assert (asked.min_bytes, asked.max_wait_ms, asked.isolation) == (7, 9, 1)
+    assert asked.topic_id == connection.ids["t"]
+
+
+# -- auto.offset.reset -----------------------------------------------------------------------------
+
+
+def overtake(connection: FakeConnection) -> None:
+    """Retention takes what a consumer of partition 0 has not read."""
+    connection.create("t", 2, segment_bytes=200, retention_bytes=1, file_delete_delay_ms=0)
+    for _ in range(4):
+        append(connection, 0, 2, value=b"x" * 50)
+    append(connection, 1, 3)
+
+
+def retain(connection: FakeConnection) -> None:
+    assert connection.topics["t"][0].partition.delete_old_segments().segments
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"from_": "earliest"}, [6, 7]),
+        ({"from_": T0}, [6, 7]),
+        ({"from_": "earliest", "auto.offset.reset": "latest"}, []),
+        ({"auto_offset_reset": "earliest"}, [6, 7]),
+    ],
+)
+def test_a_position_that_retention_took_is_reset(
+    connection: FakeConnection,
+    settings: dict[str, Any],
+    expected: list[int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    overtake(connection)
+    consumer = connection.consumer("t", **settings)
+    retain(connection)
+    for number in (0, 1):
+        consumer.seek("t", number, 0)
+    with caplog.at_level(logging.WARNING):
+        found = drain(consumer)
+    assert [r.offset for r in found if r.partition == 1] == [0, 1, 2]
+    assert [r.offset for r in found if r.partition == 0] == expected
+    assert "t-0: offset 0 is not there" in caplog.text
+    assert consumer.position("t", 0) == 8
+
+
+def test_without_a_reset_it_is_raised_while_the_others_go_on(connection: FakeConnection) -> None:
+    overtake(connection)
+    retain(connection)
+    starts = {("t", 0): 0, ("t", 1): 0}
+    consumer = connection.consumer("t", from_=starts, auto_offset_reset="none")
+    told: list[tuple[int, int]] = []
+    for _ in range(6):
         try:
-            if self.fault is not None:
-                raise self.fault
-            found = self.partition.fetch(asked.offset, asked.max_bytes)
-        except RaylogError as error:
-            return future_of(error)
-        if found.records is not None:
-            found = found._replace(records=self.damage(bytes(found.records)))  # type: ignore[call-overload]
-        return future_of(found)
+            told += offsets(consumer.poll(100, 1))
+        except OffsetOutOfRange as error:
+            told.append((0, -error.log_start_offset))
+    assert [each for each in told if each[0] == 1] == [(1, 0), (1, 1), (1, 2)]
+    assert told.count((0, -6)) >= 2
+    consumer.seek("t", 0, 6)
+    assert offsets(consumer.poll(100)) == [(0, 6), (0, 7)]
 
 
-class FakeBroker:
-    """Two partitions of one topic, on another node."""
-
-    namespace = "fake"
-
-    def __init__(self) -> None:
-        self.actors = [Actor(), Actor()]
-        self.node_id: str | None = "far"
-        self.forgotten: list[tuple[str, int]] = []
-
-    def topic(self, _: str) -> Any:
-        return SimpleNamespace(
-            partitions=[SimpleNamespace(node_id=self.node_id)] * len(self.actors)
-        )
-
-    topic_if_known = topic
-
-    def list_offsets(self, wanted: Any) -> Any:
-        return dict.fromkeys(wanted, 0)
-
-    def log_actor(self, _: str, number: int, timeout_s: float = PATIENCE_S) -> Any:
-        assert timeout_s == 0, "one that is away would hold up the others"
-        away = self.actors[number].is_away
-        if away is not None:
-            raise away
-        return LogActorStub(self.actors[number], TopicPartition("t", number))
-
-    def forget(self, topic: str, partition: int) -> None:
-        self.forgotten.append((topic, partition))
+def test_where_a_consumer_begins_that_is_not_told(connection: FakeConnection) -> None:
+    append(connection, 0, 3)
+    default = connection.consumer("t")
+    assert default.position("t", 0) == 3, "latest, as Kafka's consumer"
+    assert connection.consumer("t", auto_offset_reset="earliest").position("t", 0) == 0
+    consumer = connection.consumer("t", auto_offset_reset="none")
+    for _ in range(2):
+        with pytest.raises(NoOffsetForPartition):
+            consumer.poll(10)
+    for number in (0, 1):
+        consumer.seek("t", number, 0)
+    assert len(consumer.poll()) == 3
 
 
-class Time:
-    """A clock that sleepers turn."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += max(seconds, 0.001)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
-    """Ray's and the consumer's: an answer is there at once, and only waiting takes time."""
-    time = Time()
-
-    def answered(
-        references: list[Any], num_returns: int, timeout: float
-    ) -> tuple[list[Any], list[Any]]:
-        return references[:num_returns], references[num_returns:]
-
-    def take(reference: "Future[Any]", timeout: float) -> Any:
-        time.sleep(0)
-        return get(reference, timeout)
-
-    monkeypatch.setattr(module, "time", time)
-    monkeypatch.setattr(ray, "wait", answered)
-    monkeypatch.setattr(ray, "get", take)
-    monkeypatch.setattr(fetch, "own_node_id", lambda: "here")
-    return time
+def test_a_topic_that_was_made_again_is_read_anew(connection: FakeConnection) -> None:
+    append(connection, 0, 5)
+    consumer = connection.consumer("t", from_="earliest")
+    assert len(consumer.poll()) == 5
+    connection.create("t", 2)
+    append(connection, 0, 2)
+    assert offsets(drain(consumer)) == [(0, 0), (0, 1)]
+    strict = connection.consumer("t", from_="earliest", auto_offset_reset="none")
+    connection.create("t", 2)
+    with pytest.raises(UnknownTopicId):
+        drain(strict)
 
 
-@pytest.fixture
-def broker() -> Any:
-    return FakeBroker()
+def test_a_topic_that_was_made_again_with_fewer_partitions(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t", from_="earliest")
+    connection.create("t", 1)
+    append(connection, 0, 2)
+    assert offsets(drain(consumer)) == [(0, 0), (0, 1)]
+    assert consumer.assignment == [("t", 0)]
 
 
-def values(consumer: Consumer) -> list[bytes]:
-    return sorted(record.value or b"" for record in consumer.poll(100))
+def test_nothing_is_reset_before_what_was_fetched_is_handed_out(
+    connection: FakeConnection,
+) -> None:
+    overtake(connection)
+    consumer = connection.consumer(
+        "t", from_="earliest", partitions=[0], max_partition_fetch_bytes=1
+    )
+    assert [r.offset for r in consumer.poll(max_records=1)] == [0]
+    connection.topics["t"][0].partition.delete_old_segments()
+    assert [r.offset for r in drain(consumer)] == [1, 2, 3, 6, 7]
+
+
+# -- what is away, or damaged ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("poll", ["poll", "poll_arrow"])
-def test_positions_move_only_when_everything_was_decoded(
-    broker: Any, clock: Time, poll: str
-) -> None:
-    for actor in broker.actors:
-        actor.partition.append(batch(3))
-    consumer = Consumer(broker, "t", from_="earliest")
-    broker.actors[1].damage = flip(30)
-    with pytest.raises(CorruptRecord):
-        getattr(consumer, poll)(100)
-    assert [consumer.position("t", n) for n in (0, 1)] == [0, 0]
-    broker.actors[1].damage = bytes
-    assert len(getattr(consumer, poll)(100)) == 6
-    assert [consumer.position("t", n) for n in (0, 1)] == [3, 3]
+def test_damage_is_raised_and_loses_no_record(connection: FakeConnection, poll: str) -> None:
+    for number in (0, 1):
+        append(connection, number, 3)
+    connection.topics["t"][1].damage = flip(30)
+    consumer = connection.consumer("t", from_="earliest")
+    assert len(getattr(consumer, poll)(100)) == 3
+    for _ in range(2):
+        with pytest.raises(CorruptRecord):
+            getattr(consumer, poll)(100)
+    assert [consumer.position("t", n) for n in (0, 1)] == [3, 0]
+    connection.topics["t"][1].damage = bytes
+    consumer.seek("t", 1, 0)
+    assert len(getattr(consumer, poll)(100)) == 3
+
+
+def test_offsets_beyond_their_segment_move_no_position(connection: FakeConnection) -> None:
+    """No CRC covers a base offset: one that is flipped on the disk would skip records."""
+    append(connection, 0, 2)
+    served = connection.topics["t"][0]
+
+    def flipped(content: bytes) -> bytes:
+        changed = bytearray(content)
+        stamp(changed, 1000, 0)
+        return bytes(changed)
+
+    served.damage = flipped
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    with pytest.raises(CorruptRecord, match="offsets 1000 to 1001 where 0 to 1 can be"):
+        consumer.poll(100)
+    assert consumer.position("t", 0) == 0
+    served.damage = bytes
+    consumer.seek("t", 0, 0)
+    assert [record.offset for record in consumer.poll(100)] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -162,163 +464,319 @@ def test_positions_move_only_when_everything_was_decoded(
         StorageError("/disk/t-1", "failed fsync"),
     ],
 )
-@pytest.mark.parametrize("where", ["is_away", "fault"])
 def test_a_partition_that_stays_away_is_named_in_the_end_and_the_others_go_on(
-    broker: Any, clock: Time, where: str, error: RaylogError
+    connection: FakeConnection, error: RaylogError
 ) -> None:
-    consumer = Consumer(broker, "t", from_="earliest")
-    setattr(broker.actors[1], where, error)
-    began_s, read = clock.now_s, 0
+    consumer = connection.consumer("t", from_="earliest")
+    connection.topics["t"][1].fault = error
+    began_s, read = connection.now_s, 0
 
     def read_on() -> None:
         nonlocal read
         while True:
-            broker.actors[0].partition.append(batch(1, value=b"there"))
-            read += values(consumer) == [b"there"]
-            clock.sleep(1)
+            append(connection, 0, 1)
+            read += offsets(consumer.poll(100)) == [(0, read)]
+            connection.pass_time(1)
 
     with pytest.raises(type(error)):
         read_on()
-    assert PATIENCE_S <= clock.now_s - began_s < PATIENCE_S + 3
-    assert read >= PATIENCE_S - 3
-    assert consumer.position("t", 0) >= read, "nothing of the other is lost"
-    setattr(broker.actors[1], where, None)
-    broker.actors[1].partition.append(batch(1, value=b"back"))
-    clock.sleep(1)
-    assert b"back" in values(consumer)
+    assert PATIENCE_S <= connection.now_s - began_s < PATIENCE_S + 4
+    assert read >= PATIENCE_S - 4
+    assert ("t", 1) in connection.forgotten
+    connection.topics["t"][1].fault = None
+    append(connection, 1, 1)
+    connection.pass_time(2)
+    assert (1, 0) in offsets(drain(consumer))
 
 
-def test_the_patience_begins_again_with_every_answer(broker: Any, clock: Time) -> None:
-    consumer = Consumer(broker, "t", from_="earliest", partitions=[0])
-    actor = broker.actors[0]
-    for _ in range(4):
-        actor.fault = NotLeader("t-0", "restarting")
-        assert values(consumer) == []
-        clock.sleep(PATIENCE_S - 5)
-        actor.fault = None
-        actor.partition.append(batch(1))
-        assert values(consumer) == [b"v"]
+def test_the_patience_begins_again_with_every_answer(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    served = connection.topics["t"][0]
+    for number in range(4):
+        served.fault = NotLeader("t-0", "restarting")
+        assert consumer.poll((PATIENCE_S - 5) * 1000) == []
+        served.fault = None
+        append(connection, 0, 1)
+        assert offsets(consumer.poll(3000)) == [(0, number)]
 
 
-def test_what_cannot_pass_is_raised_at_once(broker: Any, clock: Time) -> None:
-    consumer = Consumer(broker, "t", from_="earliest")
-    broker.actors[1].is_away = LogMissing("/disk/t-1", "gone")
+def test_what_cannot_pass_is_raised_at_once(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t", from_="earliest")
+    connection.topics["t"][1].fault = LogMissing("/disk/t-1", "gone")
+    began_s = connection.now_s
     with pytest.raises(LogMissing):
-        consumer.poll(100)
+        drain(consumer)
+    assert connection.now_s - began_s < 1
 
 
-def test_a_consumer_survives_retention_that_is_faster(
-    broker: Any, clock: Time, monkeypatch: pytest.MonkeyPatch
+def test_a_segment_that_is_deleted_before_it_is_read_is_fetched_again(
+    connection: FakeConnection,
 ) -> None:
-    """The segment is deleted between the lookup of the place and the read."""
-    actor = broker.actors[0]
-    for _ in range(3):
-        actor.partition.append(batch(2, value=b"x" * 50))
-    consumer = Consumer(broker, "t", from_="earliest", partitions=[0])
-    was_late: list[bool] = []
-    read = LogRead.read
-
-    def read_late(found: LogRead) -> bytes:
-        if not was_late:
-            was_late.append(True)
-            assert actor.partition.delete_old_segments().segments == 2
-            actor.disk.clock.advance(1)
-            actor.partition.log.purge_deleted()
-        return read(found)
-
-    monkeypatch.setattr(LogRead, "read", read_late)
-    assert [record.offset for record in consumer.poll(2)] == [0, 1], "its bytes stay for the reader"
-    with pytest.raises(OffsetOutOfRange):
-        consumer.poll(1000)
-    assert not actor.partition.is_offline
-    consumer.seek("t", 0, actor.partition.log.log_start_offset)
-    assert [record.offset for record in consumer.poll(100)] == [4, 5]
+    append(connection, 0, 2)
+    served = connection.topics["t"][0]
+    served.read_fault = SegmentDeleted("/disk/t-0/0.log")
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    began_s = connection.now_s
+    assert consumer.poll(50) == []
+    served.read_fault = None
+    assert len(consumer.poll(2000)) == 2
+    assert connection.now_s - began_s < 2
+    assert connection.forgotten == [], "the partition is well"
 
 
-def test_offsets_beyond_their_segment_move_no_position(
-    broker: Any, clock: Time, monkeypatch: pytest.MonkeyPatch
+def test_a_partition_with_too_many_waiting_is_asked_without_waiting(
+    connection: FakeConnection,
 ) -> None:
-    """No CRC covers a base offset: one that is flipped on the disk would skip records."""
-    actor = broker.actors[0]
-    for _ in range(3):
-        actor.partition.append(batch(2, value=b"x" * 50))
-    consumer = Consumer(broker, "t", from_="earliest", partitions=[0])
-    read = LogRead.read
-
-    def read_flipped(found: LogRead) -> bytes:
-        content = bytearray(read(found))
-        stamp(content, 1000, 0)
-        return bytes(content)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LogRead, "read", read_flipped)
-        with pytest.raises(CorruptRecord, match="offsets 1000 to 1001 where 0 to 1 can be"):
-            consumer.poll(100)
-    assert consumer.position("t", 0) == 0
-    assert [record.offset for record in consumer.poll(100)] == [0, 1]
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    served = connection.topics["t"][0]
+    served.fault = TooManyPolls("t-0", 64)
+    assert consumer.poll(200) == []
+    served.fault = None
+    append(connection, 0, 1)
+    assert len(consumer.poll(2000)) == 1
+    assert 0 in [request.max_wait_ms for request in connection.fetches]
+    assert connection.forgotten == [], "the partition is well"
 
 
-def test_where_a_partition_is_stays_open_until_the_controller_knows(
-    broker: Any, clock: Time
-) -> None:
-    reader = PartitionReader(broker, "t", 1)
-    broker.node_id = None
-    assert not reader.is_local
-    assert broker.forgotten == [("t", 1)], "what was described is not believed for ever"
-    broker.node_id = "here"
-    assert reader.is_local
-    added = PartitionReader(broker, "t", 2)
-    assert not added.is_local
-    broker.actors.append(Actor())
-    assert added.is_local
+# -- assignments -----------------------------------------------------------------------------------
 
 
-# -- partitions that are added ---------------------------------------------------------------------
+def test_a_consumer_that_is_closed_says_so(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t")
+    consumer.close()
+    consumer.close()
+    calls: list[Callable[[], object]] = [
+        consumer.poll,
+        consumer.poll_arrow,
+        consumer.poll_one,
+        consumer.seek_to_end,
+        lambda: next(iter(consumer)),
+        lambda: consumer.seek("t", 0, 0),
+        lambda: consumer.position("t", 0),
+        lambda: consumer.assign([("t", 0)]),
+        lambda: consumer.subscribe("t"),
+    ]
+    for call in calls:
+        with pytest.raises(ConsumerClosed):
+            call()
 
 
+def test_a_consumer_without_partitions_says_so(connection: FakeConnection) -> None:
+    consumer = connection.consumer()
+    for call in (consumer.poll, consumer.poll_arrow, lambda: next(iter(consumer))):
+        with pytest.raises(NothingAssigned):
+            call()
+    consumer.subscribe("^no such")
+    assert consumer.poll(100) == [], "one may come"
+    consumer.unsubscribe()
+    with pytest.raises(NothingAssigned):
+        consumer.poll()
+
+
+def test_a_second_thread_gets_a_named_error(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t")
+    told: list[BaseException] = []
+
+    def intrude() -> None:
+        for call in (consumer.poll, consumer.close, lambda: consumer.seek("t", 0, 0)):
+            try:
+                call()
+            except BaseException as error:
+                told.append(error)
+
+    wait = consumer._waiter.wait
+
+    def wait_once(seconds: float) -> None:
+        if not told:
+            thread = threading.Thread(target=intrude)
+            thread.start()
+            thread.join()
+        wait(seconds)
+
+    consumer._waiter.wait = wait_once  # type: ignore[method-assign]
+    assert consumer.poll(100) == []
+    assert [type(error) for error in told] == [ConsumerBusy] * 3
+    assert consumer.poll(10) == [], "and it serves on"
+
+
+def test_a_wait_ends_when_it_is_woken(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t")
+    consumer.wakeup()
+    with pytest.raises(ConsumerWokenUp):
+        consumer.poll(10_000)
+    assert consumer.poll(10) == []
+    append(connection, 0, 1)
+    consumer.wakeup()
+    with pytest.raises(ConsumerWokenUp):
+        consumer.poll(10_000)
+    assert len(consumer.poll()) == 1
+
+
+def test_partitions_come_and_go(connection: FakeConnection) -> None:
+    connection.create("u", 1)
+    for topic in ("t", "u"):
+        connection.topics[topic][0].partition.append(batch(5))
+    consumer = connection.consumer()
+    consumer.assign([("t", 0)], from_={("t", 0): 2})
+    assert [r.offset for r in consumer.poll(max_records=1)] == [2]
+    consumer.incremental_assign([("u", 0)], from_="earliest")
+    assert sorted((r.topic, r.offset) for r in drain(consumer)) == [
+        *(("t", n) for n in (3, 4)),
+        *(("u", n) for n in range(5)),
+    ]
+    consumer.incremental_unassign([("t", 0)])
+    assert consumer.assignment == [("u", 0)]
+    for wrong in ([("t", 2)], [("none", 0)]):
+        with pytest.raises(UnknownTopicOrPartition):
+            connection.consumer().assign(wrong)
+
+
+def test_a_paused_partition_keeps_its_place(connection: FakeConnection) -> None:
+    for number in (0, 1):
+        append(connection, number, 4)
+    consumer = connection.consumer("t", from_="earliest")
+    for record in consumer:
+        if record[1:3] == (0, 1):
+            break
+    consumer.pause(("t", 0))
+    assert consumer.paused == [("t", 0)]
+    assert offsets(drain(consumer)) == [(1, n) for n in range(4)]
+    consumer.resume()
+    assert offsets(drain(consumer)) == [(0, 2), (0, 3)]
+
+
+def test_topics_by_a_pattern_also_those_that_come_later(connection: FakeConnection) -> None:
+    append(connection, 0, 2)
+    consumer = connection.consumer(metadata_max_age_ms=1000)
+    consumer.subscribe(re.compile("^[tu]"), from_="latest")
+    assert len(consumer.assignment) == 2
+    connection.create("u1", 1)[0].partition.append(batch(3))
+    connection.create("other", 1)
+    assert [(r.topic, r.offset) for r in drain(consumer) or drain(consumer)] == [
+        ("u1", n) for n in range(3)
+    ]
+    with pytest.raises(InvalidRequest, match="regular expression"):
+        consumer.subscribe("^(")
+
+
+@pytest.mark.parametrize("is_told", [True, False])
 def test_partitions_that_are_added_are_read_from_their_beginning(
-    broker: FakeBroker, clock: Time
+    connection: FakeConnection, is_told: bool
 ) -> None:
-    consumer = Consumer(broker, "t")  # type: ignore[arg-type]
-    bounded = Consumer(broker, "t", to="latest")  # type: ignore[arg-type]
-    chosen = Consumer(broker, "t", partitions=[0])  # type: ignore[arg-type]
-    broker.actors.append(Actor())
-    broker.actors[2].partition.append(batch(2))
-    partitions_added("fake", "t", 3)
-    assert [(record.partition, record.offset) for record in consumer.poll()] == [(2, 0), (2, 1)]
+    consumer = connection.consumer("t", metadata_max_age_ms=50_000)
+    bounded = connection.consumer("t", to="latest")
+    chosen = connection.consumer("t", partitions=[0])
+    added = type(connection.topics["t"][0])()
+    connection.topics["t"].append(added)
+    added.partition.append(batch(2))
+    if is_told:
+        partitions_added("fake", "t", 3)
+    assert consumer.poll(0) == []
+    if not is_told:
+        connection.now_s += 51
+    assert offsets(consumer.poll()) == [(2, 0), (2, 1)]
     assert consumer.position("t", 2) == 2
     for other in (bounded, chosen):
         other.poll(1)
         assert len(other.assignment) < 3
-    consumer.assign([("t", 0)])
-    partitions_added("fake", "t", 3)
-    consumer.poll(1)
-    assert len(consumer.assignment) == 1
 
 
-def test_a_consumer_that_finds_no_place_fetches_without_waiting_and_polls_again(
-    broker: Any, clock: Time, monkeypatch: pytest.MonkeyPatch
+def test_a_topic_that_is_not_there(connection: FakeConnection) -> None:
+    for make in (
+        lambda: connection.consumer("none"),
+        lambda: connection.consumer("none", partitions=[0]),
+        lambda: connection.consumer("t", partitions=[7]),
+    ):
+        with pytest.raises(UnknownTopicOrPartition):
+            make()
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ({"auto_offset_rest": "latest"}, "did you mean auto.offset.reset"),
+        ({"fetch.min.byte": 1}, "did you mean fetch.min.bytes"),
+        ({"group.id": "g"}, "no groups yet"),
+        ({"auto.offset.reset": "smallest"}, "earliest, latest, none"),
+        ({"max.poll.bytes": 0}, "1 or more"),
+        ({"max.poll.records": True}, "1 or more"),
+        ({"fetch.max.wait.ms": -1}, "0 or more"),
+        ({"isolation.level": "serializable"}, "read_uncommitted, read_committed"),
+        ({"bogus": 1}, "there are"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(
+    connection: FakeConnection, setting: dict[str, Any], why: str
 ) -> None:
-    actor = broker.actors[0]
-    waits: list[str] = []
+    with pytest.raises(InvalidConfig, match=re.escape(next(iter(setting)))) as at:
+        connection.consumer("t", **setting)
+    assert why in str(at.value)
 
-    class RecordedMethod:
-        def __init__(self, name: str, fault: RaylogError | None) -> None:
-            self.name, self.fault = name, fault
 
-        def remote(self, request: bytes) -> "Future[Any]":
-            waits.append(self.name)
-            return future_of(self.fault) if self.fault else actor.remote(request)
+@pytest.mark.parametrize("place", ["yesterday", -5, 1.5, True, {("t", 0): "x"}, {"t": 5}, b"t"])
+def test_a_place_that_is_none_is_refused(connection: FakeConnection, place: Any) -> None:
+    for argument in ("from_", "to"):
+        with pytest.raises(InvalidRequest, match=argument):
+            connection.consumer("t", **{argument: place})
 
-    actor.poll_request, actor.fetch_request = (
-        RecordedMethod("poll", TooManyPolls("t-0", 64)),
-        RecordedMethod("fetch", None),
+
+def test_ranges_by_time_and_by_offset(connection: FakeConnection) -> None:
+    append(connection, 0, 10, step_ms=1000)
+    consumer = connection.consumer(
+        "t", partitions=[0], from_=T0 + 2000, to=datetime.fromtimestamp(T0 / 1000 + 5, UTC)
     )
-    consumer = Consumer(broker, "t", from_="earliest", partitions=[0])
-    for _ in range(3):
-        actor.partition.append(batch(1))
-        began_s = clock.now_s
-        assert [record.value for record in consumer.poll(1000)] == [b"v"]
-        assert clock.now_s - began_s < 1
-    assert set(zip(waits[::2], waits[1::2], strict=False)) == {("poll", "fetch")}
-    assert broker.forgotten == [], "the partition is well"
+    assert [r.offset for r in consumer] == [2, 3, 4]
+    assert consumer.is_at_end
+    assert consumer.poll() == [], "at its end, which is_at_end says"
+    table = consumer.read_table(
+        "t", from_={("t", 0): 7, ("t", 1): 0}, to={("t", 0): 9, ("t", 1): 0}
+    )
+    assert table.column("offset").to_pylist() == [7, 8]
+    assert connection.consumer().read_table("t", to="earliest").num_rows == 0
+
+
+def test_a_range_is_exactly_the_range_also_where_the_log_ends_before_it(
+    connection: FakeConnection,
+) -> None:
+    append(connection, 0, 50, value=b"x" * 90)
+
+    def read(start: int, end: int) -> list[int]:
+        batches = read_range(
+            connection,  # type: ignore[arg-type]
+            "t",
+            0,
+            start,
+            end,
+            max_bytes=1000,
+            _waiter=ManualWaiter(connection),
+        )
+        return [offset for each in batches for offset in each.column("offset").to_pylist()]
+
+    assert read(12, 43) == list(range(12, 43))
+    assert read(40, 99) == list(range(40, 50))
+    assert read(50, 60) == read(7, 7) == []
+    with pytest.raises(OffsetOutOfRange):
+        read(51, 60)
+
+
+def test_a_range_of_what_is_much_larger_when_it_is_decompressed(
+    connection: FakeConnection,
+) -> None:
+    compressed(connection, 40, 30)
+    batches = read_range(
+        connection,  # type: ignore[arg-type]
+        "t",
+        0,
+        0,
+        1200,
+        _waiter=ManualWaiter(connection),
+    )
+    assert sum(each.num_rows for each in batches if each.num_rows <= 17) == 1200
+
+
+def test_a_consumer_cannot_be_pickled(connection: FakeConnection) -> None:
+    with pytest.raises(TypeError, match="pass the broker"):
+        pickle.dumps(connection.consumer("t"))

@@ -43,7 +43,7 @@ def test_keys_are_taken_in_any_case_since_spark_lowers_them() -> None:
 def test_every_documented_name_is_understood() -> None:
     values = {"subscribe": "t", "startingOffsets": "earliest", "endingOffsets": "latest"}
     numbers = ("startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions")
-    values |= dict.fromkeys(numbers, "1") | dict.fromkeys(
+    values |= dict.fromkeys((*numbers, "maxBytesPerBatch"), "1") | dict.fromkeys(
         ("failOnDataLoss", "includeHeaders", "pushFilters"), "false"
     )
     values |= {

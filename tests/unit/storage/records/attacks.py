@@ -686,6 +686,44 @@ def a_race_for_the_bytes_of_a_fetch() -> None:
 
     while_changing(change, lambda: ops.decode_columns(fetch, 0, MAX_INT64, False, True), 60)
     while_changing(change, lambda: ops.decode_rows(fetch, 0, False, True), 5)
+    while_changing(change, lambda: take_all(ops.RowReader(fetch, "t", 0, 0, 99, False), 9, 99), 5)
+    while_changing(change, lambda: take_all(ops.TableReader(fetch, 0, 99, False), 999), 5)
+
+
+def take_all(reader: Any, *budget: int) -> None:
+    try:
+        while not reader.is_done:
+            reader.take(*budget)
+    except (CorruptRecord, RuntimeError):  # as two threads in one reader get it
+        pass
+
+
+def a_reader_is_in_a_cycle_with_its_bytes() -> None:
+    for codec in ("none", "gzip"):
+        fetch = encode_records([(T0, b"k", b"v", ())] * 9, compression_type=codec)
+        for reader in (ops.RowReader, ops.TableReader):
+            arguments = ("t", 0, 0) if reader is ops.RowReader else (0,)
+            cycle: list[Any] = [reader(memoryview(fetch), *arguments)]
+            cycle[0].take(*(2, 99) if reader is ops.RowReader else (9,))
+            cycle.append(cycle)
+            del cycle
+            gc.collect()
+
+
+def a_race_of_two_readers_in_one_fetch() -> None:
+    count = 5_000 if kernel.KERNEL == "compiled" else 50
+    rows = [(T0, b"k" * 9, b"v" * 90, ())] * count
+    fetch = b"".join(bytes(encode_records(rows, compression_type=codec)) for codec in ("lz4",) * 9)
+    for _ in range(5):
+        rows_reader, table = ops.RowReader(fetch, "t", 0, 0), ops.TableReader(fetch, 0)
+        threads = [
+            threading.Thread(target=take_all, args=arguments)
+            for arguments in [(rows_reader, 99, 9999), (table, 9999)] * 3
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 def a_race_for_records_that_are_rebuilt() -> None:

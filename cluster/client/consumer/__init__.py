@@ -1,0 +1,7 @@
+"""The consumer. ``consumer.py`` is what users call; ``machine.py`` decides."""
+
+from raylog.cluster.client.consumer.async_consumer import AsyncConsumer
+from raylog.cluster.client.consumer.consumer import Consumer
+from raylog.storage.records.record import ConsumerRecord
+
+__all__ = ["AsyncConsumer", "Consumer", "ConsumerRecord"]

@@ -1,0 +1,134 @@
+"""The settings of a consumer, by Kafka's names, dotted or with underscores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, Final, Self
+
+from raylog.storage.errors import InvalidConfig
+
+RESETS: Final = ("earliest", "latest", "none")
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+
+# Kafka's keys that mean nothing here, and why; a key that ends in a dot: all that begin so.
+_ELSEWHERE: Final = {
+    "bootstrap.servers": "a consumer belongs to its broker: raylog.connect(address)",
+    "group.": "there are no groups yet: assign partitions, and keep position() yourself",
+    "enable.auto.commit": "there are no groups yet: keep position() yourself, and seek to it",
+    "auto.commit.": "there are no groups yet: keep position() yourself, and seek to it",
+    "session.timeout.ms": "there are no groups yet: assign partitions",
+    "heartbeat.interval.ms": "there are no groups yet: assign partitions",
+    "partition.assignment.strategy": "there are no groups yet: assign partitions",
+    "key.deserializer": "records are bytes: decode record.key",
+    "value.deserializer": "records are bytes: decode record.value",
+    "security.": "Ray's own network is used",
+    "sasl.": "Ray's own network is used",
+    "ssl.": "Ray's own network is used",
+    "check.crcs": "checksums are always checked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """What a consumer obeys; ``broker.consumer(fetch_min_bytes=5)`` sets ``fetch.min.bytes``."""
+
+    # where a partition goes on without a valid position; None: see ``with_start``
+    auto_offset_reset: str | None = None
+    max_poll_records: int = 500  # of one poll, and of one step of an iteration
+    max_poll_bytes: int = 32 << 20  # of one poll's records, decompressed; one record may be more
+    # Kafka has 1 MiB; a call of Ray costs a millisecond whatever it carries, so ask for more
+    max_partition_fetch_bytes: int = 8 << 20
+    fetch_max_bytes: int = 50 << 20  # of one answer: each partition answers for itself here
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500  # how long a partition without so many bytes waits for them
+    queued_max_messages_kbytes: int = 65_536  # fetched and not handed out yet, of all partitions
+    isolation_level: str = "read_uncommitted"
+    metadata_max_age_ms: int = 300_000  # how soon added partitions are read
+    request_timeout_ms: int = 30_000  # how long a partition may be away before a poll says so
+    default_api_timeout_ms: int = 60_000  # of look-ups
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        _check_choice("auto.offset.reset", self.auto_offset_reset or "latest", RESETS)
+        _check_choice("isolation.level", self.isolation_level, ISOLATIONS)
+        for field in fields(self):
+            if field.type is int:
+                least = 0 if field.name == "fetch_max_wait_ms" else 1
+                _check_integer(field.name.replace("_", "."), getattr(self, field.name), least)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Raises InvalidConfig for a name that is no setting, with the nearest one."""
+        names = {field.name for field in fields(cls)}
+        known = {}
+        for key, value in settings.items():
+            name = key.replace(".", "_")
+            if name not in names:
+                raise InvalidConfig(key, value, _what_instead(key, names))
+            known[name] = value
+        return cls(**known)
+
+    def with_start(self, start: object) -> Self:
+        """With an ``auto.offset.reset`` in any case.
+
+        Kafka's default is latest. Who has said where to start, and not at the end, wants what is
+        there: a partition whose records retention took goes on at the oldest that are left.
+        """
+        if self.auto_offset_reset is not None:
+            return self
+        reset = "latest" if start is None or start == "latest" else "earliest"
+        return replace(self, auto_offset_reset=reset)
+
+    @property
+    def reset(self) -> str:
+        return self.auto_offset_reset or "latest"
+
+    @property
+    def isolation(self) -> int:
+        return ISOLATIONS.index(self.isolation_level)
+
+    @property
+    def partition_fetch_bytes(self) -> int:
+        return min(self.max_partition_fetch_bytes, self.fetch_max_bytes)
+
+    @property
+    def queued_max_bytes(self) -> int:
+        return self.queued_max_messages_kbytes << 10
+
+    @property
+    def metadata_max_age_s(self) -> float:
+        return self.metadata_max_age_ms / 1000
+
+    @property
+    def request_timeout_s(self) -> float:
+        return self.request_timeout_ms / 1000
+
+    @property
+    def retry_backoff_s(self) -> float:
+        return self.retry_backoff_ms / 1000
+
+    @property
+    def retry_backoff_max_s(self) -> float:
+        return self.retry_backoff_max_ms / 1000
+
+
+def _check_choice(key: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidConfig(key, value, f"must be one of {', '.join(choices)}")
+
+
+def _check_integer(key: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidConfig(key, value, f"must be an integer of {least} or more")
+
+
+def _what_instead(key: str, names: set[str]) -> str:
+    dotted = key.replace("_", ".")
+    for known, why in _ELSEWHERE.items():
+        if dotted == known or (known.endswith(".") and dotted.startswith(known)):
+            return why
+    near = get_close_matches(key.replace(".", "_"), sorted(names), n=1, cutoff=0.6)
+    if near:
+        return f"no such setting; did you mean {near[0].replace('_', '.')}?"
+    return f"no such setting; there are {', '.join(sorted(n.replace('_', '.') for n in names))}"

@@ -1,0 +1,664 @@
+"""The consumer: assigned partitions, a position in each, records or tables out; no groups yet.
+
+What to do next is the machine's business (``machine.py``), asking and decoding the fetcher's
+(``fetcher.py``). Here is what users call, and the only place that waits.
+
+Nothing is committed: the position is the consumer's own, to read (``position``), to keep, and to
+set (``seek``).
+"""
+
+import functools
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from datetime import datetime
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import pyarrow as pa
+
+from raylog.actors.errors import (
+    ConsumerBusy,
+    ConsumerClosed,
+    ConsumerWokenUp,
+    InvalidRequest,
+    NothingAssigned,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+from raylog.cluster.client.columns import SCHEMA, to_table
+from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.consumer.config import ConsumerConfig
+from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
+from raylog.cluster.client.consumer.machine import PASSING, Assigned, Machine, When
+from raylog.cluster.client.consumer.places import Place, Places, offset_of, places, timestamp_of
+from raylog.cluster.client.topic_watch import hear_of_partitions
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+from raylog.storage.readable import EARLIEST, LATEST
+from raylog.storage.records.record import ConsumerRecord
+
+logger = logging.getLogger(__name__)
+
+Partition = tuple[str, int]  # a topic and a partition of it: also a TopicPartition
+Topics = str | re.Pattern[str] | Iterable[str]
+P = ParamSpec("P")
+T = TypeVar("T")
+POLL_TIMEOUT_MS = 1000
+LONGEST_WAIT_S = 3600.0
+
+
+class Waiter:
+    """Waits until something has ended, or until a time."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def another(self) -> "Waiter":
+        """For another consumer."""
+        return Waiter()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wake(self) -> None:
+        """Called in any thread."""
+        self._event.set()
+
+    def wait(self, seconds: float) -> None:
+        """Until :meth:`wake`, also an earlier one, or for so long."""
+        if seconds > 0:
+            self._event.wait(min(seconds, LONGEST_WAIT_S))
+        self._event.clear()
+
+
+def _exclusive(
+    method: "Callable[Concatenate[Consumer, P], T]",
+) -> "Callable[Concatenate[Consumer, P], T]":
+    """For one thread at a time, of a consumer that is open."""
+
+    @functools.wraps(method)
+    def call(self: "Consumer", *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._lock.acquire(blocking=False):
+            raise ConsumerBusy()
+        try:
+            if self._is_closed:
+                raise ConsumerClosed()
+            return method(self, *args, **kwargs)
+        finally:
+            self._lock.release()
+
+    return call  # type: ignore[return-value]
+
+
+class Consumer:
+    """Reads topics, or partitions of them.
+
+    ``from_``: where to begin: "earliest", "latest", a datetime, ms since the epoch, or a dict with
+    a place for each (topic, partition), in which an integer is an offset. Without it
+    ``auto.offset.reset`` says, which is "latest" unless given. ``to``: None to read for ever, or
+    where to stop, in the same words. ``partitions``: only these of each topic. ``config``: Kafka's
+    keys, see ``config.py`` and docs/CLIENTS.md.
+
+    A position whose record has gone, because retention was faster or because the topic was deleted
+    and made again, goes on as ``auto.offset.reset`` says: "earliest", "latest", or "none", which
+    raises. Without that setting it is "earliest" where ``from_`` is given and is not "latest". Each
+    such reset is logged as a warning.
+
+    Partitions that are added to topics later are read from their beginning on, within
+    ``metadata.max.age.ms``; not with ``to`` or ``partitions``, or after :meth:`assign`.
+
+    One thread at a time: a second one gets ConsumerBusy. Only :meth:`wakeup` is for any thread. A
+    consumer is not pickled: make one where it is used, of a broker, which is.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *topics: str,
+        from_: Places = None,
+        to: Places = None,
+        partitions: Iterable[int] | None = None,
+        _waiter: Waiter | None = None,
+        **config: Any,
+    ) -> None:
+        self._config = ConsumerConfig.of(config).with_start(from_)
+        self._connection, self._given_config = connection, config
+        self._waiter = _waiter or Waiter()
+        self._lock = threading.RLock()
+        self._is_closed = self._is_woken = False
+        self._machine = Machine(self._config)
+        self._fetcher = Fetcher(connection, self._machine, self._waiter.now, self._waiter.wake)
+        # what an iteration has taken out, what is left of it, and what it yielded last
+        self._taken: Taken | None = None
+        self._left: Iterator[ConsumerRecord] = iter(())
+        self._last: ConsumerRecord | None = None
+        hear_of_partitions(self)
+        if partitions is not None:
+            numbers = [offset_of(number, "partitions") for number in partitions]
+            self.assign([(topic, n) for topic in topics for n in numbers], from_=from_, to=to)
+        elif topics:
+            self.subscribe(topics, from_=from_, to=to)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Consumer cannot be pickled: pass the broker, or an address, and make one there; "
+            "position() and from_={(topic, partition): offset} carry its place over"
+        )
+
+    # -- what is read ------------------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return list(self._machine.assigned)
+
+    @_exclusive
+    def assign(
+        self, partitions: Iterable[Partition], *, from_: Places = None, to: Places = None
+    ) -> None:
+        """Read these partitions, in the place of those before."""
+        self._set_aside()
+        self._machine.unsubscribe()
+        self._assign(partitions, from_, to)
+
+    @_exclusive
+    def incremental_assign(
+        self, partitions: Iterable[Partition], *, from_: Places = None, to: Places = None
+    ) -> None:
+        """Read these partitions, too; the others go on where they are."""
+        self._set_aside()
+        self._assign(partitions, from_, to)
+
+    @_exclusive
+    def incremental_unassign(self, partitions: Iterable[Partition]) -> None:
+        """Read these partitions no more."""
+        self._set_aside()
+        self._machine.unassign([self._of(partition).partition for partition in partitions])
+
+    def _assign(self, partitions: Iterable[Partition], from_: Places, to: Places) -> None:
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        start_of, end_of = places(from_, "from_"), places(to, "to")
+        ends = {each: end for each in wanted if (end := end_of(each)) is not None}
+        self._machine.assign({each: start_of(each) for each in wanted}, ends)
+        self._settle()
+
+    @_exclusive
+    def subscribe(self, topics: Topics, *, from_: Places = None, to: Places = None) -> None:
+        """Read all partitions of these topics, or of those that match, in the place of before.
+
+        ``topics``: a name, several, or a pattern: a compiled one, or a string that begins with ^.
+        Partitions that are added to them, and topics that match and are made later, are read from
+        their beginning on, within ``metadata.max.age.ms``; not with ``to``.
+        """
+        names, pattern = _names_or_pattern(topics)
+        self._set_aside()
+        start_of, end_of = places(from_, "from_"), places(to, "to")
+        self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
+        self._settle()
+
+    @_exclusive
+    def unsubscribe(self) -> None:
+        """Read nothing."""
+        self._set_aside()
+        self._machine.unsubscribe()
+
+    def _settle(self) -> None:
+        """Wait until the partitions and their positions are known."""
+        try:
+            self._wait_for(lambda: self._machine.is_settled or bool(self._machine.troubles))
+            if self._machine.troubles:
+                raise self._machine.troubles.pop()
+            for each in self._machine.assigned.values():
+                if isinstance(each.error, UnknownTopicOrPartition):
+                    raise each.error
+        except BaseException:
+            self._machine.unsubscribe()
+            raise
+
+    # -- positions ---------------------------------------------------------------------------------
+
+    @_exclusive
+    def position(self, topic: str, partition: int) -> int:
+        """The offset behind the record that was handed out last: where to go on after a crash."""
+        each = self._of((topic, partition))
+        if self._taken is not None and self._taken.each is each and self._last is not None:
+            return self._last.offset + 1
+        self._wait_for(lambda: each.position is not None or each.error is not None)
+        if each.position is None:
+            raise self._machine.take_error(each)
+        return each.position
+
+    @_exclusive
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on at ``offset``. What was fetched of the partition is forgotten.
+
+        Where the log does not have it, ``auto.offset.reset`` says what the next poll does.
+        """
+        each = self._of((topic, partition))
+        number = offset_of(offset)
+        self._set_aside()
+        self._machine.seek(each.partition, number)
+
+    def seek_to_beginning(self, *partitions: Partition) -> None:
+        """Go on at the oldest records of these partitions, or of all."""
+        self._seek_all(partitions, When(EARLIEST))
+
+    def seek_to_end(self, *partitions: Partition) -> None:
+        """Go on behind the newest records of these partitions, or of all."""
+        self._seek_all(partitions, When(LATEST))
+
+    def seek_to_time(self, timestamp: int | datetime) -> None:
+        """Go on, in every partition, at the first record at or after ``timestamp``.
+
+        At the end of a partition that has none.
+        """
+        self._seek_all((), When(timestamp_of(timestamp, "timestamp")))
+
+    @_exclusive
+    def _seek_all(self, partitions: Collection[Partition], place: When) -> None:
+        chosen = [self._of(each).partition for each in partitions] or self.assignment
+        self._set_aside()
+        for partition in chosen:
+            self._machine.seek(partition, place)
+
+    @_exclusive
+    def pause(self, *partitions: Partition) -> None:
+        """Hand out nothing of these partitions until :meth:`resume`; they keep their places."""
+        chosen = [self._of(each).partition for each in partitions]
+        self._set_aside()
+        for partition in chosen:
+            self._machine.pause(partition)
+
+    @_exclusive
+    def resume(self, *partitions: Partition) -> None:
+        """Hand out these partitions' records again; without any: of all that are paused."""
+        for partition in [self._of(each).partition for each in partitions] or self.paused:
+            self._machine.resume(partition)
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        return [each.partition for each in self._machine.assigned.values() if each.is_paused]
+
+    @_exclusive
+    def lag(self, topic: str, partition: int) -> int | None:
+        """How many offsets are behind the position, by the last fetch; None before the first."""
+        each = self._of((topic, partition))
+        if each.high_watermark < 0 or each.position is None:
+            return None
+        return max(each.high_watermark - self.position(topic, partition), 0)
+
+    def _of(self, partition: Partition) -> Assigned:
+        try:
+            return self._machine.assigned[TopicPartition(*partition)]
+        except (KeyError, TypeError):
+            raise UnknownTopicOrPartition(
+                *partition, "it is not assigned to this consumer"
+            ) from None
+
+    # -- records -----------------------------------------------------------------------------------
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything up to ``to`` was handed out."""
+        if self._taken is not None and self._taken.rows:
+            return False
+        return all(each.is_at_end for each in self._machine.assigned.values())
+
+    @_exclusive
+    def poll(
+        self, timeout_ms: int = POLL_TIMEOUT_MS, max_records: int | None = None
+    ) -> list[ConsumerRecord]:
+        """The next records, of one or more partitions; none if none comes in time.
+
+        At most ``max_records``, by default ``max.poll.records``, of at most ``max.poll.bytes``; the
+        rest comes with the next poll. A partition that is away is asked again while the others go
+        on; after ``request.timeout.ms`` without it this raises why. After an error no position has
+        moved, and the next poll goes on there.
+        """
+        most = self._most_records(max_records)
+        self._set_aside()
+        polled: list[ConsumerRecord] = []
+        self._wait_for(lambda: self._poll(polled, most), timeout_ms / 1000, is_poll=True)
+        return polled
+
+    def _most_records(self, wanted: int | None) -> int:
+        if wanted is None:
+            return self._config.max_poll_records
+        if wanted < 1:
+            raise InvalidRequest("max_records", wanted, "must be 1 or more")
+        return wanted
+
+    def _poll(self, polled: list[ConsumerRecord], most: int) -> bool:
+        """Whether there is something to return."""
+        left_bytes = self._config.max_poll_bytes
+        while len(polled) < most and left_bytes > 0:
+            take = partial(self._fetcher.take_rows, most - len(polled), left_bytes)
+            taken = self._next(bool(polled), take)
+            if taken is None:
+                break
+            polled += taken.rows
+            left_bytes -= taken.size_bytes
+            self._fetcher.hand_out(taken)
+        return bool(polled) or self._is_finished()
+
+    def _next(self, has_some: bool, take: Callable[[], T | None]) -> T | None:
+        """The next records; None where there are none now.
+
+        An error waits for the next poll where this one has some to return: they are not taken
+        again.
+        """
+        if has_some and not self._fetcher.has_records:
+            return None
+        try:
+            return take()
+        except RaylogError:
+            if has_some:
+                return None  # it is fetched again, and found again
+            raise
+
+    def poll_one(self, timeout_ms: int = POLL_TIMEOUT_MS) -> ConsumerRecord | None:
+        """The next record; None if none comes in time."""
+        polled = self.poll(timeout_ms, 1)
+        return polled[0] if polled else None
+
+    @_exclusive
+    def poll_arrow(
+        self, timeout_ms: int = POLL_TIMEOUT_MS, max_bytes: int | None = None
+    ) -> pa.Table:
+        """As ``poll``, as a table of at most ``max_bytes``, by default ``max.poll.bytes``.
+
+        Its columns are key, value, topic, partition, offset, timestamp, timestampType, headers. It
+        is a part of what is there: ``read_table`` reads a whole range.
+        """
+        most = self._config.max_poll_bytes if max_bytes is None else max_bytes
+        if most < 1:
+            raise InvalidRequest("max_bytes", max_bytes, "must be 1 or more")
+        self._set_aside()
+        batches: list[pa.RecordBatch] = []
+        self._wait_for(lambda: self._poll_arrow(batches, most), timeout_ms / 1000, is_poll=True)
+        return pa.Table.from_batches(batches, schema=SCHEMA)
+
+    def _poll_arrow(self, batches: list[pa.RecordBatch], left_bytes: int) -> bool:
+        while left_bytes > 0:
+            taken = self._next(bool(batches), partial(self._fetcher.take_table, left_bytes))
+            if taken is None:
+                break
+            each, batch = taken
+            batches.append(to_table(batch, *each.partition))
+            left_bytes -= batch.nbytes
+        return bool(batches) or self._is_finished()
+
+    @_exclusive
+    def next_batch(self, max_bytes: int) -> pa.RecordBatch | None:
+        """As ``poll_arrow``, of one partition, as ``decode_table`` makes it.
+
+        None when everything that is there was read.
+        """
+        self._set_aside()
+        batch: pa.RecordBatch | None = None
+
+        def take() -> bool:
+            nonlocal batch
+            taken = self._fetcher.take_table(max_bytes)
+            if taken is not None:
+                batch = taken[1]
+            return taken is not None or all(
+                each.is_at_end or each.has_caught_up for each in self._machine.assigned.values()
+            )
+
+        self._wait_for(take, is_poll=True)
+        return batch
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record by record, until the end if ``to`` is given, else for ever.
+
+        The position is behind the record that was yielded last.
+        """
+        while True:
+            for record in self._left:
+                self._last = record
+                yield record
+            if not self._take_more():
+                return
+
+    @_exclusive
+    def _take_more(self) -> bool:
+        """Records for an iteration, which has yielded those before; False at the end."""
+        self._hand_out_taken()
+        self._wait_for(partial(self._take_some, self._config.max_poll_records), is_poll=True)
+        return self._begin_taken()
+
+    def _take_some(self, most: int) -> bool:
+        """Take records of one partition out; they are handed out later."""
+        self._taken = self._fetcher.take_rows(most, self._config.max_poll_bytes)
+        return self._taken is not None or self._is_finished()
+
+    def _begin_taken(self) -> bool:
+        """Iterate over what was taken out, if anything was."""
+        if self._taken is not None:
+            self._left = iter(self._taken.rows)
+        return self._taken is not None
+
+    def _hand_out_taken(self) -> list[ConsumerRecord]:
+        """All of what was taken out is the user's now."""
+        if self._taken is None:
+            return []
+        taken, self._taken, self._last = self._taken, None, None
+        self._fetcher.hand_out(taken)
+        return taken.rows
+
+    def _set_aside(self) -> None:
+        """What an iteration has taken out and not yielded is fetched data again."""
+        if self._taken is None:
+            return
+        taken, self._taken = self._taken, None
+        taken.rows.clear()  # ends the iteration's own loop over them
+        if self._last is not None:
+            self._fetcher.hand_out_up_to(taken, self._last.offset + 1)
+        else:
+            self._fetcher.hand_out_up_to(taken, taken.each.position or 0)
+        self._last = None
+
+    def _is_finished(self) -> bool:
+        """Whether no record can come any more."""
+        return not self._machine.is_growing and self.is_at_end
+
+    def read_table(
+        self,
+        topic: str,
+        from_: Places = "earliest",
+        to: Places = "latest",
+        partitions: Iterable[int] | None = None,
+    ) -> pa.Table:
+        """A range of a topic at once, whole, whatever this consumer reads else.
+
+        Ordered by offset within each partition. All of it is in memory: for more, ``poll_arrow``.
+        """
+        if to is None:
+            raise InvalidRequest("to", to, "must say where the table ends")
+        with Consumer(
+            self._connection,
+            topic,
+            from_=from_,
+            to=to,
+            partitions=partitions,
+            _waiter=self._waiter.another(),
+            **self._given_config,
+        ) as reader:
+            tables = []
+            while not reader.is_at_end:
+                tables.append(reader.poll_arrow())
+            return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @_exclusive
+    def offsets_for_times(
+        self, times: Mapping[Partition, int | datetime]
+    ) -> dict[TopicPartition, int | None]:
+        """The offset of the first record at or after each time; None where there is none."""
+        wanted = {
+            TopicPartition(*partition): timestamp_of(when, "times")
+            for partition, when in times.items()
+        }
+        return {each: None if at < 0 else at for each, at in self._ask(wanted).items()}
+
+    def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """The first offset that each partition has."""
+        return self._edges(partitions, EARLIEST)
+
+    def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """The offset that each partition's next record gets."""
+        return self._edges(partitions, LATEST)
+
+    @_exclusive
+    def _edges(self, partitions: Iterable[Partition], edge: int) -> dict[TopicPartition, int]:
+        return self._ask({TopicPartition(*each): edge for each in partitions})
+
+    def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The offsets of times, asked of all partitions together, and again where it may pass."""
+        answers: dict[TopicPartition, int] = {}
+        asked: dict[TopicPartition, Future[Any]] = {}
+        errors: list[Exception] = []
+        retry_at = 0.0
+
+        def ask() -> bool:
+            nonlocal retry_at
+            for partition, future in list(asked.items()):
+                if not future.done():
+                    continue
+                del asked[partition]
+                error = future.exception()
+                if error is None:
+                    answers[partition] = future.result().offset
+                elif isinstance(error, PASSING):
+                    self._connection.forget(*partition)
+                    retry_at = self._waiter.now() + self._config.retry_backoff_s
+                else:
+                    assert isinstance(error, Exception)
+                    errors.append(error)
+            if retry_at <= self._waiter.now() and not errors:
+                for partition, timestamp in wanted.items():
+                    if partition not in answers and partition not in asked:
+                        future = self._fetcher.list_offset(partition, timestamp, "")
+                        asked[partition] = future
+                        future.add_done_callback(lambda _: self._waiter.wake())
+            return bool(errors) or len(answers) == len(wanted)
+
+        self._wait_for(ask, wakes_at=lambda: retry_at if len(asked) < len(wanted) else 1e18)
+        if errors:
+            raise errors[0]
+        return {partition: answers[partition] for partition in wanted}
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def _wait_for(
+        self,
+        is_there: Callable[[], bool],
+        timeout_s: float | None = None,
+        *,
+        is_poll: bool = False,
+        wakes_at: Callable[[], float] = lambda: float("inf"),
+    ) -> None:
+        for seconds in self.waits(is_there, timeout_s, is_poll=is_poll, wakes_at=wakes_at):
+            self._waiter.wait(seconds)
+
+    def waits(
+        self,
+        is_there: Callable[[], bool],
+        timeout_s: float | None = None,
+        *,
+        is_poll: bool = False,
+        wakes_at: Callable[[], float] = lambda: float("inf"),
+    ) -> Iterator[float]:
+        """Carry on until ``is_there()``; yields how long to wait, unless something ends before.
+
+        ``timeout_s``: return then; without it, but for an iteration's wait, raise RequestTimedOut
+        after ``default.api.timeout.ms``. ``is_poll``: it needs something to read.
+        """
+        limit_s = self._config.default_api_timeout_ms / 1000
+        if is_poll:
+            self._check_assigned()
+            limit_s = float("inf") if timeout_s is None else timeout_s
+        deadline = self._waiter.now() + limit_s
+        while True:
+            self._fetcher.advance()
+            if is_there():
+                self._fetcher.advance()  # the next fetches are on their way while the user works
+                self._tell_resets()
+                return
+            self._tell_resets()
+            if self._is_woken:
+                self._is_woken = False
+                raise ConsumerWokenUp()
+            now = self._waiter.now()
+            if now >= deadline:
+                break
+            yield max(min(deadline, self._machine.wakes_at(), wakes_at()) - now, 0)
+        if not is_poll:
+            raise RequestTimedOut("the consumer's positions", int(limit_s * 1000))
+
+    def _check_assigned(self) -> None:
+        if not self._machine.assigned and not self._machine.is_subscribed:
+            raise NothingAssigned()
+
+    def _tell_resets(self) -> None:
+        for reset in self._machine.resets:
+            logger.warning(
+                "%s: offset %d is not there; going on at the %s: %s",
+                reset.partition,
+                reset.offset,
+                "beginning" if reset.policy == "earliest" else "end",
+                reset.why,
+            )
+        self._machine.resets.clear()
+
+    def wakeup(self) -> None:
+        """Have this wait, or the next one, raise ConsumerWokenUp. For any thread."""
+        self._is_woken = True
+        self._waiter.wake()
+
+    def close(self) -> None:
+        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once."""
+        if not self._lock.acquire(blocking=False):
+            raise ConsumerBusy()
+        try:
+            self._set_aside()
+            self._machine.unsubscribe()
+            self._is_closed = True
+        finally:
+            self._lock.release()
+
+    def tell(self, namespace: str, topic: str, partitions: int) -> None:
+        """Somebody in this process has added partitions; called in any thread."""
+        if namespace == getattr(self._connection, "namespace", None):
+            self._machine.refresh(topic)
+            self._waiter.wake()
+
+
+def _names_or_pattern(topics: Topics) -> tuple[list[str], re.Pattern[str] | None]:
+    if isinstance(topics, re.Pattern):
+        return [], topics
+    if isinstance(topics, str):
+        if not topics.startswith("^"):
+            return [topics], None
+        try:
+            return [], re.compile(topics)
+        except re.error as error:
+            raise InvalidRequest("topics", topics, f"is no regular expression: {error}") from None
+    names = list(dict.fromkeys(topics))
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidRequest("topics", topics, "must be names of topics, or a pattern")
+    return names, None
+
+
+__all__ = ["Consumer", "ConsumerRecord", "Place", "Places", "Waiter"]

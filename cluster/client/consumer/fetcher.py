@@ -1,0 +1,274 @@
+"""Carries out what the machine says, on a connection, and takes records out of what came.
+
+Nothing here waits. Answers end in other threads: they only put themselves into a queue and wake the
+owner, who takes them at its next ``advance``, in its own thread. So the machine needs no lock.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from raylog.cluster.client.connection import Connection, FetchRequest, OffsetRequest
+from raylog.cluster.client.consumer.machine import (
+    Assigned,
+    Fetch,
+    Forget,
+    Instruction,
+    Learn,
+    ListTopics,
+    LookUp,
+    Machine,
+)
+from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
+from raylog.storage.buffers import Buffer
+from raylog.storage.errors import RaylogError
+from raylog.storage.limits import MAX_LONG
+from raylog.storage.names import TopicPartition
+from raylog.storage.records.aborted import without_aborted
+from raylog.storage.records.decode import RowReader, TableReader, row_reader
+from raylog.storage.records.record import ConsumerRecord
+from raylog.storage.records.scan import next_offset
+
+# Behind a fetch's own wait: the actor may be busy.
+GRACE_S = 5.0
+
+
+class Answer:
+    """The batches of one answer, and the place in them. See ``machine.Chunk``."""
+
+    __slots__ = ("buffer", "rows", "size_bytes", "tables")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer, self.size_bytes = buffer, memoryview(buffer).nbytes
+        self.rows: RowReader | None = None
+        self.tables: TableReader | None = None
+
+    def close(self) -> None:
+        """The next reader begins at the position."""
+        self.rows = self.tables = None
+
+
+class Taken:
+    """Records of one partition that were taken out, and not handed out yet."""
+
+    __slots__ = ("each", "is_done", "next_offset", "rows", "size_bytes")
+
+    def __init__(self, each: Assigned, rows: list[ConsumerRecord], reader: RowReader) -> None:
+        self.each, self.rows, self.size_bytes = each, rows, reader.taken_bytes
+        self.next_offset, self.is_done = reader.next_offset, reader.is_done
+
+
+class Fetcher:
+    """The shell of one machine."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        machine: Machine,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
+        """``wake``: something has ended; called in any thread."""
+        self.machine, self.config = machine, machine.config
+        self._connection, self._clock, self._wake = connection, clock, wake
+        self._ended: deque[tuple[Instruction, Future[Any]]] = deque()
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Take what was answered, and ask for what comes next."""
+        while self._ended:
+            instruction, future = self._ended.popleft()
+            self._take(instruction, future)
+        for instruction in self.machine.instructions(self._clock()):
+            self._carry_out(instruction)
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        if isinstance(instruction, Forget):
+            self._connection.forget(*instruction.partition)
+            return
+        future = self._request(instruction)
+        future.add_done_callback(partial(self._on_end, instruction))
+
+    def _on_end(self, instruction: Instruction, future: "Future[Any]") -> None:
+        self._ended.append((instruction, future))
+        self._wake()
+
+    def _request(self, instruction: Instruction) -> "Future[Any]":
+        timeout_s = self.config.request_timeout_s
+        if isinstance(instruction, Fetch):
+            request = FetchRequest(
+                topic=instruction.partition.topic,
+                topic_id=instruction.topic_id,
+                partition=instruction.partition.partition,
+                leader_epoch=-1,
+                offset=instruction.offset,
+                max_bytes=instruction.max_bytes,
+                min_bytes=self.config.fetch_min_bytes,
+                max_wait_ms=instruction.max_wait_ms,
+                isolation=self.config.isolation,
+            )
+            wait_s = instruction.max_wait_ms / 1000 + GRACE_S
+            return self._connection.fetch(request, timeout_s=max(timeout_s, wait_s))
+        if isinstance(instruction, LookUp):
+            return self.list_offset(
+                instruction.partition, instruction.timestamp, instruction.topic_id
+            )
+        if isinstance(instruction, Learn):
+            return self._connection.metadata(instruction.topic, timeout_s=timeout_s)
+        assert isinstance(instruction, ListTopics)
+        return self._connection.list_topics(timeout_s=timeout_s)
+
+    def list_offset(
+        self, partition: TopicPartition, timestamp: int, topic_id: str
+    ) -> "Future[Any]":
+        """The offset at a time; see ``Connection.list_offset``."""
+        request = OffsetRequest(
+            topic=partition.topic,
+            topic_id=topic_id,
+            partition=partition.partition,
+            leader_epoch=-1,
+            timestamp=timestamp,
+            isolation=self.config.isolation,
+        )
+        return self._connection.list_offset(request, timeout_s=self.config.request_timeout_s)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def _take(self, instruction: Instruction, future: "Future[Any]") -> None:
+        error = future.exception()
+        now = self._clock()
+        if isinstance(instruction, Learn):
+            if error is None:
+                known = future.result()
+                count = len(known.partitions)
+                self.machine.learned(instruction.topic, known.topic_id, count, now)
+            else:
+                self.machine.not_learned(instruction.topic, _as_error(error), now)
+        elif isinstance(instruction, ListTopics):
+            if error is None:
+                self.machine.listed(future.result(), now)
+            else:
+                self.machine.not_listed(_as_error(error), now)
+        elif isinstance(instruction, LookUp):
+            if error is None:
+                self.machine.looked_up(instruction.number, future.result().offset)
+            else:
+                self.machine.failed(instruction.number, _as_error(error), now)
+        elif isinstance(instruction, Fetch):
+            if error is None:
+                self._read(instruction, future.result(), now)
+            else:
+                self.machine.failed(instruction.number, _as_error(error), now)
+
+    def _read(self, asked: Fetch, answer: Any, now: float) -> None:
+        if not self.machine.is_wanted(asked.number):
+            return
+        try:
+            buffer = answer.read()
+            behind = None if buffer is None else _behind(buffer, asked, answer)
+            if buffer is not None and answer.aborted:
+                buffer = without_aborted(buffer, answer.aborted)
+        except RaylogError as error:
+            self.machine.failed(asked.number, error, now)
+            return
+        if buffer is None or behind is None:
+            self.machine.found_nothing(asked.number, answer.high_watermark)
+        else:
+            self.machine.fetched(asked.number, Answer(buffer), behind, answer.high_watermark)
+
+    # -- taking records out ------------------------------------------------------------------------
+
+    @property
+    def has_records(self) -> bool:
+        """Whether a take finds records, or nothing; it raises nothing but what is damaged."""
+        each = self.machine.next_ready()
+        return not self.machine.troubles and each is not None and bool(each.chunks)
+
+    def take_rows(self, max_records: int, max_bytes: int) -> Taken | None:
+        """The next records of one partition; None where none has come.
+
+        Raises what a partition has to say once everything before it was handed out. Nothing counts
+        as handed out before :meth:`hand_out`.
+        """
+        while (each := self._next_ready()) is not None:
+            answer = each.chunks[0]
+            assert isinstance(answer, Answer)
+            assert each.position is not None
+            if answer.rows is None:
+                answer.close()
+                answer.rows = row_reader(
+                    answer.buffer,
+                    *each.partition,
+                    start_offset=each.position,
+                    end_offset=each.end if isinstance(each.end, int) else None,
+                    max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
+                )
+            rows = self._read_from(each, partial(answer.rows.take, max_records, max_bytes))
+            taken = Taken(each, rows, answer.rows)
+            if rows:
+                return taken
+            self.hand_out(taken)
+        return None
+
+    def take_table(self, max_bytes: int) -> tuple[Assigned, pa.RecordBatch] | None:
+        """As ``take_rows``, as columns, and handed out at once."""
+        while (each := self._next_ready()) is not None:
+            answer = each.chunks[0]
+            assert isinstance(answer, Answer)
+            assert each.position is not None
+            if answer.tables is None:
+                answer.close()
+                answer.tables = TableReader(
+                    answer.buffer,
+                    start_offset=each.position,
+                    end_offset=each.end if isinstance(each.end, int) else None,
+                    max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
+                )
+            batch = self._read_from(each, partial(answer.tables.take, max_bytes))
+            self.machine.handed_out(each, answer.tables.next_offset, is_done=answer.tables.is_done)
+            if batch.num_rows:
+                return each, batch
+        return None
+
+    def hand_out(self, taken: Taken) -> None:
+        """All of these records are the user's now."""
+        self.machine.handed_out(taken.each, taken.next_offset, is_done=taken.is_done)
+
+    def hand_out_up_to(self, taken: Taken, offset: int) -> None:
+        """Only the records before ``offset`` are: the others are taken again."""
+        self.machine.handed_out(taken.each, offset, is_done=False)
+        if taken.each.chunks:
+            answer = taken.each.chunks[0]
+            assert isinstance(answer, Answer)
+            answer.close()
+
+    def _next_ready(self) -> Assigned | None:
+        """The partition whose turn it is. Raises its error, where it has nothing else."""
+        if self.machine.troubles:
+            raise self.machine.troubles.pop()
+        each = self.machine.next_ready()
+        if each is not None and not each.chunks:
+            raise self.machine.take_error(each)
+        return each
+
+    def _read_from(self, each: Assigned, take: Callable[[], Any]) -> Any:
+        try:
+            return take()
+        except RaylogError:
+            self.machine.fetch_again(each)  # it may have been damaged on its way
+            raise
+
+
+def _behind(buffer: Buffer, asked: Fetch, answer: Any) -> int:
+    """Where the next fetch begins. Raises CorruptRecord for offsets that cannot be there."""
+    end = MAX_LONG if answer.end_offset < 0 else answer.end_offset
+    return next_offset(buffer, asked.offset, end)
+
+
+def _as_error(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else RuntimeError(repr(error))

@@ -1,0 +1,85 @@
+"""The consumer for asyncio: it waits without a thread, and loses nothing when it is cancelled."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from raylog.actors.errors import ConsumerBusy, ConsumerClosed, ConsumerWokenUp, NothingAssigned
+from raylog.cluster.client.consumer import AsyncConsumer
+from raylog.storage.testing.logs import batch
+from tests.harness.consuming import FakeConnection
+
+
+@pytest.fixture
+def connection() -> FakeConnection:
+    made = FakeConnection(t=2)
+    for served in made.topics["t"]:
+        served.partition.append(batch(10))
+    return made
+
+
+def run(test: "Coroutine[Any, Any, None]") -> None:
+    asyncio.run(asyncio.wait_for(test, 30))
+
+
+def test_it_reads_to_the_end(connection: FakeConnection) -> None:
+    async def read() -> None:
+        async with AsyncConsumer(connection, "t", from_="earliest", to="latest") as consumer:  # type: ignore[arg-type]
+            found = []
+            async for record in consumer:
+                found.append((record.partition, record.offset))
+                assert await consumer.position("t", record.partition) == record.offset + 1
+                if len(found) == 3:
+                    break
+            found += [(r.partition, r.offset) for r in await consumer.poll(max_records=2)]
+            found += [(r.partition, r.offset) async for r in consumer]
+            assert sorted(found) == [(p, n) for p in (0, 1) for n in range(10)]
+            assert (await consumer.read_table("t")).num_rows == 20
+            assert await consumer.end_offsets([("t", 0)]) == {("t", 0): 10}
+        with pytest.raises(ConsumerClosed):
+            await consumer.poll()
+
+    run(read())
+
+
+def test_the_loop_goes_on_while_it_waits_and_a_cancelled_poll_loses_nothing(
+    connection: FakeConnection,
+) -> None:
+    async def read() -> None:
+        async with AsyncConsumer(connection, "t", from_="latest") as consumer:  # type: ignore[arg-type]
+            waiting = asyncio.create_task(consumer.poll(3_600_000))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not waiting.done()
+            with pytest.raises(ConsumerBusy):
+                await consumer.poll()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            connection.topics["t"][0].partition.append(batch(2))
+            again = asyncio.create_task(consumer.poll(3_600_000))
+            while connection.waiting < 2:
+                await asyncio.sleep(0)
+            connection.tick()
+            assert [record.offset for record in await again] == [10, 11]
+
+    run(read())
+
+
+def test_it_is_woken_and_it_says_what_it_lacks(connection: FakeConnection) -> None:
+    async def read() -> None:
+        consumer = AsyncConsumer(connection, "t")  # type: ignore[arg-type]
+        with pytest.raises(ConsumerClosed):
+            await consumer.poll()
+        await consumer.start()
+        consumer.wakeup()
+        with pytest.raises(ConsumerWokenUp):
+            await consumer.poll(3_600_000)
+        await consumer.close()
+        async with AsyncConsumer(connection) as empty:  # type: ignore[arg-type]
+            with pytest.raises(NothingAssigned):
+                await empty.poll()
+
+    run(read())

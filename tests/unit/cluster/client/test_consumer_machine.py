@@ -1,0 +1,239 @@
+"""The consumer's machine against a log that answers at random.
+
+Whatever the order of answers, errors, seeks, pauses and retention: from the position on every
+record is handed out once, in order, and none is skipped but by a reset.
+"""
+
+from collections import deque
+from random import Random
+from typing import Any
+
+import pytest
+
+from raylog.actors.errors import NotLeader, TooManyPolls
+from raylog.cluster.client.consumer.config import ConsumerConfig
+from raylog.cluster.client.consumer.machine import (
+    Fetch,
+    Forget,
+    Learn,
+    LookUp,
+    Machine,
+    When,
+)
+from raylog.storage.errors import OffsetOutOfRange, SegmentDeleted
+from raylog.storage.names import TopicPartition
+from raylog.storage.readable import EARLIEST, LATEST
+
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+
+
+class Chunk:
+    def __init__(self, offsets: list[int]) -> None:
+        self.offsets = deque(offsets)
+        self.size_bytes = len(offsets)
+
+
+class World:
+    """A machine, three logs, and what a user sees."""
+
+    def __init__(self, seed: int, policy: str) -> None:
+        self.random = Random(seed)
+        self.policy = policy
+        # where each partition goes on after each of its resets, until that is seen
+        self.resets: dict[TopicPartition, list[int]] = {each: [] for each in PARTITIONS}
+        self.has_faults = True
+        self.now = 0.0
+        self.machine = Machine(ConsumerConfig(auto_offset_reset=policy), self.random)
+        self.starts = dict.fromkeys(PARTITIONS, 0)
+        self.ends = dict.fromkeys(PARTITIONS, 5)
+        self.expected: dict[TopicPartition, int | None] = dict.fromkeys(PARTITIONS, 0)
+        self.requests: list[Any] = []
+        self.seen: dict[TopicPartition, list[int]] = {each: [] for each in PARTITIONS}
+        self.machine.assign(dict.fromkeys(PARTITIONS, 0))
+
+    def step(self) -> None:
+        self.random.choice(
+            [
+                *[self.ask, self.take] * 2,
+                *[self.answer] * 3,
+                *[self.append, self.retain, self.seek, self.pause, self.wait],
+            ]
+        )()
+
+    def ask(self) -> None:
+        made = self.machine.instructions(self.now)
+        self.requests += [each for each in made if not isinstance(each, Forget)]
+        wanted = [each for each in self.requests if isinstance(each, Fetch | LookUp)]
+        on_their_way = [each.partition for each in wanted if self.machine.is_wanted(each.number)]
+        assert len(on_their_way) == len(set(on_their_way)), "one request a partition"
+
+    def answer(self) -> None:
+        if not self.requests:
+            return
+        at = self.random.randrange(len(self.requests))
+        request = self.requests.pop(at)
+        if isinstance(request, Learn):
+            self.machine.learned("t", "id", len(PARTITIONS), self.now)
+        elif self.has_faults and self.random.random() < 0.25:
+            error = self.random.choice(
+                [NotLeader("t", "away"), TooManyPolls("t", 1), SegmentDeleted("/t")]
+            )
+            self.machine.failed(request.number, error, self.now)
+        elif isinstance(request, LookUp):
+            edges = {EARLIEST: self.starts, LATEST: self.ends}
+            offset = edges[request.timestamp][request.partition]
+            self.reset(request, offset)
+            self.machine.looked_up(request.number, offset)
+        else:
+            self.fetch(request)
+
+    def fetch(self, request: Fetch) -> None:
+        start, end = self.starts[request.partition], self.ends[request.partition]
+        if not start <= request.offset <= end:
+            error = OffsetOutOfRange(str(request.partition), request.offset, start, end)
+            self.machine.failed(request.number, error, self.now)
+        elif request.offset == end:
+            self.machine.found_nothing(request.number, end)
+        else:
+            behind = self.random.randint(request.offset + 1, end)
+            chunk = Chunk(list(range(request.offset, behind)))
+            self.machine.fetched(request.number, chunk, behind, end)
+
+    def reset(self, request: LookUp, offset: int) -> None:
+        """The user is told where the partition goes on."""
+        if self.machine.is_wanted(request.number):
+            self.resets[request.partition].append(offset)
+
+    def take(self) -> None:
+        """As the shell hands out: one record, or all of a chunk."""
+        each = self.machine.next_ready()
+        if each is None:
+            return
+        assert not each.is_paused
+        if not each.chunks:
+            error = self.machine.take_error(each)
+            assert isinstance(error, OffsetOutOfRange)
+            assert self.policy == "none"
+            self.jump(each.partition, self.starts[each.partition])
+            return
+        chunk = each.chunks[0]
+        assert isinstance(chunk, Chunk)
+        self.random.choice([self.take_one, self.take_all])(each, chunk)
+
+    def take_one(self, each: Any, chunk: Chunk) -> None:
+        self.see(each.partition, chunk.offsets.popleft())
+        next_offset = self.seen[each.partition][-1] + 1
+        self.machine.handed_out(each, next_offset, is_done=not chunk.offsets)
+
+    def take_all(self, each: Any, chunk: Chunk) -> None:
+        while chunk.offsets:
+            self.see(each.partition, chunk.offsets.popleft())
+        self.machine.handed_out(each, self.seen[each.partition][-1] + 1, is_done=True)
+
+    def see(self, partition: TopicPartition, offset: int) -> None:
+        expected = self.expected[partition]
+        while offset != expected and self.resets[partition]:
+            expected = self.resets[partition].pop(0)
+        assert offset == expected, f"{partition}: {offset} instead of {expected}"
+        self.expected[partition] = offset + 1
+        self.seen[partition].append(offset)
+
+    def jump(self, partition: TopicPartition, offset: int) -> None:
+        self.machine.seek(partition, offset)
+        self.expected[partition] = offset
+        self.resets[partition].clear()
+
+    def append(self) -> None:
+        self.ends[self.random.choice(PARTITIONS)] += self.random.randint(1, 5)
+
+    def retain(self) -> None:
+        partition = self.random.choice(PARTITIONS)
+        self.starts[partition] = self.random.randint(self.starts[partition], self.ends[partition])
+
+    def seek(self) -> None:
+        if self.random.random() < 0.3:
+            partition = self.random.choice(PARTITIONS)
+            self.jump(partition, self.random.randint(0, self.ends[partition]))
+
+    def pause(self) -> None:
+        partition = self.random.choice(PARTITIONS)
+        self.random.choice([self.machine.pause, self.machine.resume])(partition)
+
+    def wait(self) -> None:
+        self.now += self.random.random()
+
+    def finish(self) -> None:
+        """With nothing in the way, everything comes."""
+        self.has_faults = False
+        for partition in PARTITIONS:
+            self.machine.resume(partition)
+        for _ in range(3000):
+            self.now += 2
+            self.ask()
+            self.answer()
+            self.take()
+            if all(self.machine.assigned[p].position == self.ends[p] for p in PARTITIONS):
+                return
+        raise AssertionError("a partition has come to a stop")
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+def test_every_record_is_handed_out_once_in_order(policy: str) -> None:
+    for seed in range(150):
+        world = World(seed, policy)
+        try:
+            for _ in range(300):
+                world.step()
+            world.finish()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def test_at_most_two_answers_are_kept() -> None:
+    machine = Machine(ConsumerConfig())
+    machine.assign({PARTITIONS[0]: 0})
+    machine.instructions(0)
+    machine.learned("t", "id", 1, 0)
+    for number in (0, 1):
+        (fetch,) = machine.instructions(0)
+        assert isinstance(fetch, Fetch)
+        machine.fetched(fetch.number, Chunk([number]), number + 1, 9)
+    assert machine.instructions(0) == []
+    each = machine.next_ready()
+    assert each is not None
+    machine.handed_out(each, 1, is_done=True)
+    (fetch,) = machine.instructions(0)
+    assert isinstance(fetch, Fetch)
+    assert fetch.offset == 2
+
+
+def test_it_wakes_when_a_backoff_is_over_and_backs_off_longer_each_time() -> None:
+    machine = Machine(ConsumerConfig(), Random(1))
+    machine.assign({PARTITIONS[0]: 0})
+    machine.instructions(0)
+    machine.learned("t", "id", 1, 0)
+    now, waits = 0.0, []
+    for _ in range(7):
+        (fetch,) = [made for made in machine.instructions(now) if not isinstance(made, Forget)]
+        assert isinstance(fetch, Fetch)
+        machine.failed(fetch.number, NotLeader("t-0", "away"), now)
+        waits.append(machine.wakes_at() - now)
+        assert [m for m in machine.instructions(now) if not isinstance(m, Forget)] == []
+        now = machine.wakes_at()
+    for wait, nominal in zip(waits, [0.1, 0.2, 0.4, 0.8, 1, 1, 1], strict=True):
+        assert 0.8 * nominal <= wait <= 1.2 * nominal
+
+
+def test_a_time_behind_the_last_record_is_the_end() -> None:
+    machine = Machine(ConsumerConfig())
+    machine.assign({PARTITIONS[0]: When(10**15)})
+    machine.instructions(0)
+    machine.learned("t", "id", 1, 0)
+    (first,) = machine.instructions(0)
+    assert isinstance(first, LookUp)
+    machine.looked_up(first.number, -1)
+    (second,) = machine.instructions(0)
+    assert isinstance(second, LookUp)
+    assert second.timestamp == LATEST
+    machine.looked_up(second.number, 7)
+    assert machine.assigned[PARTITIONS[0]].position == 7
