@@ -103,6 +103,7 @@ cdef type _HEADER = Header
 
 include "_kernel_bytes.pxi"
 include "_kernel_encode.pxi"
+include "_kernel_accumulate.pxi"
 include "_kernel_decode.pxi"
 include "_kernel_check.pxi"
 include "_kernel_append.pxi"

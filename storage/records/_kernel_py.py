@@ -17,6 +17,30 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord, InvalidRecord
 from raylog.storage.limits import MAX_INT, MAX_LONG
+from raylog.storage.records._kernel_py_accumulate import (
+    BATCH_IS_FULL as BATCH_IS_FULL,
+)
+from raylog.storage.records._kernel_py_accumulate import (
+    MEMORY_IS_FULL as MEMORY_IS_FULL,
+)
+from raylog.storage.records._kernel_py_accumulate import (
+    TOPIC_HAS_CHANGED as TOPIC_HAS_CHANGED,
+)
+from raylog.storage.records._kernel_py_accumulate import (
+    Accumulator as Accumulator,
+)
+from raylog.storage.records._kernel_py_accumulate import (
+    OpenBatch as OpenBatch,
+)
+from raylog.storage.records._kernel_py_accumulate import (
+    OpenTopic as OpenTopic,
+)
+from raylog.storage.records._kernel_py_accumulate import (
+    Receipt as Receipt,
+)
+from raylog.storage.records._kernel_py_accumulate import (
+    record_size as record_size,
+)
 from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
