@@ -114,6 +114,8 @@ class RequestTimedOut(RaylogError):
 
     code, error_name, retriable = 7, "REQUEST_TIMED_OUT", True
     fields = ("what", "timeout_ms")
+    what: str
+    timeout_ms: int
     template = (
         "{what}: no answer within {timeout_ms} ms; the request may have taken effect. Check "
         "`raylog status`, then retry"

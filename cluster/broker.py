@@ -64,6 +64,7 @@ from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 
 if TYPE_CHECKING:
+    from raylog.cluster.client.connection import Connection
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
     from raylog.cluster.health.facts import Finding
@@ -177,6 +178,7 @@ class Broker:
         # what the Controller is asked and has not answered yet
         self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
         self._descriptions: dict[str, Callable[[], TopicDescription | None]] = {}
+        self._connection: Connection | None = None
 
     def __reduce__(self) -> Any:
         return (Broker, (self.namespace,))
@@ -481,6 +483,14 @@ class Broker:
         from raylog.cluster.client.consumer import Consumer
 
         return Consumer(self, *topics, **config)
+
+    def connection(self) -> "Connection":
+        """What this object's clients stand on; one for all of them."""
+        if self._connection is None:
+            from raylog.cluster.client.ray_connection import RayConnection
+
+            self._connection = RayConnection(self.namespace)
+        return self._connection
 
     def allocate_producer_id(self) -> int:
         """A producer id that nobody has had."""

@@ -11,6 +11,7 @@ from raylog.actors.messages import ConfigEntry, LogDirStatus
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER
+from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -73,6 +74,9 @@ class ControllerStub:
 
     def describe_topic(self, topic: str) -> Call[TopicDescription]:
         return Call(self.handle.describe_topic.remote(topic), f"describing {topic}")
+
+    def topic_metadata(self, topic: str) -> Call[TopicMetadata]:
+        return Call(self.handle.topic_metadata.remote(topic), f"the metadata of {topic}")
 
     # -- partitions --------------------------------------------------------------------------------
 

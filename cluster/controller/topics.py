@@ -26,6 +26,7 @@ from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.stubs import LogManagerStub
+from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.cluster.controller.metadata import Topic, topic_record, topic_removed_record
 from raylog.cluster.controller.opening import Opening
 from raylog.cluster.controller.placement import TopicDescription, Wanted, wanted_of
@@ -361,6 +362,23 @@ class Topics(Opening):
         """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
         with self._lock:
             return self._placement.describe(self._topic(name))
+
+    def topic_metadata(self, name: str) -> TopicMetadata:
+        """A topic as clients know it. Raises UnknownTopicOrPartition."""
+        with self._lock:
+            topic = self._topic(name)
+            described = self._placement.describe(topic)
+        config = LogConfig.parse(topic.config, self._config.topic_defaults)
+        return TopicMetadata(
+            topic=name,
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                # The epoch is the LogActor's own matter: its answers tell it.
+                PartitionMetadata(entry.partition, leader_epoch=-1, node_id=entry.node_id)
+                for entry in described.partitions
+            ),
+            max_message_bytes=config.max_message_bytes,
+        )
 
     def explain(self, topic: str, partition: int) -> RaylogError | None:
         """Why a partition cannot be reached; None if it ought to be."""

@@ -1,0 +1,84 @@
+"""Futures that end in time: with RequestTimedOut, where nothing else has ended them.
+
+An actor that hangs answers nothing, and Ray tells nobody. So one thread looks after all requests of
+a process, and sleeps until the next of them is due.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from raylog.actors.errors import RequestTimedOut
+
+
+class _Due(NamedTuple):
+    at: float  # by the clock
+    what: str
+    timeout_s: float
+
+
+class Deadlines:
+    """The futures of a process that have not ended. Safe for threads."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, threaded: bool = True
+    ) -> None:
+        """``threaded``: False where the owner calls :meth:`expire` itself, as tests do."""
+        self._clock, self._is_running = clock, not threaded
+        self._changed = threading.Condition()
+        self._due: dict[Future[Any], _Due] = {}
+        self._wakes_at = float("inf")
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def watch(self, future: "Future[Any]", what: str, timeout_s: float) -> None:
+        """Fail ``future`` with RequestTimedOut(what), unless it ends within ``timeout_s``."""
+        due = _Due(self._clock() + timeout_s, what, timeout_s)
+        with self._changed:
+            self._due[future] = due
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="raylog-deadlines", daemon=True).start()
+            elif due.at < self._wakes_at:
+                self._changed.notify()
+        future.add_done_callback(self._ended)
+
+    def expire(self) -> float | None:
+        """Fail the futures whose time is up; returns when the next one is due, by the clock."""
+        now = self._clock()
+        with self._changed:
+            overdue = [(future, due) for future, due in self._due.items() if due.at <= now]
+        for future, due in overdue:  # without the lock: whoever waits for them runs here
+            fail(future, RequestTimedOut(due.what, int(due.timeout_s * 1000)))
+        with self._changed:
+            return min((due.at for due in self._due.values()), default=None)
+
+    def _ended(self, future: "Future[Any]") -> None:
+        with self._changed:
+            self._due.pop(future, None)
+
+    def _run(self) -> None:
+        while True:
+            self.expire()
+            with self._changed:
+                # Looked at anew: one may have come since, and nobody was woken for it.
+                self._wakes_at = min((due.at for due in self._due.values()), default=float("inf"))
+                left_s = self._wakes_at - self._clock()
+                if left_s > 0:
+                    self._changed.wait(None if left_s == float("inf") else left_s)
+
+
+def end(future: "Future[Any]", answer: object) -> None:
+    """End a future well. One that has ended stays as it is."""
+    with suppress(InvalidStateError):  # its time was up, or it was cancelled
+        future.set_result(answer)
+
+
+def fail(future: "Future[Any]", error: BaseException) -> None:
+    """End a future with an error. One that has ended stays as it is."""
+    with suppress(InvalidStateError):
+        future.set_exception(error)
