@@ -24,6 +24,62 @@ class UnknownTopicOrPartition(RaylogError):
         )
 
 
+class UnknownTopicId(RaylogError):
+    """The request is for another topic: one of this name was deleted, and the name used again."""
+
+    code, error_name, retriable = 100, "UNKNOWN_TOPIC_ID", True
+    fields = ("partition", "topic_id", "served_topic_id")
+    partition: str
+    topic_id: str
+    served_topic_id: str
+    template = (
+        "{partition} is of the topic with id {served_topic_id}, not of {topic_id!r}: the topic was "
+        "deleted and its name used again; look its metadata up again"
+    )
+
+
+class FencedLeaderEpoch(RaylogError):
+    """The client knows an older leader epoch: the partition's actor was started again since."""
+
+    code, error_name, retriable = 74, "FENCED_LEADER_EPOCH", True
+    fields = ("partition", "leader_epoch", "served_leader_epoch")
+    partition: str
+    leader_epoch: int
+    served_leader_epoch: int
+    template = (
+        "{partition} is in leader epoch {served_leader_epoch}, and the request is of "
+        "{leader_epoch}; look its metadata up again, and retry"
+    )
+
+
+class UnknownLeaderEpoch(RaylogError):
+    """The client knows a newer leader epoch: it has come to an actor that is not the leader."""
+
+    code, error_name, retriable = 75, "UNKNOWN_LEADER_EPOCH", True
+    fields = ("partition", "leader_epoch", "served_leader_epoch")
+    partition: str
+    leader_epoch: int
+    served_leader_epoch: int
+    template = (
+        "{partition} is in leader epoch {served_leader_epoch} here, and the request is of the "
+        "newer {leader_epoch}; look the partition up again, and retry"
+    )
+
+
+class UnsupportedVersion(RaylogError):
+    """The request is of a version that the partition's actor does not know."""
+
+    code, error_name = 35, "UNSUPPORTED_VERSION"
+    fields = ("partition", "version", "newest")
+    partition: str
+    version: int
+    newest: int
+    template = (
+        "{partition} knows requests up to version {newest}, not {version}; install the same raylog "
+        "on the client as on the nodes"
+    )
+
+
 class TopicExists(RaylogError):
     """A topic with this name exists, or one whose name differs only in ``.`` and ``_``."""
 

@@ -28,7 +28,8 @@ class AppendResult(NamedTuple):
 
 
 _FETCH = Struct(">qqqq?")
-_LOCATED = Struct(">qqqqq")
+_LOCATED = Struct(">qqqiqqq")
+_ABORTED = Struct(">qq")
 
 
 class FetchRequest(NamedTuple):
@@ -65,6 +66,9 @@ class FetchResult(NamedTuple):
     location: Slice | None
     high_watermark: int
     log_start_offset: int
+    last_stable_offset: int = -1
+    # For readers of committed records, else None: (producer id, first offset) of what was aborted.
+    aborted: tuple[tuple[int, int], ...] | None = None
 
     def encode(self) -> bytes:
         """An answer that holds a location, or nothing, as bytes.
@@ -73,20 +77,31 @@ class FetchResult(NamedTuple):
         """
         assert self.records is None, "records travel as a buffer, not inside of bytes"
         place = self.location or Slice(path="", inode=0, position=0, size_bytes=0)
-        return (
-            _LOCATED.pack(self.high_watermark, self.log_start_offset, *place[1:])
-            + place.path.encode()
+        count = -1 if self.aborted is None else len(self.aborted)
+        head = _LOCATED.pack(
+            self.high_watermark, self.log_start_offset, self.last_stable_offset, count, *place[1:]
         )
+        aborted = b"".join(_ABORTED.pack(*entry) for entry in self.aborted or ())
+        return head + aborted + place.path.encode()
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        high_watermark, log_start_offset, *place = _LOCATED.unpack_from(content)
-        path = content[_LOCATED.size :].decode()
+        high_watermark, log_start_offset, last_stable_offset, count, *place = _LOCATED.unpack_from(
+            content
+        )
+        end = _LOCATED.size + max(count, 0) * _ABORTED.size
+        path = content[end:].decode()
+        aborted = tuple(
+            (producer_id, first_offset)
+            for producer_id, first_offset in _ABORTED.iter_unpack(content[_LOCATED.size : end])
+        )
         return cls(
             records=None,
             location=Slice(path, *place) if path else None,
             high_watermark=high_watermark,
             log_start_offset=log_start_offset,
+            last_stable_offset=last_stable_offset,
+            aborted=None if count < 0 else aborted,
         )
 
 

@@ -42,6 +42,7 @@ from raylog.actors.runtime.clusters import (
     join_ray_with,
     leave_ray,
     own_address,
+    stay_joined,
 )
 from raylog.actors.runtime.handles import create, kill, running
 from raylog.actors.runtime.names import COMPACTION, CONTROLLER, NAMESPACE, RETENTION
@@ -127,7 +128,7 @@ def start(
         if owns_ray:
             leave_ray()
         raise
-    return Broker(namespace, owns_ray=owns_ray)
+    return Broker(namespace, own_address(), is_starter=True, owns_ray=owns_ray)
 
 
 def _start_controller(namespace: str, config: BrokerConfig) -> None:
@@ -161,18 +162,30 @@ def connect(address: str | None = None, namespace: str = NAMESPACE) -> "Broker":
             raise BrokerNotFound(namespace)
     else:
         join_ray_with(lambda: find_controller(namespace) is not None, namespace, address)
-    return Broker(namespace)
+    return Broker(namespace, own_address())
 
 
 class Broker:
     """A broker, seen from one process.
 
-    It can be pickled: its copy works in any task or actor of the cluster.
+    It can be pickled: its copy works in any process that can reach the Ray cluster, and connects to
+    it on first use where the process is not connected. As a context manager it stops the broker in
+    the end if it is the object that :func:`start` returned; any other, and any copy, leaves the
+    broker running.
     """
 
-    def __init__(self, namespace: str = NAMESPACE, *, owns_ray: bool = False) -> None:
+    def __init__(
+        self,
+        namespace: str = NAMESPACE,
+        address: str | None = None,
+        *,
+        is_starter: bool = False,
+        owns_ray: bool = False,
+    ) -> None:
+        """``address``: of the Ray cluster; None: that of the process."""
         self.namespace = namespace
-        self._owns_ray = owns_ray
+        self._address = address
+        self._is_starter, self._owns_ray = is_starter, owns_ray
         self._log_actors: dict[TopicPartition, LogActorStub] = {}
         self._topics: dict[str, TopicDescription] = {}
         # what the Controller is asked and has not answered yet
@@ -181,7 +194,8 @@ class Broker:
         self._connection: Connection | None = None
 
     def __reduce__(self) -> Any:
-        return (Broker, (self.namespace,))
+        address = self._address or (own_address() if is_connected() else None)
+        return (Broker, (self.namespace, address))
 
     def __repr__(self) -> str:
         return f"Broker(namespace={self.namespace!r})"
@@ -190,14 +204,21 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        if self._is_starter:
+            self.stop()
 
     @property
     def address(self) -> str:
         """The address of the Ray cluster, for ``connect`` in another process."""
-        return own_address()
+        self._join()
+        return self._address or own_address()
+
+    def _join(self) -> None:
+        """Connect this process to the broker's Ray cluster, where it is connected to none."""
+        stay_joined(self._address)
 
     def _controller(self) -> ControllerStub:
+        self._join()
         controller = find_controller(self.namespace)
         if controller is None:
             raise BrokerNotFound(self.namespace)
@@ -383,6 +404,7 @@ class Broker:
         """
         # else it would be another's name
         is_number = isinstance(partition.partition, int) and partition.partition >= 0
+        self._join()
         log_actor = find_log_actor(partition, self.namespace) if is_number else None
         explanation = self._explanations.pop(partition, None)
         if log_actor is not None:
@@ -489,7 +511,7 @@ class Broker:
         if self._connection is None:
             from raylog.cluster.client.ray_connection import RayConnection
 
-            self._connection = RayConnection(self.namespace)
+            self._connection = RayConnection(self.namespace, self._address)
         return self._connection
 
     def allocate_producer_id(self) -> int:
@@ -556,6 +578,7 @@ class Broker:
 
     def _nodes_with(self, prefix: str) -> list[str]:
         """The keys of the nodes that have an actor of this kind."""
+        self._join()
         names = running(self.namespace)
         return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
@@ -579,6 +602,8 @@ class Broker:
         ``start`` started it. Where the Controller cannot be reached for 30 s, because its node is
         away, the other nodes are stopped without it.
         """
+        self._join()
+        self._is_starter = False
         is_clean = self._shut_down()
         kill(CONTROLLER, self.namespace)
         if self._owns_ray:

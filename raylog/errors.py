@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from raylog.actors.errors import (
     BrokerNotFound,
     BrokerRunning,
+    FencedLeaderEpoch,
     InvalidPartitions,
     InvalidRequest,
     LabelShared,
@@ -44,7 +45,10 @@ from raylog.actors.errors import (
     TooManyPolls,
     TopicBusy,
     TopicExists,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from raylog.storage.errors import (
     AsideRefused,
@@ -115,6 +119,7 @@ __all__ = [
     "DataLoss",
     "DiskFull",
     "DuplicateLogDir",
+    "FencedLeaderEpoch",
     "FileNotReadable",
     "InconsistentClusterId",
     "InvalidConfig",
@@ -170,9 +175,12 @@ __all__ = [
     "UndoFailed",
     "UndoInterrupted",
     "UnfinishedCompaction",
+    "UnknownLeaderEpoch",
     "UnknownLogFile",
+    "UnknownTopicId",
     "UnknownTopicOrPartition",
     "UnsupportedCompressionType",
+    "UnsupportedVersion",
     "UnwritableValue",
 ]
 

@@ -57,6 +57,16 @@ from raylog.actors.partition.opening import (
     report_of,
 )
 from raylog.actors.partition.partition import Partition
+from raylog.actors.requests import (
+    READ_COMMITTED,
+    OffsetAnswer,
+    ProduceAnswer,
+    Serves,
+    check_head,
+    decode_fetch,
+    decode_offset,
+    records_in,
+)
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
@@ -71,6 +81,7 @@ from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import open_log
 from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
+from raylog.storage.readable import COMMITTED, Isolation
 from raylog.storage.records.kernel import KERNEL
 from raylog.storage.report import Progress
 from raylog.storage.segment import SegmentId
@@ -188,6 +199,72 @@ class LogActorImpl:
             )
         )
         return result.encode() if request.locate else result
+
+    # -- data, for raylog's own clients: requests.py -----------------------------------------------
+
+    @ray.method(concurrency_group="produce")
+    def produce(self, request: bytes, records: Buffer | None = None) -> bytes:
+        """``append``, for the topic and the leader epoch that the client knows.
+
+        ``records``: a large batch; a small one is inside of the request. Answers a ProduceAnswer.
+        Raises as ``append``, and UnknownTopicId, FencedLeaderEpoch, UnknownLeaderEpoch.
+        """
+        check_head(request, self._serves)
+        batch = records_in(request) if records is None else records
+        result = _or_exit(lambda: self._partition.append(batch))
+        return ProduceAnswer(
+            result.base_offset,
+            result.log_append_time,
+            result.log_start_offset,
+            result.leader_epoch,
+            result.is_duplicate,
+        ).encode()
+
+    @ray.method(concurrency_group="fetch")
+    def fetch_batches(self, request: bytes) -> FetchResult | bytes:
+        """``fetch``, in the same way.
+
+        A reader on this node is told where the batches lie. Such an answer, and an empty one, is
+        bytes, too: ``FetchResult.encode``.
+        """
+        return self._fetch(request)
+
+    @ray.method(concurrency_group="poll")
+    def poll_batches(self, request: bytes) -> FetchResult | bytes:
+        """``poll``, in the same way."""
+        return self._fetch(request)
+
+    def _fetch(self, request: bytes) -> FetchResult | bytes:
+        fetch, reader_node = decode_fetch(request, self._serves)
+        result = _or_exit(
+            lambda: self._partition.fetch(
+                fetch.offset,
+                fetch.max_bytes,
+                fetch.min_bytes,
+                fetch.max_wait_ms,
+                locate=reader_node == own_node_id(),
+                isolation=_isolation(fetch.isolation),
+            )
+        )
+        return result.encode() if result.records is None else result
+
+    @ray.method(concurrency_group="admin")
+    def list_offset(self, request: bytes) -> bytes:
+        """``offset_for_timestamp``, in the same way. Answers an OffsetAnswer."""
+        wanted = decode_offset(request, self._serves)
+        place = _or_exit(
+            lambda: self._partition.offset_for_timestamp(
+                wanted.timestamp, _isolation(wanted.isolation)
+            )
+        )
+        if place is None:
+            return OffsetAnswer(-1, -1, -1).encode()
+        leader_epoch = self._partition.log.epochs.epoch_at(place.offset)
+        return OffsetAnswer(place.offset, place.timestamp, leader_epoch).encode()
+
+    @property
+    def _serves(self) -> Serves:
+        return Serves(self._spec.partition, self._spec.topic_id, self._partition.leader_epoch)
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -356,6 +433,10 @@ OPTIONS: dict[str, Any] = {
     "max_task_retries": 0,  # a retry by Ray would append twice; producers retry with their sequence
 }
 LogActor = ray.remote(**OPTIONS)(LogActorImpl)
+
+
+def _isolation(level: int) -> Isolation:
+    return COMMITTED if level == READ_COMMITTED else "high_watermark"
 
 
 def _log_manager_of(spec: LogSpec) -> LogManagerStub | None:

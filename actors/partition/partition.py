@@ -67,9 +67,10 @@ from raylog.storage.errors import (
     UndoFailed,
 )
 from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.locks import LogLocks
 from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
-from raylog.storage.readable import EARLIEST_PENDING_UPLOAD
+from raylog.storage.readable import COMMITTED, EARLIEST_PENDING_UPLOAD, Isolation
 from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
 from raylog.storage.state.producers import ProducerExpiration
@@ -201,15 +202,17 @@ class Partition:
         max_wait_ms: int = 0,
         *,
         locate: bool = False,
+        isolation: Isolation = "high_watermark",
     ) -> FetchResult:
         """Batches from ``offset`` on, up to about ``max_bytes``; at least one if there is one.
 
         Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is
-        where the batches lie, for a reader on the same node. Raises OffsetOutOfRange, and
-        TooManyPolls if it had to wait and as many fetches as allowed wait already.
+        where the batches lie, for a reader on the same node. ``isolation``: how far the reader may
+        see. Raises OffsetOutOfRange, and TooManyPolls if it had to wait and as many fetches as
+        allowed wait already.
         """
         try:
-            return self._fetch(offset, max_bytes, min_bytes, max_wait_ms, locate)
+            return self._fetch(offset, max_bytes, min_bytes, max_wait_ms, locate, isolation)
         except BaseException as error:
             self.meters.failed_fetches.append(name_of(error))
             raise
@@ -217,7 +220,13 @@ class Partition:
             self._ask_for_upkeep()
 
     def _fetch(
-        self, offset: int, max_bytes: int, min_bytes: int, max_wait_ms: int, locate: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        locate: bool,
+        isolation: Isolation,
     ) -> FetchResult:
         began_s = time.perf_counter()
         _check_integers(
@@ -227,7 +236,7 @@ class Partition:
         min_bytes, max_wait_ms = min(min_bytes, max_bytes), min(max_wait_ms, MAX_WAIT_MS)
         self.check_online()
         seen_bytes = self.log.readable_bytes  # before the read: a later append wakes this fetch
-        found = self.log.read(offset, max_bytes)
+        found = self.log.read(offset, max_bytes, isolation)
         available = found.size_bytes
         is_behind = available > 0 and found.segment_base != self.log.segments[-1].base_offset
         if max_wait_ms > 0 and available < max(min_bytes, 1) and not is_behind:
@@ -235,7 +244,7 @@ class Partition:
             self._wait(seen_bytes + max(min_bytes, 1) - available, max_wait_ms)
             began_s += time.perf_counter() - parked_s
             self.check_online()
-            found = self.log.read(offset, max_bytes)
+            found = self.log.read(offset, max_bytes, isolation)
         records = None
         if found.size_bytes and not locate:
             records = np.frombuffer(found.read(), np.uint8)
@@ -245,6 +254,8 @@ class Partition:
             location=found.location if locate else None,
             high_watermark=found.high_watermark,
             log_start_offset=found.log_start_offset,
+            last_stable_offset=found.last_stable_offset,
+            aborted=_marks(found.aborted) if isolation == COMMITTED else None,
         )
 
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:
@@ -279,7 +290,9 @@ class Partition:
 
     # -- the rest ----------------------------------------------------------------------------------
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+    def offset_for_timestamp(
+        self, timestamp: int, isolation: Isolation = "high_watermark"
+    ) -> TimestampOffset | None:
         """See :meth:`raylog.storage.log.Log.offset_for_timestamp`."""
         _check_integers(timestamp=timestamp)
         if timestamp < EARLIEST_PENDING_UPLOAD:
@@ -289,7 +302,7 @@ class Partition:
                 "must be ms since the epoch, or a special value from -6 to -1",
             )
         self.check_online()
-        return self.log.offset_for_timestamp(timestamp)
+        return self.log.offset_for_timestamp(timestamp, isolation)
 
     def offsets(self) -> PartitionOffsets:
         log = self.log
@@ -495,6 +508,11 @@ class Partition:
         """What the disk did to this log, if it did."""
         is_disk = isinstance(self._offline, StorageError) and self._offline.is_disk_failure
         return self._offline if is_disk else None  # type: ignore[return-value]
+
+
+def _marks(aborted: Sequence[AbortedTransaction]) -> tuple[tuple[int, int], ...]:
+    """What a reader needs to know of them, as in Kafka's Fetch answer."""
+    return tuple((entry.producer_id, entry.first_offset) for entry in aborted)
 
 
 def _size_of(records: Buffer) -> int:

@@ -16,6 +16,7 @@ The token is in ``~/.ray/auth_token``.
 import logging
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
@@ -32,6 +33,8 @@ from raylog.storage.errors import RaylogError
 # Each connection would say that tokens are on, which is as it should be.
 logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
 
+_joining = threading.Lock()  # held by the thread that connects this process
+
 LOCAL = "local"  # Ray's word for a cluster of one's own
 PROBE_TIMEOUT_S = 5.0
 # Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
@@ -41,6 +44,29 @@ MIN_DECLARED_CPUS = 8
 def is_connected() -> bool:
     """Whether this process is connected to a Ray cluster."""
     return bool(ray.is_initialized())
+
+
+def check_connected() -> None:
+    """Raise RayNotFound where this process is not connected to a Ray cluster.
+
+    Ray itself starts a new cluster on the first use of its functions then, which has no broker.
+    """
+    if not is_connected():
+        raise RayNotFound("auto", "this process is not connected to Ray; call raylog.connect()")
+
+
+def stay_joined(address: str | None) -> None:
+    """Connect this process to the Ray cluster at ``address``, unless it is connected to one.
+
+    Raises RayNotFound; also where ``address`` is None, since nobody knows which one is meant.
+    """
+    if is_connected():
+        return
+    with _joining:
+        if address is None:
+            check_connected()
+        elif not is_connected():
+            join_ray(address)
 
 
 def own_address() -> str:

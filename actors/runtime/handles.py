@@ -7,6 +7,7 @@ from ray.exceptions import RayError
 from ray.util import list_named_actors
 
 from raylog.actors.runtime.calls import named_error
+from raylog.actors.runtime.clusters import check_connected
 from raylog.actors.runtime.names import Node
 from raylog.actors.runtime.nodes import pinned_to
 
@@ -14,8 +15,10 @@ from raylog.actors.runtime.nodes import pinned_to
 def find(name: str, namespace: str) -> Any | None:
     """The handle of a named actor, or None if there is none.
 
-    Raises RequestTimedOut or NotLeader where Ray's head does not answer: then nobody knows.
+    Raises RequestTimedOut or NotLeader where Ray's head does not answer: then nobody knows. Raises
+    RayNotFound where this process is not connected to Ray.
     """
+    check_connected()
     try:
         return ray.get_actor(name, namespace=namespace)
     except ValueError:
@@ -29,6 +32,7 @@ def running(namespace: str) -> set[str]:
 
     Raises as ``find`` does.
     """
+    check_connected()
     try:
         named = list_named_actors(all_namespaces=True)
     except RayError as error:

@@ -5,11 +5,13 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from raylog.actors.runtime.clusters import check_connected
 from raylog.actors.runtime.names import NODE_LABEL, Node
 
 
 def alive_nodes() -> list[Node]:
-    """The nodes that are up, by their ids."""
+    """The nodes that are up, by their ids. Raises RayNotFound without a connection to Ray."""
+    check_connected()
     alive = {
         node["NodeID"]: (node.get("Labels") or {}).get(NODE_LABEL, "")
         for node in ray.nodes()

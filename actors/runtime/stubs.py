@@ -71,6 +71,20 @@ class LogActorStub:
     def poll_request(self, request: bytes) -> Call[FetchResult | bytes]:
         return Call(self.handle.poll_request.remote(request), self._name)
 
+    def produce(self, request: bytes, records: Any = None) -> Call[bytes]:
+        """``records``: a batch that is not inside of the request."""
+        arguments = (request,) if records is None else (request, records)
+        return Call(self.handle.produce.remote(*arguments), self._name)
+
+    def fetch_batches(self, request: bytes) -> Call[FetchResult | bytes]:
+        return Call(self.handle.fetch_batches.remote(request), self._name)
+
+    def poll_batches(self, request: bytes) -> Call[FetchResult | bytes]:
+        return Call(self.handle.poll_batches.remote(request), self._name)
+
+    def list_offset(self, request: bytes) -> Call[bytes]:
+        return Call(self.handle.list_offset.remote(request), self._name)
+
     def serving(self, purpose: str = "opening") -> Call[Serving | None]:
         """``purpose``: what the caller is about to do, as errors say it."""
         return Call(self.handle.serving.remote(), f"{purpose} {self._name}")

@@ -13,9 +13,30 @@ adds a callback does little in it.
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
+from raylog.actors.requests import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchRequest,
+    OffsetAnswer,
+    OffsetRequest,
+    ProduceAnswer,
+    ProduceRequest,
+)
 from raylog.storage.buffers import Buffer
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # Kafka's isolation levels
+__all__ = [
+    "READ_COMMITTED",
+    "READ_UNCOMMITTED",
+    "Connection",
+    "FetchAnswer",
+    "FetchRequest",
+    "OffsetAnswer",
+    "OffsetRequest",
+    "PartitionMetadata",
+    "ProduceAnswer",
+    "ProduceRequest",
+    "TopicMetadata",
+]
 
 
 class PartitionMetadata(NamedTuple):
@@ -35,42 +56,6 @@ class TopicMetadata(NamedTuple):
     max_message_bytes: int
 
 
-class ProduceRequest(NamedTuple):
-    """One v2 batch for one partition. It is not changed until the answer is there."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    leader_epoch: int  # as the client knows it; -1: not known
-    records: Buffer
-    version: int = 0
-
-
-class ProduceAnswer(NamedTuple):
-    """Where a batch was written; for one that was sent twice, where it went the first time."""
-
-    base_offset: int
-    log_append_time: int  # ms, -1 unless the topic stamps records itself
-    log_start_offset: int
-    leader_epoch: int
-    is_duplicate: bool
-
-
-class FetchRequest(NamedTuple):
-    """Batches of one partition from ``offset`` on."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    leader_epoch: int  # -1: not known
-    offset: int
-    max_bytes: int  # the first batch comes whole, however large
-    min_bytes: int = 1
-    max_wait_ms: int = 0
-    isolation: int = READ_UNCOMMITTED
-    version: int = 0
-
-
 class FetchAnswer(Protocol):
     """What a fetch has found. ``high_watermark`` and ``log_start_offset`` are as of the answer."""
 
@@ -84,26 +69,6 @@ class FetchAnswer(Protocol):
         this reads the segment's file. Raises StorageError where what was located has gone
         meanwhile: ask again.
         """
-
-
-class OffsetRequest(NamedTuple):
-    """The offset at a time: ms since the epoch, or Kafka's -1 (end), -2 (start), -3 (largest)."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    leader_epoch: int
-    timestamp: int
-    isolation: int = READ_UNCOMMITTED
-    version: int = 0
-
-
-class OffsetAnswer(NamedTuple):
-    """The first record at or after the time; -1 and -1 where there is none."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
 
 
 class Connection(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from raylog.actors.errors import BrokerNotFound, NotLeader
+from raylog.actors.runtime.clusters import stay_joined
 from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.cluster.client.background import Work
 from raylog.cluster.controller.stub import ControllerStub, find_controller
@@ -22,9 +23,12 @@ class Lookup:
     if it is known here, else in the background. ``failed`` is told why there is none.
     """
 
-    def __init__(self, namespace: str, run: Callable[[Work], None]) -> None:
-        """``run``: does work in the background, one piece after another."""
-        self._namespace, self._run = namespace, run
+    def __init__(self, namespace: str, address: str | None, run: Callable[[Work], None]) -> None:
+        """``address``: of the Ray cluster, which a process that is connected to none joins.
+
+        ``run``: does work in the background, one piece after another.
+        """
+        self._namespace, self._address, self._run = namespace, address, run
         self._log_actors: dict[TopicPartition, LogActorStub] = {}
         self._controller: ControllerStub | None = None
 
@@ -60,6 +64,7 @@ class Lookup:
     ) -> None:
         found = self._log_actors.get(partition)  # maybe the work before this has found it
         try:
+            stay_joined(self._address)
             found = found or find_log_actor(partition, self._namespace)
         except Exception as error:
             failed(error)
@@ -72,6 +77,7 @@ class Lookup:
 
     def _find_controller(self, use: Callable[[ControllerStub], None], failed: Failed) -> None:
         try:
+            stay_joined(self._address)
             found = self._controller or find_controller(self._namespace)
         except Exception as error:
             failed(error)

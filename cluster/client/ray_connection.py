@@ -11,9 +11,9 @@ What Ray asks of it:
   A request to a partition that is not known here leaves behind it. Where no actor serves the
   partition it fails at once; the Controller is asked why, and the next one hears its answer.
 
-On the partition's own node a fetch is answered with where the batches lie, and ``FetchAnswer.read``
-reads the segment's file. The bytes are the caller's for as long as it refers to them; their buffer
-is used again after that (``segment_files.py``).
+A fetch tells which node it comes from. On the partition's own node it is answered with where the
+batches lie, and ``FetchAnswer.read`` reads the segment's file. The bytes are the caller's for as
+long as it refers to them; their buffer is used again after that (``segment_files.py``).
 """
 
 from collections.abc import Callable
@@ -24,8 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
-from raylog.actors.messages import AppendResult, FetchResult
-from raylog.actors.messages import FetchRequest as FetchMessage
+from raylog.actors.messages import FetchResult
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, named_error
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.actors.runtime.stubs import LogActorStub
@@ -45,7 +44,6 @@ from raylog.cluster.client.segment_files import SegmentFiles
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError, SegmentDeleted
-from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.names import TopicPartition
 
 Actor = TypeVar("Actor")
@@ -65,13 +63,23 @@ _FILES = SegmentFiles()
 class RayFetchAnswer:
     """See ``connection.FetchAnswer``."""
 
-    __slots__ = ("_connection", "_partition", "_result", "high_watermark", "log_start_offset")
+    __slots__ = (
+        "_connection",
+        "_partition",
+        "_result",
+        "aborted",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+    )
 
     def __init__(
         self, connection: "RayConnection", partition: TopicPartition, result: FetchResult
     ) -> None:
         self.high_watermark = result.high_watermark
         self.log_start_offset = result.log_start_offset
+        self.last_stable_offset = result.last_stable_offset
+        self.aborted = result.aborted
         self._connection, self._partition, self._result = connection, partition, result
 
     def read(self) -> Buffer | None:
@@ -94,16 +102,19 @@ class RayConnection:
     def __init__(
         self,
         namespace: str,
+        address: str | None = None,
         *,
         run: Callable[[Work], None] = _BACKGROUND.run,
         deadlines: Deadlines = _DEADLINES,
         files: SegmentFiles = _FILES,
     ) -> None:
-        """``run``: does work that may wait. It, the deadlines and the files are the process's."""
-        self.namespace = namespace
+        """``address``: of the Ray cluster, which is joined on first use where the process is not.
+
+        ``run``: does work that may wait. It, the deadlines and the files are the process's.
+        """
+        self.namespace, self.address = namespace, address
         self._deadlines, self._files = deadlines, files
-        self._lookup = Lookup(namespace, run)
-        self._nodes: dict[TopicPartition, str | None] = {}
+        self._lookup = Lookup(namespace, address, run)
         # why nobody served a partition, as the Controller said when it was asked last
         self._reasons: dict[TopicPartition, RaylogError] = {}
         self._explaining: set[TopicPartition] = set()
@@ -111,31 +122,32 @@ class RayConnection:
         self._by_call: dict[TopicPartition, int] = {}
         self._failed_reads: dict[TopicPartition, int] = {}
 
+    def __reduce__(self) -> Any:
+        return (RayConnection, (self.namespace, self.address))
+
     # -- requests to partitions --------------------------------------------------------------------
 
     def produce(self, request: ProduceRequest, *, timeout_s: float) -> "Future[ProduceAnswer]":
         """See ``connection.Connection``."""
         partition = TopicPartition(request.topic, request.partition)
-        payload = _payload(request.records)
+        is_small = len(request.records) <= INLINE_BYTES
+        message = request.encode(with_records=is_small)
+        # An array goes to the object store uncopied by pickle.
+        large = None if is_small else np.frombuffer(request.records, np.uint8)
         return self._ask_partition(
-            partition, timeout_s, lambda actor: actor.append(payload), _produce_answer
+            partition, timeout_s, lambda actor: actor.produce(message, large), ProduceAnswer.decode
         )
 
     def fetch(self, request: FetchRequest, *, timeout_s: float) -> "Future[FetchAnswer]":
         """See ``connection.Connection``."""
         partition = TopicPartition(request.topic, request.partition)
-        message = FetchMessage(
-            offset=request.offset,
-            max_bytes=request.max_bytes,
-            min_bytes=request.min_bytes,
-            max_wait_ms=request.max_wait_ms,
-            locate=self._is_local(partition),
-        ).encode()
+        may_read_files = self._may_read_files(partition)
 
         def ask(actor: LogActorStub) -> Call[FetchResult | bytes]:
+            message = request.encode(own_node_id() if may_read_files else "")
             if request.max_wait_ms:
-                return actor.poll_request(message)
-            return actor.fetch_request(message)
+                return actor.poll_batches(message)
+            return actor.fetch_batches(message)
 
         return self._ask_partition(
             partition, timeout_s, ask, partial(self._fetch_answer, partition)
@@ -143,18 +155,18 @@ class RayConnection:
 
     def list_offset(self, request: OffsetRequest, *, timeout_s: float) -> "Future[OffsetAnswer]":
         """See ``connection.Connection``."""
+        message = request.encode()
         return self._ask_partition(
             TopicPartition(request.topic, request.partition),
             timeout_s,
-            lambda actor: actor.offset_for_timestamp(request.timestamp),
-            _offset_answer,
+            lambda actor: actor.list_offset(message),
+            OffsetAnswer.decode,
         )
 
     def forget(self, topic: str, partition: int) -> None:
         """See ``connection.Connection``."""
         key = TopicPartition(topic, partition)
         self._lookup.forget(key)
-        self._nodes.pop(key, None)
         self._by_call.pop(key, None)
         self._failed_reads.pop(key, None)
 
@@ -166,13 +178,13 @@ class RayConnection:
             f"the metadata of {topic}",
             timeout_s,
             lambda controller: controller.topic_metadata(topic),
-            self._learn,
+            _as_it_is,
         )
 
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         """See ``connection.Connection``."""
         return self._ask_controller(
-            "a producer id", timeout_s, ControllerStub.allocate_producer_id, int
+            "a producer id", timeout_s, ControllerStub.allocate_producer_id, _as_it_is
         )
 
     # -- reading on the partition's own node -------------------------------------------------------
@@ -189,14 +201,12 @@ class RayConnection:
         self._failed_reads.pop(partition, None)
         return content
 
-    def _is_local(self, partition: TopicPartition) -> bool:
-        """Whether the answer may say where the batches lie; False while that is not known."""
+    def _may_read_files(self, partition: TopicPartition) -> bool:
+        """False for a while after one of its files could not be read here."""
         left = self._by_call.get(partition, 0)
         if left:
             self._by_call[partition] = left - 1
-            return False
-        node_id = self._nodes.get(partition)
-        return node_id is not None and node_id == own_node_id()
+        return not left
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -250,7 +260,7 @@ class RayConnection:
             f"looking for {partition}",
             CALL_TIMEOUT_S,
             lambda controller: controller.explain(partition),
-            lambda reason: reason,
+            _as_it_is,
         )
         explanation.add_done_callback(partial(self._explained, partition))
 
@@ -263,11 +273,6 @@ class RayConnection:
             self._reasons[partition] = reason
 
     # -- answers -----------------------------------------------------------------------------------
-
-    def _learn(self, metadata: TopicMetadata) -> TopicMetadata:
-        for entry in metadata.partitions:
-            self._nodes[TopicPartition(metadata.topic, entry.partition)] = entry.node_id
-        return metadata
 
     def _fetch_answer(
         self, partition: TopicPartition, answer: FetchResult | bytes
@@ -302,22 +307,5 @@ def _settle(
         fail(future, fault)
 
 
-def _payload(records: Buffer) -> Any:
-    """Bytes travel in the call; an array goes to the object store uncopied by pickle."""
-    return bytes(records) if len(records) <= INLINE_BYTES else np.frombuffer(records, np.uint8)
-
-
-def _produce_answer(result: AppendResult) -> ProduceAnswer:
-    return ProduceAnswer(
-        base_offset=result.base_offset,
-        log_append_time=result.log_append_time,
-        log_start_offset=result.log_start_offset,
-        leader_epoch=result.leader_epoch,
-        is_duplicate=result.is_duplicate,
-    )
-
-
-def _offset_answer(place: TimestampOffset | None) -> OffsetAnswer:
-    if place is None:
-        return OffsetAnswer(offset=-1, timestamp=-1, leader_epoch=-1)
-    return OffsetAnswer(offset=place.offset, timestamp=place.timestamp, leader_epoch=-1)
+def _as_it_is(answer: Answer) -> Answer:
+    return answer

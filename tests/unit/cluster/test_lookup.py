@@ -72,6 +72,7 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "get_actor", made.get_actor)
     monkeypatch.setattr(ray, "wait", made.wait)
     monkeypatch.setattr(ray, "get", get)

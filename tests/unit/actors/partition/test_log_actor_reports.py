@@ -67,6 +67,7 @@ def failed_partition(error: Callable[[str], StorageError]) -> Partition:
 @pytest.fixture
 def log_manager(monkeypatch: pytest.MonkeyPatch) -> LogManager:
     manager = LogManager()
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "get_actor", lambda *_, **__: manager)
     monkeypatch.setattr(ray, "get", lambda *_, **__: None)
     return manager
@@ -85,6 +86,7 @@ def test_a_failure_is_reported_until_it_is_heard_and_the_log_says_it_once(
 ) -> None:
     actor = actor_of(failed_partition(lambda path: StorageError(path, "Input/output error")))
     with monkeypatch.context() as patch, caplog.at_level("WARNING"):
+        patch.setattr(ray, "is_initialized", lambda: True)
         patch.setattr(ray, "get_actor", failing)
         assert [actor._is_reported() for _ in range(3)] == [False] * 3
     assert len(caplog.records) == 1

@@ -21,6 +21,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise error
 
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "get_actor", fail)
     monkeypatch.setattr(handles, "list_named_actors", fail)
 
@@ -75,6 +76,7 @@ class Actors:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.handles: dict[tuple[str, str], str] = {}
         self.killed: list[tuple[str, bool]] = []
+        patch.setattr(ray, "is_initialized", lambda: True)
         patch.setattr(ray, "get_actor", self._get)
         patch.setattr(ray, "kill", self._kill)
         patch.setattr(handles, "list_named_actors", self._list)

@@ -38,6 +38,7 @@ def cluster_of(patch: pytest.MonkeyPatch, **labels: str | None) -> None:
         for node_id, label in labels.items()
     ]
     nodes.append({"NodeID": "down", "Alive": False, "Labels": {NODE_LABEL: "disk-1"}})
+    patch.setattr(ray, "is_initialized", lambda: True)
     patch.setattr(ray, "nodes", lambda: nodes)
 
 

@@ -42,6 +42,7 @@ def log_actors(monkeypatch: pytest.MonkeyPatch) -> None:
             raise answer
         return answer
 
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "get_actor", get_actor)
     monkeypatch.setattr(ray, "wait", lambda references, **_: (references, []))
     monkeypatch.setattr(ray, "get", get)

@@ -1,5 +1,6 @@
 """Requests by Ray calls: nothing waits, every future ends, and with raylog's errors."""
 
+import pickle
 import struct
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,10 +15,13 @@ from ray.exceptions import ActorUnavailableError, RayTaskError
 from raylog.actors.errors import (
     BrokerNotFound,
     NotLeader,
+    RayNotFound,
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-from raylog.actors.messages import AppendResult, FetchResult
+from raylog.actors.messages import FetchResult
+from raylog.actors.requests import Serves, decode_fetch, decode_offset, records_in
+from raylog.actors.runtime import clusters
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.client import ray_connection
 from raylog.cluster.client.connection import (
@@ -32,7 +36,7 @@ from raylog.cluster.client.connection import (
 from raylog.cluster.client.deadlines import Deadlines
 from raylog.cluster.client.ray_connection import RayConnection
 from raylog.storage.errors import LogMissing, SegmentDeleted
-from raylog.storage.indexes.time_index import TimestampOffset
+from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
 from tests.unit.cluster.client.test_deadlines import Clock
 
@@ -81,6 +85,7 @@ class World:
         self.clock = Clock()
         self.deadlines = Deadlines(self.clock, threaded=False)
         self.connection = RayConnection("ns", run=self.works.append, deadlines=self.deadlines)
+        patch.setattr(ray, "is_initialized", lambda: True)
         patch.setattr(ray, "get_actor", self._get_actor)
         patch.setattr(ray_connection, "own_node_id", lambda: HERE)
 
@@ -108,13 +113,6 @@ class World:
         request = FetchRequest("orders", "id", 0, -1, offset, 1 << 20, 1, max_wait_ms)
         return self.connection.fetch(request, timeout_s=30.0)
 
-    def learn(self, node_id: str) -> None:
-        """Have the connection know where the partition is."""
-        future = self.connection.metadata("orders", timeout_s=30.0)
-        self.work()
-        self.actors[CONTROLLER].answer(metadata(node_id))
-        future.result(0)
-
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
@@ -125,8 +123,9 @@ def metadata(node_id: str) -> TopicMetadata:
     return TopicMetadata("orders", "id", (PartitionMetadata(0, -1, node_id),), 1 << 20)
 
 
-WRITTEN = AppendResult(7, 7, -1, 0, 3, False)
 ANSWER = ProduceAnswer(7, -1, 0, 3, False)
+WRITTEN = ANSWER.encode()
+SERVES = Serves(TopicPartition("orders", 0), "id", 5)
 
 
 # -- looking for actors ----------------------------------------------------------------------------
@@ -265,8 +264,10 @@ def test_a_small_batch_travels_in_the_call_and_a_large_one_as_an_array(world: Wo
     world.produce(b"small")
     world.produce(bytes(100_000))
     world.work()
-    assert log_actor.answer(WRITTEN) == (b"small",)
-    (payload,) = log_actor.answer(WRITTEN)
+    (request,) = log_actor.answer(WRITTEN)
+    assert bytes(records_in(request)) == b"small"
+    request, payload = log_actor.answer(WRITTEN)
+    assert bytes(records_in(request)) == b""
     assert isinstance(payload, np.ndarray)
     assert payload.nbytes == 100_000
 
@@ -276,10 +277,11 @@ def test_an_offset_is_looked_up_by_time(world: World) -> None:
     request = OffsetRequest("orders", "id", 0, -1, 1000)
     futures = [world.connection.list_offset(request, timeout_s=30.0) for _ in range(2)]
     world.work()
-    log_actor.answer(TimestampOffset(timestamp=1001, offset=5))
-    log_actor.answer(None)
+    (asked,) = log_actor.answer(OffsetAnswer(5, 1001, 2).encode())
+    assert decode_offset(asked, SERVES) == request._replace(leader_epoch=-1)
+    log_actor.answer(OffsetAnswer(-1, -1, -1).encode())
     assert [future.result(0) for future in futures] == [
-        OffsetAnswer(5, 1001, -1),
+        OffsetAnswer(5, 1001, 2),
         OffsetAnswer(-1, -1, -1),
     ]
 
@@ -335,7 +337,7 @@ def test_a_fetch_that_may_wait_is_a_poll(world: World) -> None:
     world.fetch()
     world.fetch(max_wait_ms=500)
     world.work()
-    assert [name for name, *_ in log_actor.calls] == ["fetch_request", "poll_request"]
+    assert [name for name, *_ in log_actor.calls] == ["fetch_batches", "poll_batches"]
 
 
 def test_a_fetch_from_another_node_brings_the_bytes(world: World) -> None:
@@ -358,8 +360,6 @@ def test_a_fetch_at_the_end_brings_nothing(world: World) -> None:
 
 def test_a_fetch_on_the_partitions_node_reads_the_file(world: World, tmp_path: Path) -> None:
     log_actor = world.serve()
-    world.serve(CONTROLLER)
-    world.learn(HERE)
     future = world.fetch()
     world.work()
     log_actor.answer(located(tmp_path / "segment", b"batches"))
@@ -370,21 +370,52 @@ def test_a_fetch_on_the_partitions_node_reads_the_file(world: World, tmp_path: P
 
 def test_a_file_that_cannot_be_read_here_is_asked_for_by_call(world: World, tmp_path: Path) -> None:
     log_actor = world.serve()
-    world.serve(CONTROLLER)
-    world.learn(HERE)
-    world.fetch()
-    world.work()
 
     def wants_location() -> bool:
         world.fetch()
         _, (request,), _ = log_actor.calls.pop()
-        return bool(request[-1])
+        return decode_fetch(request, SERVES)[1] == HERE
 
     for by_call in (1, 2, 4):  # fewer tries each time: maybe it never can
         answer = world.fetch()
-        log_actor.calls.pop(0) if len(log_actor.calls) > 1 else None
+        world.work()
         log_actor.answer(located(tmp_path / "segment", b"batches"))
         (tmp_path / "segment").unlink()
         with pytest.raises(SegmentDeleted):
             answer.result(0).read()
         assert [wants_location() for _ in range(by_call + 1)] == [False] * by_call + [True]
+
+
+# -- where there is no connection to Ray -----------------------------------------------------------
+
+
+def test_a_process_without_ray_joins_the_brokers_cluster_in_the_background(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    joined: list[str] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: bool(joined))
+    monkeypatch.setattr(clusters, "_join", joined.append)
+    original = RayConnection("ns", "there:7", run=world.works.append, deadlines=world.deadlines)
+    future = original.new_producer_id(timeout_s=30.0)
+    assert joined == []
+    world.work()
+    assert joined == ["there:7"]
+    assert isinstance(future.exception(0), BrokerNotFound)
+
+
+def test_without_an_address_nothing_is_started(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    futures: list[Future[Any]] = [
+        world.produce(),
+        world.connection.new_producer_id(timeout_s=30.0),
+    ]
+    world.work()
+    assert all(isinstance(future.exception(0), RayNotFound) for future in futures)
+    assert world.looks == []
+
+
+def test_a_pickled_connection_knows_its_broker(world: World) -> None:
+    copy = pickle.loads(pickle.dumps(RayConnection("ns", "there:7")))
+    assert (copy.namespace, copy.address) == ("ns", "there:7")

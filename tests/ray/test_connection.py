@@ -1,0 +1,149 @@
+"""What clients stand on, against live partitions; and processes that are not connected to Ray."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import raylog
+from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicId, UnknownTopicOrPartition
+from raylog.cluster.broker import Broker
+from raylog.cluster.client.connection import (
+    FetchRequest,
+    OffsetAnswer,
+    OffsetRequest,
+    ProduceRequest,
+    TopicMetadata,
+)
+from raylog.cluster.client.ray_connection import RayConnection
+from raylog.storage.records.decode import decode_records
+from raylog.storage.records.encode import encode_records
+
+T0 = 1_700_000_000_000
+TIMEOUT_S = 30.0
+# More than a call of Ray carries inside of it.
+LARGE = os.urandom(300_000)
+
+
+@pytest.fixture
+def connection(broker: Broker) -> RayConnection:
+    return RayConnection(broker.namespace)
+
+
+@pytest.fixture
+def known(connection: RayConnection, topic: str) -> TopicMetadata:
+    return connection.metadata(topic, timeout_s=TIMEOUT_S).result()
+
+
+def produce(known: TopicMetadata, value: bytes) -> ProduceRequest:
+    batch = encode_records([(T0, None, value, [])])
+    return ProduceRequest(known.topic, known.topic_id, 0, -1, batch)
+
+
+def fetch(known: TopicMetadata, offset: int = 0, max_wait_ms: int = 0) -> FetchRequest:
+    return FetchRequest(known.topic, known.topic_id, 0, -1, offset, 8 << 20, 1, max_wait_ms)
+
+
+def test_what_is_produced_is_fetched(connection: RayConnection, known: TopicMetadata) -> None:
+    assert len(known.partitions) == 2
+    assert known.partitions[0].node_id
+    for value in (b"small", LARGE):
+        connection.produce(produce(known, value), timeout_s=TIMEOUT_S).result()
+    answer = connection.fetch(fetch(known), timeout_s=TIMEOUT_S).result()
+    content = answer.read()
+    assert content is not None
+    assert [record.value for record in decode_records(content)] == [b"small", LARGE]
+    assert (answer.high_watermark, answer.log_start_offset) == (2, 0)
+    end = OffsetRequest(known.topic, known.topic_id, 0, -1, -1)
+    found = connection.list_offset(end, timeout_s=TIMEOUT_S).result()
+    assert found == OffsetAnswer(offset=2, timestamp=-1, leader_epoch=0)
+
+
+def test_bytes_that_cannot_be_read_from_the_file_come_by_call(
+    connection: RayConnection, known: TopicMetadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.produce(produce(known, LARGE), timeout_s=TIMEOUT_S).result()
+    monkeypatch.setattr(connection, "_may_read_files", lambda _: False)
+    answer = connection.fetch(fetch(known), timeout_s=TIMEOUT_S).result()
+    content = answer.read()
+    assert content is not None
+    assert [record.value for record in decode_records(content)] == [LARGE]
+
+
+def test_a_request_ends_in_time_though_nobody_answers(
+    connection: RayConnection, known: TopicMetadata
+) -> None:
+    waiting = connection.fetch(fetch(known, max_wait_ms=60_000), timeout_s=0.2)
+    with pytest.raises(RequestTimedOut):
+        waiting.result(TIMEOUT_S)
+
+
+def test_a_topic_that_was_made_again_is_neither_written_nor_read_by_who_knew_the_old(
+    broker: Broker, connection: RayConnection, known: TopicMetadata
+) -> None:
+    connection.produce(produce(known, b"old"), timeout_s=TIMEOUT_S).result()
+    broker.delete_topic(known.topic)
+    broker.create_topic(known.topic, partitions=1)
+    connection.forget(known.topic, 0)
+    end = OffsetRequest(known.topic, known.topic_id, 0, -1, -1)
+    for future in (
+        connection.produce(produce(known, b"old"), timeout_s=TIMEOUT_S),
+        connection.fetch(fetch(known), timeout_s=TIMEOUT_S),
+        connection.list_offset(end, timeout_s=TIMEOUT_S),
+    ):
+        assert isinstance(future.exception(TIMEOUT_S), UnknownTopicId)
+    now = connection.metadata(known.topic, timeout_s=TIMEOUT_S).result()
+    assert (now.topic_id != known.topic_id, len(now.partitions)) == (True, 1)
+    answer = connection.produce(produce(now, b"new"), timeout_s=TIMEOUT_S).result()
+    assert answer.base_offset == 0
+
+
+def test_what_does_not_exist_is_told_by_name(
+    connection: RayConnection, known: TopicMetadata
+) -> None:
+    unknown = connection.metadata("no-such-topic", timeout_s=TIMEOUT_S)
+    assert isinstance(unknown.exception(), UnknownTopicOrPartition)
+    request = produce(known, b"x")._replace(partition=7)
+    future = connection.produce(request, timeout_s=TIMEOUT_S)
+    assert isinstance(future.exception(), NotLeader | UnknownTopicOrPartition)
+
+
+# -- who connects, and who stops -------------------------------------------------------------------
+
+
+def in_another_process(broker: Broker, use: str) -> "subprocess.CompletedProcess[str]":
+    """What a process prints that has a pickled broker, and is not connected to Ray."""
+    program = f"import pickle, ray\nbroker = pickle.loads({pickle.dumps(broker)!r})\n{use}\n"
+    environ = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=environ,
+    )
+
+
+def test_a_pickled_broker_works_in_a_process_without_ray(broker: Broker, topic: str) -> None:
+    ended = in_another_process(broker, f"with broker: print({topic!r} in broker.list_topics())")
+    assert ended.stdout == "True\n", ended.stderr
+    assert topic in broker.list_topics(), "the copy has not stopped it"
+
+
+def test_where_there_is_no_ray_a_broker_says_so_and_starts_none() -> None:
+    use = (
+        "try:\n    broker.list_topics()\n"
+        "except Exception as error:\n    print(type(error).__name__, ray.is_initialized())"
+    )
+    for first in ("", "import raylog\nbroker = raylog.Broker('none')\n"):
+        ended = in_another_process(Broker("none", "127.0.0.1:1"), first + use)
+        assert ended.stdout == "RayNotFound False\n", ended.stderr
+
+
+def test_who_connects_does_not_stop_the_broker_for_everybody(broker: Broker, topic: str) -> None:
+    with raylog.connect(namespace=broker.namespace) as connected:
+        assert topic in connected.list_topics()
+    assert topic in broker.list_topics()

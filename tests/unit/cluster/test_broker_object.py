@@ -1,0 +1,130 @@
+"""The object that users hold: what it begins it ends, what it needs it connects to."""
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import ray
+
+from raylog.actors.errors import RayNotFound
+from raylog.actors.runtime import clusters, nodes
+from raylog.actors.runtime.handles import find, running
+from raylog.cluster import broker as module
+from raylog.cluster.broker import Broker
+
+
+class Ray:
+    """Ray, as far as the connection of a process goes."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.connected_to: str | None = None
+        self.joined: list[str] = []
+        patch.delenv("RAY_ADDRESS", raising=False)
+        patch.setattr(ray, "is_initialized", lambda: self.connected_to is not None)
+        patch.setattr(ray, "init", self._init)
+        patch.setattr(ray, "get_actor", self._get_actor)
+        patch.setattr(clusters, "_join", self._join)
+        patch.setattr(module, "own_address", lambda: self.connected_to)
+
+    def _init(self, *_: Any, **__: Any) -> None:
+        raise AssertionError("a new Ray cluster was started")
+
+    def _join(self, address: str) -> None:
+        self.joined.append(address)
+        self.connected_to = address
+
+    def _get_actor(self, name: str, namespace: str) -> Any:
+        if self.connected_to is None:
+            ray.init()  # as Ray does by itself
+        raise ValueError(name)
+
+
+@pytest.fixture
+def rays(monkeypatch: pytest.MonkeyPatch) -> Ray:
+    return Ray(monkeypatch)
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch, rays: Ray) -> list[str]:
+    """The namespaces of the brokers that were stopped."""
+    rays.connected_to = "here:1"
+    names: list[str] = []
+
+    def shut_down(self: Broker) -> bool:
+        names.append(self.namespace)
+        return True
+
+    monkeypatch.setattr(Broker, "_shut_down", shut_down)
+    monkeypatch.setattr(module, "kill", lambda *_: None)
+    return names
+
+
+# -- who stops it ----------------------------------------------------------------------------------
+
+
+def test_leaving_the_object_that_started_the_broker_stops_it(stopped: list[str]) -> None:
+    with Broker("ns", "here:1", is_starter=True):
+        pass
+    assert stopped == ["ns"]
+
+
+def test_leaving_an_object_that_connected_leaves_the_broker_running(stopped: list[str]) -> None:
+    with Broker("ns", "here:1"):
+        pass
+    assert stopped == []
+
+
+def test_a_copy_in_a_task_leaves_the_broker_running(stopped: list[str]) -> None:
+    copy = pickle.loads(pickle.dumps(Broker("ns", "here:1", is_starter=True)))
+    with copy:
+        pass
+    assert stopped == []
+
+
+def test_a_broker_that_was_stopped_is_not_stopped_again(stopped: list[str]) -> None:
+    with Broker("ns", "here:1", is_starter=True) as broker:
+        broker.stop()
+    assert stopped == ["ns"]
+
+
+# -- where there is no connection to Ray -----------------------------------------------------------
+
+USES: list[Callable[[Broker], Any]] = [
+    lambda broker: broker.list_topics(),
+    lambda broker: broker.partition("orders", 0),
+    lambda broker: broker.compaction(),
+    lambda broker: broker.stop(),
+    lambda broker: broker.status(),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_no_use_of_a_broker_starts_a_ray_cluster(rays: Ray, use: Callable[[Broker], Any]) -> None:
+    with pytest.raises(RayNotFound, match=r"raylog\.connect"):
+        use(Broker("ns"))
+
+
+def test_nothing_below_it_starts_one(rays: Ray) -> None:
+    for look in (lambda: find("Controller", "ns"), lambda: running("ns"), nodes.alive_nodes):
+        with pytest.raises(RayNotFound):
+            look()
+
+
+def test_a_copy_connects_to_the_cluster_of_its_broker_on_first_use(rays: Ray) -> None:
+    rays.connected_to = "there:7"
+    pickled = pickle.dumps(Broker("ns"))
+    rays.connected_to = None
+    copy = pickle.loads(pickled)
+    assert rays.joined == []
+    with pytest.raises(Exception, match="no raylog broker runs"):
+        copy.list_topics()
+    assert rays.joined == ["there:7"]
+    assert copy.address == "there:7"
+
+
+def test_a_process_that_is_connected_stays_where_it_is(rays: Ray) -> None:
+    rays.connected_to = "here:1"
+    with pytest.raises(Exception, match="no raylog broker runs"):
+        Broker("ns", "there:7").list_topics()
+    assert rays.joined == []
