@@ -4,7 +4,7 @@ Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of 
 ``raylog.errors``.
 """
 
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import RaylogError, RecordTooLarge
 
 
 class UnknownTopicOrPartition(RaylogError):
@@ -254,11 +254,23 @@ class SeveralClusters(RaylogError):
     )
 
 
+class RecordTooLargeToSend(RecordTooLarge):
+    """A record exceeds a limit of the producer itself. It was not taken."""
+
+    fields = ("size_bytes", "limit_key", "max_bytes")
+    template = (
+        "a record of {size_bytes} bytes exceeds {limit_key}={max_bytes} of the producer; raise it "
+        "(and max.message.bytes of the topic), or send smaller records"
+    )
+
+
 class ProduceFailed(RaylogError):
     """Records could not be written. The producer does not send them again."""
 
     code, error_name = -1, "UNKNOWN_SERVER_ERROR"
     fields = ("partition", "records", "cause")
+    records: int
+    cause: BaseException
     template = (
         "{records} records for {partition} were not acknowledged, and are not sent again: {cause}"
     )

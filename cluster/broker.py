@@ -491,11 +491,14 @@ class Broker:
 
     # -- clients -----------------------------------------------------------------------------------
 
-    def producer(self, **config: Any) -> "Producer":
-        """A producer; see :class:`raylog.cluster.client.producer.Producer` for ``config``."""
+    def producer(self, config: Mapping[str, Any] | None = None, /, **more: Any) -> "Producer":
+        """A producer; see :class:`raylog.cluster.client.producer.Producer`.
+
+        Settings by Kafka's names: ``producer(linger_ms=5)`` or ``producer({"linger.ms": 5})``.
+        """
         from raylog.cluster.client.producer import Producer
 
-        return Producer(self, **config)
+        return Producer(self.connection(), config, **more)
 
     def consumer(self, *topics: str, **config: Any) -> "Consumer":
         """A consumer of all partitions of ``topics``.

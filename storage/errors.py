@@ -102,7 +102,7 @@ class RecordTooLarge(RaylogError):
     """A batch is larger than ``max.message.bytes``."""
 
     code, error_name = 10, "MESSAGE_TOO_LARGE"
-    fields = ("size_bytes", "max_bytes")
+    fields: ClassVar[tuple[str, ...]] = ("size_bytes", "max_bytes")
     template = (
         "a batch of {size_bytes} bytes exceeds max.message.bytes={max_bytes}; send smaller "
         "batches, or raise max.message.bytes of the topic"

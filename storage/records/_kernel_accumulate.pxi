@@ -23,6 +23,9 @@ cdef extern from "Python.h":
     bint PyTuple_CheckExact(object given)
     bint PyList_CheckExact(object given)
     int PyByteArray_Resize(object given, Py_ssize_t size) except -1
+    void PyObject_GC_Track(object tracked)
+    void PyObject_GC_UnTrack(object tracked)
+    bint PyObject_GC_IsTracked(object tracked)
     long long PyLong_AsLongLongAndOverflow(object given, int* overflow) except? -1
 
 from cpython.ref cimport Py_XDECREF
@@ -133,7 +136,11 @@ def record_size(key, value, headers):
 
 
 cdef class Receipt:
-    """A record's place in its batch, which knows what became of it."""
+    """A record's place in its batch, which knows what became of it.
+
+    It can be in no circle until somebody waits for it. So the garbage collector is not told of it,
+    which would look at millions of them again and again.
+    """
 
     # NULL until it is set: such objects are made without a constructor, which would take longer
     cdef PyObject* held
@@ -146,6 +153,11 @@ cdef class Receipt:
 
     def __dealloc__(self):
         Py_XDECREF(self.held)
+
+    def track(self):
+        """Have the garbage collector look at this: it refers to other objects from now on."""
+        if not PyObject_GC_IsTracked(self):
+            PyObject_GC_Track(self)
 
 
 cdef class OpenBatch:
@@ -237,7 +249,7 @@ cdef class Accumulator:
 
     ``topics``: OpenTopic by name. ``receipt``: the type of what ``send`` returns, a Receipt.
 
-    ``new_delivery()`` makes the fate of a new batch; ``wake(batch)`` is called with its first row
+    ``new_delivery(batch)`` makes the fate of the rows to come; ``wake(batch)`` is called with its first row
     and once it is ready to be sent; ``stick(topic)`` chooses another sticky partition, when the
     present one has had ``batch_bytes``; ``careful(topic, value, key, timestamp, headers,
     partition)`` is asked instead of everything that is not the plain case. ``direct`` False sends
@@ -249,12 +261,13 @@ cdef class Accumulator:
     cdef readonly dict topics
     cdef readonly int64_t free_bytes
     cdef int64_t batch_bytes
-    cdef bint direct
+    cdef bint direct, is_collected
 
     def __init__(self, *, type receipt not None, new_delivery, careful, wake, stick,
                  int64_t batch_bytes, int64_t free_bytes, bint direct=True):
         if not issubclass(receipt, Receipt) or batch_bytes < 1:
             raise ValueError(f"{receipt} must be a Receipt, and batch_bytes at least 1")
+        self.is_collected = receipt is not Receipt
         self.receipt, self.new_delivery, self.careful = receipt, new_delivery, careful
         self.wake, self.stick, self.direct = wake, stick, direct
         self.batch_bytes, self.free_bytes = batch_bytes, free_bytes
@@ -307,6 +320,8 @@ cdef class Accumulator:
         cdef Py_ssize_t partitions
         cdef int64_t number, size, before, capacity
         receipt = PyType_GenericAlloc(self.receipt, 0)
+        if self.is_collected:
+            PyObject_GC_UnTrack(receipt)
         while True:
             if not load_exact(&row, key, value, headers):
                 return None
@@ -343,7 +358,7 @@ cdef class Accumulator:
                 return None
             if batch.delivery is not None:
                 break
-            delivery = self.new_delivery()
+            delivery = self.new_delivery(batch)
             if batch.delivery is None:
                 batch.delivery = delivery
         if capacity > batch.capacity:

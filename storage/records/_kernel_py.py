@@ -41,6 +41,7 @@ from raylog.storage.records._kernel_py_accumulate import (
 from raylog.storage.records._kernel_py_accumulate import (
     record_size as record_size,
 )
+from raylog.storage.records._kernel_py_hash import murmur2 as murmur2
 from raylog.storage.records.batch import BatchHeader, iter_batches, read_header
 from raylog.storage.records.batch import check_crc as _check_crc
 from raylog.storage.records.compression import MAX_PLAIN_BYTES, decompress
@@ -807,22 +808,6 @@ def rebuild_records(
 
 
 # -- partitioning ----------------------------------------------------------------------------------
-
-
-def murmur2(key: Buffer) -> int:
-    data = memoryview(key).cast("B")
-    m, mask, size = 0x5BD1E995, 0xFFFFFFFF, len(data)
-    h = 0x9747B28C ^ (size & mask)
-    tail = size & ~3
-    for i in range(0, tail, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * m & mask
-        k = (k ^ k >> 24) * m & mask
-        h = (h * m & mask) ^ k
-    if tail < size:
-        h = (h ^ int.from_bytes(data[tail:], "little")) * m & mask
-    h = (h ^ h >> 13) * m & mask
-    h ^= h >> 15
-    return h - 2**32 if h >= 2**31 else h
 
 
 def partition_column(keys: TextColumn, partitions: int) -> bytearray:

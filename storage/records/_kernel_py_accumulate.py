@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from raylog.storage.errors import InvalidRecord
+from raylog.storage.records._kernel_py_hash import murmur2
 from raylog.storage.records.compression import MAX_PLAIN_BYTES
 from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.records.varints import put_varint
@@ -38,6 +39,9 @@ class Receipt:
     @property
     def index(self) -> int:
         return self._index
+
+    def track(self) -> None:
+        """Nothing: the garbage collector looks at this anyway."""
 
 
 class OpenBatch:
@@ -108,7 +112,7 @@ class Accumulator:
         self,
         *,
         receipt: type[Receipt],
-        new_delivery: Callable[[], Any],
+        new_delivery: Callable[[OpenBatch], Any],
         careful: Callable[..., Any],
         wake: Callable[[OpenBatch], object],
         stick: Callable[[OpenTopic], object],
@@ -209,7 +213,7 @@ class Accumulator:
             if capacity - batch.capacity > self.free_bytes:
                 return MEMORY_IS_FULL
             if batch.delivery is None:
-                batch.delivery = self._new_delivery()
+                batch.delivery = self._new_delivery(batch)
             self.free_bytes -= capacity - batch.capacity
             batch.capacity = capacity
             receipt._index, receipt._delivery = batch.count, batch.delivery
@@ -222,8 +226,6 @@ class Accumulator:
 
     def _partition_of(self, state: OpenTopic, key: bytes | None) -> int:
         if key is not None:
-            from raylog.storage.records._kernel_py import murmur2  # imports this
-
             return (murmur2(key) & 0x7FFFFFFF) % len(state.batches)
         if state.sticky_bytes >= self._batch_bytes and len(state.batches) > 1:
             self._stick(state)

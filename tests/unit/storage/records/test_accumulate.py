@@ -37,7 +37,7 @@ class Bench:
         self.woken: list[Any] = []
         self.accumulator = ops.Accumulator(
             receipt=ops.Receipt,
-            new_delivery=object,
+            new_delivery=lambda _: object(),
             careful=lambda *row: self.careful.append(row),
             wake=self.woken.append,
             stick=self.stick,

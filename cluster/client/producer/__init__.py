@@ -1,0 +1,6 @@
+"""The producer: see ``producer.py``."""
+
+from raylog.cluster.client.producer.delivery import RecordMetadata, SentRecord
+from raylog.cluster.client.producer.producer import Producer
+
+__all__ = ["Producer", "RecordMetadata", "SentRecord"]
