@@ -11,7 +11,7 @@ class UnknownTopicOrPartition(RaylogError):
     """The topic or the partition does not exist. ``partition`` is None if the request named only a
     topic."""
 
-    code, error_name, retriable = 3, "UNKNOWN_TOPIC_OR_PARTITION", True
+    code, error_name = 3, "UNKNOWN_TOPIC_OR_PARTITION"
     fields = ("topic", "partition", "why")
     topic: str
     partition: int | None
@@ -27,7 +27,7 @@ class UnknownTopicOrPartition(RaylogError):
 class UnknownTopicId(RaylogError):
     """The request is for another topic: one of this name was deleted, and the name used again."""
 
-    code, error_name, retriable = 100, "UNKNOWN_TOPIC_ID", True
+    code, error_name = 100, "UNKNOWN_TOPIC_ID"
     fields = ("partition", "topic_id", "served_topic_id")
     partition: str
     topic_id: str
@@ -41,7 +41,7 @@ class UnknownTopicId(RaylogError):
 class FencedLeaderEpoch(RaylogError):
     """The client knows an older leader epoch: the partition's actor was started again since."""
 
-    code, error_name, retriable = 74, "FENCED_LEADER_EPOCH", True
+    code, error_name = 74, "FENCED_LEADER_EPOCH"
     fields = ("partition", "leader_epoch", "served_leader_epoch")
     partition: str
     leader_epoch: int
@@ -55,7 +55,7 @@ class FencedLeaderEpoch(RaylogError):
 class UnknownLeaderEpoch(RaylogError):
     """The client knows a newer leader epoch: it has come to an actor that is not the leader."""
 
-    code, error_name, retriable = 75, "UNKNOWN_LEADER_EPOCH", True
+    code, error_name = 75, "UNKNOWN_LEADER_EPOCH"
     fields = ("partition", "leader_epoch", "served_leader_epoch")
     partition: str
     leader_epoch: int
@@ -94,7 +94,7 @@ class TopicExists(RaylogError):
 class TopicBusy(RaylogError):
     """Another request is creating, deleting or extending a topic with this name."""
 
-    code, error_name, retriable = 36, "TOPIC_ALREADY_EXISTS", True
+    code, error_name = 36, "TOPIC_ALREADY_EXISTS"
     fields = ("topic", "what")
     template = "topic {topic!r} is being {what}; try again when that has finished"
 
@@ -102,7 +102,7 @@ class TopicBusy(RaylogError):
 class MoveRunning(RaylogError):
     """The partition is already being moved to another log dir."""
 
-    code, error_name, retriable = 42, "INVALID_REQUEST", True
+    code, error_name = 60, "REASSIGNMENT_IN_PROGRESS"
     fields = ("partition", "log_dir")
     template = "{partition} is being moved to {log_dir}; try again when that has finished"
 
@@ -129,7 +129,7 @@ class InvalidRequest(RaylogError):
 class NotLeader(RaylogError):
     """The partition's actor cannot be reached: it is restarting, or its node is down."""
 
-    code, error_name, retriable = 6, "NOT_LEADER_OR_FOLLOWER", True
+    code, error_name = 6, "NOT_LEADER_OR_FOLLOWER"
     fields = ("partition", "why")
     template = (
         "{partition} cannot be reached: {why}; clients retry until their timeout. If its node is "
@@ -141,7 +141,7 @@ class TooManyPolls(RaylogError):
     """The maximum number of fetches already wait at the partition. Fetch without waiting, or retry
     after a moment."""
 
-    code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
+    code, error_name = 89, "THROTTLING_QUOTA_EXCEEDED"
     fields = ("partition", "most")
     template = (
         "{partition}: {most} fetches are already waiting, which is the maximum; fetch without "
@@ -153,7 +153,7 @@ class TooManyAppends(RaylogError):
     """The partition has the maximum number of bytes of unacknowledged appends. Nothing was written:
     retry after a moment."""
 
-    code, error_name, retriable = 89, "THROTTLING_QUOTA_EXCEEDED", True
+    code, error_name = 89, "THROTTLING_QUOTA_EXCEEDED"
     fields = ("partition", "in_flight_bytes", "most_bytes")
     template = (
         "{partition}: appends of {in_flight_bytes} bytes are not acknowledged yet, and the maximum "
@@ -168,7 +168,7 @@ THROTTLED = (TooManyPolls, TooManyAppends)
 class RequestTimedOut(RaylogError):
     """The answer did not arrive in time. It is not known whether the request took effect."""
 
-    code, error_name, retriable = 7, "REQUEST_TIMED_OUT", True
+    code, error_name = 7, "REQUEST_TIMED_OUT"
     fields = ("what", "timeout_ms")
     what: str
     timeout_ms: int
@@ -181,7 +181,7 @@ class RequestTimedOut(RaylogError):
 class BrokerNotFound(RaylogError):
     """No broker runs in this namespace of the Ray cluster."""
 
-    code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
+    code, error_name = 15, "COORDINATOR_NOT_AVAILABLE"
     fields = ("namespace",)
     template = (
         "no raylog broker runs in namespace {namespace!r}; start one with raylog.start() or "
@@ -192,7 +192,7 @@ class BrokerNotFound(RaylogError):
 class RayNotFound(RaylogError):
     """No Ray cluster answers."""
 
-    code, error_name, retriable = 15, "COORDINATOR_NOT_AVAILABLE", True
+    code, error_name = 15, "COORDINATOR_NOT_AVAILABLE"
     fields = ("address", "why")
     template = (
         "no Ray cluster at {address!r} ({why}); start one with `raylog start`, or give another "
@@ -225,7 +225,7 @@ class BrokerRunning(RaylogError):
 class NoLogDirs(RaylogError):
     """No node has a log dir that can be used."""
 
-    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("why",)
     template = "no log dir can store a partition: {why}; see `raylog health`"
 

@@ -65,9 +65,10 @@ from raylog.storage.errors import InvalidConfig, LogClosed, RaylogError
 from raylog.storage.names import TopicPartition
 
 if TYPE_CHECKING:
-    from raylog.cluster.client.connection import Connection
+    from raylog.cluster.admin import Admin
     from raylog.cluster.client.consumer import Consumer
     from raylog.cluster.client.producer import Producer
+    from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.health.facts import Finding
 
 logger = logging.getLogger(__name__)
@@ -191,7 +192,7 @@ class Broker:
         # what the Controller is asked and has not answered yet
         self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
         self._descriptions: dict[str, Callable[[], TopicDescription | None]] = {}
-        self._connection: Connection | None = None
+        self._connection: RayConnection | None = None
 
     def __reduce__(self) -> Any:
         address = self._address or (own_address() if is_connected() else None)
@@ -469,11 +470,11 @@ class Broker:
         try:
             yield
         except THROTTLED:
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 raise
         except (NotLeader, RequestTimedOut, LogClosed):
             self.forget(topic, partition)
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 raise
 
     def delete_records(self, topic: str, partition: int, before_offset: int = -1) -> int:
@@ -509,7 +510,13 @@ class Broker:
 
         return Consumer(self, *topics, **config)
 
-    def connection(self) -> "Connection":
+    def admin(self) -> "Admin":
+        """Several topics or partitions a call, with futures and timeouts."""
+        from raylog.cluster.admin import Admin
+
+        return Admin(self.connection())
+
+    def connection(self) -> "RayConnection":
         """What this object's clients stand on; one for all of them."""
         if self._connection is None:
             from raylog.cluster.client.ray_connection import RayConnection

@@ -8,7 +8,7 @@ raylog raises on purpose. Each class has:
 =============== ============================================================================
 ``code``        the error code of Kafka's protocol; -1 if Kafka has none for this error
 ``error_name``  Kafka's name of that code, for example ``NOT_LEADER_OR_FOLLOWER``
-``retriable``   whether the same request can succeed later
+``retriable``   whether Kafka's clients send the request again after this code
 ``fields``      the names of the constructor's arguments; each is an attribute of the error
 =============== ============================================================================
 

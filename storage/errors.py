@@ -1,7 +1,8 @@
 """The errors of the storage layer, with Kafka's names and codes.
 
-Every error carries ``code`` (the error code of Kafka's protocol), ``error_name`` (Kafka's name of
-it) and ``retriable`` (whether the same request can succeed later). The constructor's arguments are
+Every error carries ``code`` (the error code of Kafka's protocol, -1 where Kafka has none for it),
+``error_name`` (Kafka's name of it) and ``retriable`` (whether Kafka's clients send a request again
+that was answered with this code). The constructor's arguments are
 the error's fields, and ``__str__`` makes the sentence from them. So an error survives pickling and
 can cross actors. The sentence says what happened and what to do.
 
@@ -9,7 +10,12 @@ Users import errors from ``raylog.errors``. Codes: Kafka's
 ``org.apache.kafka.common.protocol.Errors``.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+# The codes whose exception is a RetriableException in Kafka: a client sends the request again.
+RETRIABLE_CODES: Final = frozenset(
+    (2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 88, 89, 100, 103)
+)
 
 
 class RaylogError(Exception):
@@ -17,12 +23,15 @@ class RaylogError(Exception):
 
     code: ClassVar[int] = -1
     error_name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
-    retriable: ClassVar[bool] = False
+    retriable: ClassVar[bool] = False  # by the code: no class says otherwise
     # The names of the constructor's arguments, in order. Subclasses define them, __init__ sets
     # them as attributes, and pickling calls the constructor with them again.
     fields: ClassVar[tuple[str, ...]] = ("why",)
     # what happened; what to do
     template: ClassVar[str] = "{why}"
+
+    def __init_subclass__(cls) -> None:
+        cls.retriable = cls.code in RETRIABLE_CODES
 
     def __init__(self, *args: Any) -> None:
         if len(args) != len(self.fields):
@@ -135,7 +144,6 @@ class CorruptIndex(RaylogError):
     The log deletes the file and rebuilds it.
     """
 
-    code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("base_offset", "entry", "why")
     template = (
         "index of segment {base_offset}, entry {entry}: {why}; the index can be rebuilt from the "
@@ -146,7 +154,6 @@ class CorruptIndex(RaylogError):
 class CorruptCheckpoint(RaylogError):
     """A checkpoint, snapshot or properties file cannot be read."""
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = (
         "{path}: {why}; restore the file from a copy. Delete it only if docs/OPERATIONS.md "
@@ -251,7 +258,7 @@ class StorageError(RaylogError):
     more. Kinds of this error that are not the disk's say False. ``files.py`` decides which it is.
     """
 
-    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     is_disk_failure: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
     template = "{path}: {why}"
@@ -367,7 +374,6 @@ class UnfinishedCompaction(StorageError):
 class NoRoom(RaylogError):
     """The disk has too little space for a copy. Nothing was copied."""
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "needed_bytes", "usable_bytes")
     template = (
         "{path}: the copy needs {needed_bytes} bytes, but only {usable_bytes} are free; free some "
@@ -402,7 +408,6 @@ class LogMissing(RaylogError):
     raylog never replaces it with an empty log.
     """
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = (
         "{path}: {why}; mount its disk, or stop the broker and restore the folder from a copy, "
@@ -417,7 +422,7 @@ class TopicIdUnreadable(RaylogError):
     The folder stays where it is, and is not opened.
     """
 
-    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("folder", "topic_id", "why")
     template = (
         "{folder}/partition.metadata {why}, so it is not known whether the records are this "
@@ -433,7 +438,6 @@ class LogShorterThanFlushed(RaylogError):
     Opening changed no record. ``end_offset``: where the log would end now.
     """
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "end_offset", "recovery_point")
     end_offset: int
     recovery_point: int
@@ -448,7 +452,6 @@ class LogShorterThanFlushed(RaylogError):
 class NoRoomToSetAside(RaylogError):
     """The disk has no room to keep what recovery must cut off a log. Nothing was cut."""
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "needed_bytes", "usable_bytes")
     template = (
         "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
@@ -467,7 +470,6 @@ class AsideRefused(RaylogError):
 class FileNotReadable(RaylogError):
     """A tool cannot read a file that it was given, or a file that belongs to it."""
 
-    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path", "why")
     template = "{path}: {why}; give a file that exists and that this user may read"
 
@@ -491,7 +493,7 @@ class RepairRefused(RaylogError):
 class LogLocked(RaylogError):
     """Another process holds the lock of this folder."""
 
-    code, error_name, retriable = 56, "KAFKA_STORAGE_ERROR", True
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path",)
     template = (
         "{path} is locked by another process; stop the broker that uses it, or use another folder"

@@ -13,7 +13,6 @@ the cluster wants a token  given an address, looks for none  always looks for on
 The token is in ``~/.ray/auth_token``.
 """
 
-import logging
 import os
 import socket
 import threading
@@ -21,17 +20,15 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import ray
-from ray._private import services
-from ray._private.authentication.authentication_token_setup import (
-    maybe_enable_token_auth_if_token_available,
-)
 from ray.exceptions import AuthenticationError
 
 from raylog.actors.errors import BrokerNotFound, RayNotFound, SeveralBrokers
+from raylog.actors.runtime.ray_private import (
+    addresses_here,
+    latest_address,
+    use_token_if_there,
+)
 from raylog.storage.errors import RaylogError
-
-# Each connection would say that tokens are on, which is as it should be.
-logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
 
 _joining = threading.Lock()  # held by the thread that connects this process
 
@@ -163,8 +160,7 @@ def _candidates(address: str | None) -> list[str]:
 
 def _running_here() -> tuple[Set[str], str | None]:
     """The addresses of this machine's Ray clusters, and the one of the last ``ray start``."""
-    services.find_gcs_addresses.cache_clear()
-    return services.find_gcs_addresses(), services.find_bootstrap_address(None)
+    return addresses_here(), latest_address()
 
 
 def _join(address: str) -> None:
@@ -176,7 +172,7 @@ def _join(address: str) -> None:
             socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S).close()
         except (OSError, OverflowError) as error:
             raise RayNotFound(address, getattr(error, "strerror", None) or str(error)) from error
-    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    use_token_if_there()
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:

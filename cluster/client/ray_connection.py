@@ -113,7 +113,7 @@ class RayConnection:
         ``run``: does work that may wait. It, the deadlines and the files are the process's.
         """
         self.namespace, self.address = namespace, address
-        self._deadlines, self._files = deadlines, files
+        self.deadlines, self._files = deadlines, files
         self._lookup = Lookup(namespace, address, run)
         # why nobody served a partition, as the Controller said when it was asked last
         self._reasons: dict[TopicPartition, RaylogError] = {}
@@ -174,18 +174,15 @@ class RayConnection:
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
         """See ``connection.Connection``."""
-        return self._ask_controller(
+        return self.ask_controller(
             f"the metadata of {topic}",
             timeout_s,
             lambda controller: controller.topic_metadata(topic),
-            _as_it_is,
         )
 
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         """See ``connection.Connection``."""
-        return self._ask_controller(
-            "a producer id", timeout_s, ControllerStub.allocate_producer_id, _as_it_is
-        )
+        return self.ask_controller("a producer id", timeout_s, ControllerStub.allocate_producer_id)
 
     # -- reading on the partition's own node -------------------------------------------------------
 
@@ -222,16 +219,16 @@ class RayConnection:
         self._lookup.log_actor(partition, use, partial(self._not_served, partition, future))
         return future
 
-    def _ask_controller(
+    def ask_controller(
         self,
         what: str,
         timeout_s: float,
-        ask: Asking[ControllerStub],
-        answer_of: Callable[[Any], Answer],
+        ask: Callable[[ControllerStub], Call[Answer]],
     ) -> "Future[Answer]":
+        """Ask the Controller; ``what`` it is for, as errors say it."""
         future = self._future(what, timeout_s)
         future.add_done_callback(self._controller_answered)
-        self._lookup.controller(partial(_send, future, ask, answer_of), partial(fail, future))
+        self._lookup.controller(partial(_send, future, ask, _as_it_is), partial(fail, future))
         return future
 
     def _controller_answered(self, done: "Future[Any]") -> None:
@@ -240,7 +237,7 @@ class RayConnection:
 
     def _future(self, what: str, timeout_s: float) -> "Future[Any]":
         future: Future[Any] = Future()
-        self._deadlines.watch(future, what, timeout_s)
+        self.deadlines.watch(future, what, timeout_s)
         return future
 
     def _not_served(
@@ -256,11 +253,10 @@ class RayConnection:
         if partition in self._explaining:
             return
         self._explaining.add(partition)
-        explanation = self._ask_controller(
+        explanation = self.ask_controller(
             f"looking for {partition}",
             CALL_TIMEOUT_S,
             lambda controller: controller.explain(partition),
-            _as_it_is,
         )
         explanation.add_done_callback(partial(self._explained, partition))
 

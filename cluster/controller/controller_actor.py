@@ -30,14 +30,14 @@ from raylog.actors.node.mover import MOVES_AT_ONCE
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, answered, gather
 from raylog.actors.runtime.handles import create, kill, running
 from raylog.actors.runtime.names import Node, log_manager_name
-from raylog.actors.runtime.nodes import alive_nodes, is_restarted, own_name, own_node
+from raylog.actors.runtime.nodes import alive_nodes, is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.cluster.controller.backoff import Backoff
 from raylog.cluster.controller.metadata import producer_ids_record
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.moves import Moves
 from raylog.cluster.controller.opening import Claim
-from raylog.cluster.controller.placement import PartitionDescription, members
+from raylog.cluster.controller.placement import ClusterDescription, PartitionDescription, members
 from raylog.cluster.controller.state import gather_patiently, stop_nodes
 from raylog.storage.clock import SystemClock
 from raylog.storage.errors import InvalidLogDir, RaylogError, StorageError
@@ -358,6 +358,10 @@ class ControllerImpl(Moves):
             joined = {self._nodes[key].node_id: None for key in self._placement.nodes}
             # one that has joined since the last look has no problem
             return {**self._node_problems, **joined}
+
+    def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, its nodes, and where this actor runs."""
+        return ClusterDescription(self.cluster_id(), own_node_id(), self.nodes())
 
     def log_dirs(self) -> list[LogDirStatus]:
         """Every log dir of the nodes that answer."""

@@ -43,6 +43,14 @@ class TopicDescription(NamedTuple):
     partitions: tuple[PartitionDescription, ...]
 
 
+class ClusterDescription(NamedTuple):
+    """The cluster as a whole. ``nodes``: id -> None where a LogManager runs, else why not."""
+
+    cluster_id: str
+    controller_node_id: str
+    nodes: Mapping[str, str | None]
+
+
 class Wanted(NamedTuple):
     """A partition that ought to be, and the log dir that it is bound to."""
 

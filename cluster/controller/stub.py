@@ -12,7 +12,11 @@ from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.client.connection import TopicMetadata
-from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
+from raylog.cluster.controller.placement import (
+    ClusterDescription,
+    PartitionDescription,
+    TopicDescription,
+)
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 
@@ -34,6 +38,9 @@ class ControllerStub:
     def cluster_id(self) -> Call[str]:
         return Call(self.handle.cluster_id.remote(), "the cluster id")
 
+    def describe_cluster(self) -> Call[ClusterDescription]:
+        return Call(self.handle.describe_cluster.remote(), "the cluster")
+
     def nodes(self) -> Call[dict[str, str | None]]:
         return Call(self.handle.nodes.remote(), "the nodes")
 
@@ -49,13 +56,20 @@ class ControllerStub:
     # -- topics ------------------------------------------------------------------------------------
 
     def create_topic(
-        self, topic: str, partitions: int | None, config: Mapping[str, Any]
+        self,
+        topic: str,
+        partitions: int | None,
+        config: Mapping[str, Any],
+        validate_only: bool = False,
     ) -> Call[TopicDescription]:
-        call = self.handle.create_topic.remote(topic, partitions, config)
+        call = self.handle.create_topic.remote(topic, partitions, config, validate_only)
         return Call(call, f"creating {topic}")
 
-    def add_partitions(self, topic: str, total: int) -> Call[TopicDescription]:
-        return Call(self.handle.add_partitions.remote(topic, total), f"extending {topic}")
+    def add_partitions(
+        self, topic: str, total: int, validate_only: bool = False
+    ) -> Call[TopicDescription]:
+        call = self.handle.add_partitions.remote(topic, total, validate_only)
+        return Call(call, f"extending {topic}")
 
     def alter_topic_config(
         self, topic: str, changes: Mapping[str, Any], delete: Sequence[str]

@@ -62,11 +62,16 @@ class Topics(Opening):
     # -- making ------------------------------------------------------------------------------------
 
     def create_topic(
-        self, name: str, partitions: int | None, config: Mapping[str, Any]
+        self,
+        name: str,
+        partitions: int | None,
+        config: Mapping[str, Any],
+        validate_only: bool = False,
     ) -> TopicDescription:
         """Make a topic; when this returns its partitions serve.
 
-        Nothing is left of it if that fails.
+        Nothing is left of it if that fails. ``validate_only``: raise what would keep it from being
+        made now, and make nothing; the answer has neither an id nor partitions then.
         """
         partitions = self._config.num_partitions if partitions is None else partitions
         check_topic_name(name)
@@ -78,21 +83,32 @@ class Topics(Opening):
             directories=(),
         )
         with self._reserve(name, "created", must_be_free=True):
+            if validate_only:
+                with self._lock:
+                    self._homes(name, 0, partitions)
+                return TopicDescription(name, topic_id="", config=topic.config, partitions=())
             self._clear(name)
             with self._made(topic, 0, partitions) as made:
                 self._publish(topic, made, topic.version)
         return self.describe_topic(name)
 
-    def add_partitions(self, name: str, total: int) -> TopicDescription:
+    def add_partitions(
+        self, name: str, total: int, validate_only: bool = False
+    ) -> TopicDescription:
         """Extend a topic to ``total`` partitions; when this returns they serve.
 
-        Nothing is left of the new ones if that fails.
+        Nothing is left of the new ones if that fails. ``validate_only``: raise what would keep it
+        from being extended now, and change nothing.
         """
         with self._reserve(name, "extended"):
             with self._lock:
                 topic = self._topic(name)
             count = len(topic.directories)
             _check_partitions(total, least=count + 1)
+            if validate_only:
+                with self._lock:
+                    self._homes(name, count, total - count)
+                return self.describe_topic(name)
             self._clear(name)
             with self._made(topic, count, total - count) as made, self._lock:
                 self._publish(self._same(topic), made, topic.version)

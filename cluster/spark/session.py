@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("raylog.spark")
 
+HOW_TO_INSTALL = (
+    "raylog's extra 'spark' brings it: pip install '.[spark]' in raylog's clone. In a Spark that "
+    "you start yourself, which needs the extra 'spark-source' only, call "
+    "raylog.spark.register(spark, broker) instead of session()"
+)
 JAVA_VERSION_MIN = 17  # Spark 4
 JAVA_PROBE_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 30
@@ -169,9 +174,7 @@ def require_spark() -> None:
     """Raise SparkUnavailable if pyspark, raydp or Java is missing, and say what to install."""
     for package in ("pyspark", "raydp"):
         if find_spec(package) is None:
-            raise SparkUnavailable(
-                f"the Python package {package}", "pip install '.[spark]' in raylog's clone"
-            )
+            raise SparkUnavailable(f"the Python package {package}", HOW_TO_INSTALL)
     version = java_version()
     if version < JAVA_VERSION_MIN:
         found = f"found Java {version}" if version else "found none"

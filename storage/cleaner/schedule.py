@@ -27,7 +27,7 @@ from raylog.storage.cleaner.cleanable import (
 from raylog.storage.cleaner.cleaner import Cleaned
 from raylog.storage.cleaner.states import CleaningStates
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.errors import CleaningAborted, CorruptRecord, RaylogError, StorageError
 
 # How long a log waits whose round its disk has ended: twice as long each time, up to the second.
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 15_000, 300_000
@@ -98,7 +98,7 @@ class CompactionSchedule(Generic[LogName]):
     def failed(self, name: LogName, error: Exception) -> bool:
         """A look at a log, its round or its retention failed; returns whether this is news."""
         why = str(error) or repr(error)
-        if not (isinstance(error, RaylogError) and error.retriable):
+        if not _may_pass(error):
             self.states.mark_uncleanable(name, why)
         is_news = self.problems.get(name) != why
         self.problems[name] = why
@@ -110,3 +110,11 @@ class CompactionSchedule(Generic[LogName]):
         for by_name in (self.cleanables, self.problems, self.last_rounds, self._waits):
             for name in by_name.keys() - {*names}:
                 by_name.pop(name, None)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a later look at the same log may end well."""
+    if isinstance(error, CorruptRecord):  # a client may send its batch again; a disk has no other
+        return False
+    is_retriable = isinstance(error, RaylogError) and error.retriable
+    return is_retriable or isinstance(error, CleaningAborted)

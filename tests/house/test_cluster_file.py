@@ -68,7 +68,8 @@ def test_the_files_of_the_project_that_it_names_are_there(cluster: dict[str, Any
 
 def test_ray_and_the_pin_of_the_project_are_the_same(cluster: dict[str, Any]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (pin,) = (one.removeprefix("ray") for one in project["dependencies"] if one.startswith("ray=="))
+    spark = project["optional-dependencies"]["spark"]
+    (pin,) = (one.removeprefix("ray") for one in spark if one.startswith("ray=="))
     assert any(f'"ray[default]{pin}"' in command for command in cluster["setup_commands"])
 
 

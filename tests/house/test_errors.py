@@ -1,6 +1,7 @@
 """Every error class survives pickling, has Kafka's code and name, says something, and is in
 ``raylog.errors``."""
 
+import builtins
 import pickle
 import re
 import subprocess
@@ -22,6 +23,43 @@ MODULES = sorted(
 )
 for module in MODULES:
     import_module(module)
+
+
+# Kafka's table: code, name, and whether its clients send the request again (an exception that is a
+# RetriableException). From org.apache.kafka.common.protocol.Errors; those that raylog has.
+KAFKA = {
+    -1: ("UNKNOWN_SERVER_ERROR", False),
+    1: ("OFFSET_OUT_OF_RANGE", False),
+    2: ("CORRUPT_MESSAGE", True),
+    3: ("UNKNOWN_TOPIC_OR_PARTITION", True),
+    6: ("NOT_LEADER_OR_FOLLOWER", True),
+    7: ("REQUEST_TIMED_OUT", True),
+    10: ("MESSAGE_TOO_LARGE", False),
+    15: ("COORDINATOR_NOT_AVAILABLE", True),
+    17: ("INVALID_TOPIC_EXCEPTION", False),
+    18: ("RECORD_LIST_TOO_LARGE", False),
+    32: ("INVALID_TIMESTAMP", False),
+    35: ("UNSUPPORTED_VERSION", False),
+    36: ("TOPIC_ALREADY_EXISTS", False),
+    37: ("INVALID_PARTITIONS", False),
+    40: ("INVALID_CONFIG", False),
+    42: ("INVALID_REQUEST", False),
+    44: ("POLICY_VIOLATION", False),
+    45: ("OUT_OF_ORDER_SEQUENCE_NUMBER", False),
+    47: ("INVALID_PRODUCER_EPOCH", False),
+    48: ("INVALID_TXN_STATE", False),
+    52: ("TRANSACTION_COORDINATOR_FENCED", False),
+    56: ("KAFKA_STORAGE_ERROR", True),
+    57: ("LOG_DIR_NOT_FOUND", False),
+    60: ("REASSIGNMENT_IN_PROGRESS", False),
+    74: ("FENCED_LEADER_EPOCH", True),
+    75: ("UNKNOWN_LEADER_EPOCH", True),
+    76: ("UNSUPPORTED_COMPRESSION_TYPE", False),
+    87: ("INVALID_RECORD", False),
+    89: ("THROTTLING_QUOTA_EXCEEDED", True),
+    100: ("UNKNOWN_TOPIC_ID", True),
+    104: ("INCONSISTENT_CLUSTER_ID", False),
+}
 
 
 def every_class(root: type[RaylogError] = RaylogError) -> list[type[RaylogError]]:
@@ -68,9 +106,23 @@ def test_an_error_survives_pickling_with_its_fields_and_its_sentence(
     assert [getattr(again, name) for name in kind.fields] == values
     assert str(again) == str(error)
     assert all(value in str(error) for value in values), "a field that the sentence does not tell"
-    assert isinstance(kind.code, int)
-    assert kind.error_name.isupper()
-    assert isinstance(kind.retriable, bool)
+
+
+@pytest.mark.parametrize("kind", every_class())
+def test_a_code_has_the_name_and_is_retried_as_in_kafkas_table(kind: type[RaylogError]) -> None:
+    assert (kind.error_name, kind.retriable) == KAFKA[kind.code]
+
+
+def test_every_error_that_is_raised_is_in_raylog_errors() -> None:
+    """But Python's own, and one that the package of schemas keeps to itself."""
+    own = {kind.__name__ for kind in every_class()} | {"Refusal"}
+    others: dict[str, str] = {}
+    for folder in ("storage", "actors", "cluster"):
+        for path in set((ROOT / folder).rglob("*.py")) - set((ROOT / "storage/testing").iterdir()):
+            for name in re.findall(r"^ +raise ([A-Z]\w+)\(", path.read_text(), re.MULTILINE):
+                if name not in own and not hasattr(builtins, name):
+                    others.setdefault(name, str(path.relative_to(ROOT)))
+    assert others == {}
 
 
 @pytest.mark.parametrize("kind", every_class())

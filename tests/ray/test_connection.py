@@ -2,24 +2,33 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 
 import pytest
 
 import raylog
-from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicId, UnknownTopicOrPartition
+from raylog.actors.errors import (
+    FencedLeaderEpoch,
+    NotLeader,
+    RequestTimedOut,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from raylog.cluster.broker import Broker
 from raylog.cluster.client.connection import (
     FetchRequest,
     OffsetAnswer,
     OffsetRequest,
+    ProduceAnswer,
     ProduceRequest,
     TopicMetadata,
 )
 from raylog.cluster.client.ray_connection import RayConnection
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.testing.waiting import wait_for
 
 T0 = 1_700_000_000_000
 TIMEOUT_S = 30.0
@@ -98,6 +107,32 @@ def test_a_topic_that_was_made_again_is_neither_written_nor_read_by_who_knew_the
     assert (now.topic_id != known.topic_id, len(now.partitions)) == (True, 1)
     answer = connection.produce(produce(now, b"new"), timeout_s=TIMEOUT_S).result()
     assert answer.base_offset == 0
+
+
+def test_a_partition_whose_process_dies_is_told_and_serves_again(
+    broker: Broker, connection: RayConnection, known: TopicMetadata
+) -> None:
+    first = connection.produce(produce(known, b"1"), timeout_s=TIMEOUT_S).result()
+    [pid] = [status.pid for status in broker.status() if status.partition == f"{known.topic}-0"]
+    os.kill(pid, signal.SIGKILL)
+
+    answers: list[ProduceAnswer] = []
+
+    def is_answered() -> bool:
+        future = connection.produce(produce(known, b"2"), timeout_s=TIMEOUT_S)
+        error = future.exception()
+        assert error is None or isinstance(error, NotLeader), error
+        if error is None:
+            answers.append(future.result())
+        connection.forget(known.topic, 0)
+        return error is None
+
+    wait_for(is_answered)
+    [again] = answers
+    assert (again.base_offset, again.leader_epoch) == (1, first.leader_epoch + 1)
+    fenced = produce(known, b"3")._replace(leader_epoch=first.leader_epoch)
+    refusal = connection.produce(fenced, timeout_s=TIMEOUT_S).exception()
+    assert isinstance(refusal, FencedLeaderEpoch)
 
 
 def test_what_does_not_exist_is_told_by_name(

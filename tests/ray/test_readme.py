@@ -12,7 +12,7 @@ README = ROOT / "README.md"
 def test_the_readmes_python_runs(local_ray: None, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     plain = [block for block in blocks if "spark" not in block]
-    assert len(plain) == 2
+    assert len(plain) == 3
     names: dict[str, Any] = {}
     try:
         for block in plain:

@@ -12,7 +12,14 @@ from raylog.cluster.client.producer import Producer
 from raylog.cluster.controller.placement import TopicDescription
 from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
 from raylog.storage.records.encode import encode_records
-from tests.soak.clients import PATIENCE_S, RETRY_S, STOP_SENDING, Worker, to_bytes
+from tests.soak.clients import (
+    PATIENCE_S,
+    RETRY_S,
+    STOP_SENDING,
+    Worker,
+    may_pass,
+    to_bytes,
+)
 from tests.soak.consuming import read_all
 from tests.soak.history import (
     FAIL,
@@ -71,7 +78,7 @@ def _create(worker: Worker, name: str) -> TopicDescription | None:
     except TopicExists:
         described, outcome = worker.patiently(lambda: worker.broker.describe_topic(name)), INFO
     except RaylogError as error:
-        if not error.retriable:
+        if not may_pass(error):
             raise
         print(f"{name}: creation: {error}", flush=True)
         return None
@@ -94,7 +101,7 @@ def _delete(worker: Worker, described: TopicDescription) -> None:
             # an earlier attempt has done it; without one, the topic had vanished
             outcome = OK if attempts > 1 else FAIL
         except RaylogError as error:
-            if not error.retriable:
+            if not may_pass(error):
                 raise
             print(f"{described.name}: deletion: {error}", flush=True)
             time.sleep(RETRY_S)

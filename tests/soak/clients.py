@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from raylog.actors.errors import TopicBusy
 from raylog.cluster.broker import Broker
 from raylog.storage.errors import RaylogError
 from tests.soak.history import NO_KEY, Surprise, Writer
@@ -51,9 +52,14 @@ class Worker:
             try:
                 return call()
             except RaylogError as error:
-                if not error.retriable or time.monotonic() > deadline:
+                if not may_pass(error) or time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_S)
+
+
+def may_pass(error: RaylogError) -> bool:
+    """Whether the same request may end well a little later."""
+    return error.retriable or isinstance(error, TopicBusy)
 
 
 def to_bytes(identity: int, padding: int) -> tuple[bytes | None, list[tuple[str, bytes | None]]]:

@@ -89,8 +89,7 @@ def test_a_duplicate_is_acknowledged_after_the_fsync_of_its_first_copy(
         wait_for(hang.has_begun.is_set)
         again = pool.submit(partition.append, of_producer(0))
         wait_for(lambda: partition.in_flight_bytes > 100)
-        with pytest.raises(TimeoutError):
-            again.result(0.05)
+        assert not again.done()
         assert not first.done()
     assert first.result(DEADLINE_S).base_offset == 0
     assert again.result(DEADLINE_S).is_duplicate

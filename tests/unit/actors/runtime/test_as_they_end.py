@@ -7,12 +7,12 @@ import pytest
 
 from raylog.actors.errors import InvalidRequest, RequestTimedOut
 from raylog.actors.runtime.calls import Call, as_they_end
-from tests.harness.futures import future_of, futures_are_references
+from tests.harness.futures import Timeline, future_of
 
 
 @pytest.fixture(autouse=True)
 def _futures(monkeypatch: pytest.MonkeyPatch) -> None:
-    futures_are_references(monkeypatch)
+    Timeline(monkeypatch)
 
 
 def call(answer: Any) -> Call[Any]:

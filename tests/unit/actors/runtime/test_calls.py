@@ -9,16 +9,12 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.runtime.calls import Call, answered, gather, named_error
 from raylog.storage.errors import StorageError
-from tests.harness.futures import Timeline, future_of, futures_are_references
+from tests.harness.futures import Timeline, future_of
 
 
 @pytest.fixture(autouse=True)
-def references(monkeypatch: pytest.MonkeyPatch) -> None:
-    futures_are_references(monkeypatch)
-
-
-@pytest.fixture
-def timeline(references: None, monkeypatch: pytest.MonkeyPatch) -> Timeline:
+def timeline(monkeypatch: pytest.MonkeyPatch) -> Timeline:
+    """No test here takes any time."""
     return Timeline(monkeypatch)
 
 

@@ -66,16 +66,28 @@ def test_without_java_the_error_says_what_to_install(monkeypatch: Any, tmp_path:
     assert java_version({"PATH": str(tmp_path)}) == 0
     assert java_version({"JAVA_HOME": str(tmp_path)}) == 0
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    _only_missing(monkeypatch)
     with pytest.raises(
         SparkUnavailable, match=r"Java 17 or newer: found none; install it .*openjdk-17"
     ):
         require_spark()
 
 
-def test_without_pyspark_the_error_says_what_to_install(monkeypatch: Any) -> None:
-    monkeypatch.setattr(sys.modules[require_spark.__module__], "find_spec", lambda name: None)
-    with pytest.raises(SparkUnavailable, match=r"pyspark.*pip install '\.\[spark\]'"):
+@pytest.mark.parametrize("missing", ["pyspark", "raydp"])
+def test_without_a_package_the_error_names_the_extra_that_brings_it(
+    monkeypatch: Any, missing: str
+) -> None:
+    _only_missing(monkeypatch, missing)
+    with pytest.raises(SparkUnavailable, match=rf"{missing}.*pip install '\.\[spark\]'") as raised:
         session_function(cast("Any", None))
+    assert "'spark-source'" in str(raised.value)
+    assert "register(spark, broker)" in str(raised.value)
+
+
+def _only_missing(monkeypatch: Any, missing: str = "") -> None:
+    """All packages of Spark are there but one."""
+    module = sys.modules[require_spark.__module__]
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name == missing else object())
 
 
 def test_importing_the_package_imports_neither_spark_nor_ray() -> None:

@@ -1,0 +1,62 @@
+"""What raylog uses of Ray's private modules: all of it is here.
+
+Ray promises nothing of them, so each use says what it does where a version of Ray has not what it
+needs. A process that is connected, or is given an address, needs none of it.
+
+=========================================  ===================  ====================================
+what                                       Ray has it           without it
+=========================================  ===================  ====================================
+the addresses of this machine's clusters   2.52 and later       RayNotFound: give the address
+the address that ``ray start`` left last   2.52 and later       the clusters are tried by address
+the token in ``~/.ray/auth_token``         2.60, not in 2.52    used only where RAY_AUTH_MODE=token
+=========================================  ===================  ====================================
+
+``tests/unit/actors/runtime/test_ray_private.py`` names what the installed Ray has not.
+"""
+
+import logging
+from collections.abc import Set
+from contextlib import suppress
+
+import ray
+
+from raylog.actors.errors import RayNotFound
+
+# Each connection would say that tokens are on, which is as it should be.
+logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
+
+
+def addresses_here() -> Set[str]:
+    """The addresses of this machine's Ray clusters. Raises RayNotFound where Ray does not tell."""
+    try:
+        from ray._private.services import find_gcs_addresses
+    except ImportError as error:
+        why = (
+            f"Ray {ray.__version__} does not say which clusters run on this machine: give the "
+            f"address ({error})"
+        )
+        raise RayNotFound("auto", why) from error
+    forget = getattr(find_gcs_addresses, "cache_clear", None)  # versions before it keep nothing
+    if forget is not None:
+        forget()
+    return frozenset(find_gcs_addresses())
+
+
+def latest_address() -> str | None:
+    """The address of the last ``ray start`` on this machine; None where nobody knows."""
+    try:
+        from ray._private.services import find_bootstrap_address
+    except ImportError:
+        return None
+    address: str | None = find_bootstrap_address(None)
+    return address
+
+
+def use_token_if_there() -> None:
+    """Have Ray send the token of ``~/.ray/auth_token``, unless it is told otherwise."""
+    with suppress(ImportError):
+        from ray._private.authentication.authentication_token_setup import (
+            maybe_enable_token_auth_if_token_available,
+        )
+
+        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)

@@ -1,0 +1,78 @@
+"""What raylog uses of Ray's private modules: a version of Ray without it is named here."""
+
+import inspect
+import re
+import sys
+from types import ModuleType
+
+import pytest
+import ray
+from ray._private import services
+
+from raylog.actors.errors import RayNotFound
+from raylog.actors.runtime import clusters, ray_private
+from tests.harness.paths import ROOT
+
+VERSION = tuple(int(part) for part in re.findall(r"\d+", ray.__version__)[:2])
+
+
+def parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+# -- the Ray that is installed ---------------------------------------------------------------------
+
+
+def test_ray_tells_the_clusters_of_this_machine() -> None:
+    assert parameters(services.find_gcs_addresses) == []
+    assert all(isinstance(address, str) for address in ray_private.addresses_here())
+
+
+def test_ray_tells_where_the_last_ray_start_was() -> None:
+    assert len(parameters(services.find_bootstrap_address)) == 1
+    assert isinstance(ray_private.latest_address(), str | None)
+
+
+@pytest.mark.skipif(VERSION < (2, 60), reason="this Ray takes a token by RAY_AUTH_MODE only")
+def test_ray_takes_the_token_of_the_home_folder() -> None:
+    from ray._private.authentication import authentication_token_setup as setup
+
+    assert parameters(setup.maybe_enable_token_auth_if_token_available) == ["warn_if_disabled"]
+
+
+def test_nothing_else_of_ray_is_private() -> None:
+    users = [
+        str(path.relative_to(ROOT))
+        for folder in ("storage", "actors", "cluster", "raylog")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"\bray\._\w|from ray import _", path.read_text())
+        and not path.resolve().is_relative_to(ROOT / "raylog")
+    ]
+    assert sorted(set(users)) == ["actors/runtime/ray_private.py"]
+
+
+# -- a Ray that has it not -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def another_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ray whose private modules are others."""
+    for name in ("services", "authentication.authentication_token_setup"):
+        module = f"ray._private.{name}"
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    monkeypatch.setattr(ray, "__version__", "9.9.9")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.mark.usefixtures("another_ray")
+def test_without_it_the_error_says_which_ray_and_what_to_do() -> None:
+    with pytest.raises(RayNotFound, match=r"Ray 9\.9\.9 .* give the address .*find_gcs_addresses"):
+        clusters.join_ray()
+
+
+@pytest.mark.usefixtures("another_ray")
+def test_with_an_address_nothing_of_it_is_needed() -> None:
+    with pytest.raises(RayNotFound, match=r"127\.0\.0\.1:1"):
+        clusters.join_ray("127.0.0.1:1")
+    ray_private.use_token_if_there()
+    assert ray_private.latest_address() is None

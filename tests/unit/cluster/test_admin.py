@@ -1,0 +1,199 @@
+"""Many things asked at once: each succeeds or fails by itself, and in time."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from ray.exceptions import RayTaskError
+
+from raylog.actors.errors import (
+    InvalidPartitions,
+    InvalidRequest,
+    NoLogDirs,
+    RequestTimedOut,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from raylog.actors.requests import READ_COMMITTED, OffsetAnswer, Serves, decode_offset
+from raylog.actors.runtime.names import CONTROLLER
+from raylog.cluster.admin import Admin, NewTopic
+from raylog.storage.errors import InvalidConfig
+from raylog.storage.names import TopicPartition
+from tests.unit.cluster.client.test_ray_connection import HERE, Actor, World, metadata
+from tests.unit.cluster.controller.controllers import Cluster, Manager
+
+SERVES = Serves(TopicPartition("orders", 0), "id", 5)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+@pytest.fixture
+def controller(world: World) -> Actor:
+    return world.serve(CONTROLLER)
+
+
+@pytest.fixture
+def admin(world: World) -> Admin:
+    return Admin(world.connection)
+
+
+def failed(error: Exception) -> RayTaskError:
+    return RayTaskError("a method", "traceback", error)
+
+
+# -- topics ----------------------------------------------------------------------------------------
+
+
+def test_topics_are_made_at_once_and_each_fails_by_itself(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    futures = admin.create_topics([NewTopic("a", 2, {"retention.ms": 5}), "b"])
+    world.work()
+    assert len(controller.calls) == 2, "none waits for another"
+    assert controller.answer("described") == ("a", 2, {"retention.ms": 5}, False)
+    exists = TopicExists("b", "b")
+    assert controller.answer(failed(exists)) == ("b", None, {}, False)
+    assert futures["a"].result(0) == "described"  # type: ignore[comparison-overlap]
+    assert futures["b"].exception(0) is exists
+
+
+def test_a_request_says_whether_it_only_asks(world: World, controller: Actor, admin: Admin) -> None:
+    admin.create_topics(["a"], validate_only=True)
+    admin.add_partitions({"a": 5}, validate_only=True)
+    world.work()
+    assert [arguments for _, arguments, _ in controller.calls] == [
+        ("a", None, {}, True),
+        ("a", 5, True),
+    ]
+
+
+def test_deleting_describing_and_listing_ask_for_each(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    admin.delete_topics(["a", "b"])
+    admin.describe_topics(["c"])
+    admin.list_topics()
+    admin.describe_cluster()
+    world.work()
+    assert [(name, arguments) for name, arguments, _ in controller.calls] == [
+        ("delete_topic", ("a",)),
+        ("delete_topic", ("b",)),
+        ("describe_topic", ("c",)),
+        ("list_topics", ()),
+        ("describe_cluster", ()),
+    ]
+
+
+def test_a_request_ends_in_time(world: World, controller: Actor, admin: Admin) -> None:
+    futures = admin.create_topics(["a"], timeout_s=3.0)
+    world.work()
+    world.clock.now_s += 3.0
+    world.deadlines.expire()
+    error = futures["a"].exception(0)
+    assert isinstance(error, RequestTimedOut)
+    assert (error.what, error.timeout_ms) == ("creating a", 3000)
+
+
+@pytest.mark.parametrize("topics", ["orders", ["a", "b", "a"]])
+def test_names_are_a_list_of_different_ones(admin: Admin, topics: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        admin.delete_topics(topics)
+
+
+# -- offsets ---------------------------------------------------------------------------------------
+
+
+def test_offsets_are_asked_of_the_topic_that_the_metadata_names(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    log_actor = world.serve()
+    key = TopicPartition("orders", 0)
+    futures = admin.list_offsets({("orders", 0): "latest"}, isolation=READ_COMMITTED)
+    world.work()
+    controller.answer(metadata(HERE))
+    world.work()
+    (request,) = log_actor.answer(OffsetAnswer(7, -1, 2).encode())
+    asked = decode_offset(request, SERVES)
+    assert (asked.topic_id, asked.timestamp, asked.isolation) == ("id", -1, READ_COMMITTED)
+    assert futures[key].result(0) == OffsetAnswer(7, -1, 2)
+
+
+@pytest.mark.parametrize(
+    ("when", "timestamp"),
+    [
+        (1234, 1234),
+        ("earliest", -2),
+        ("max_timestamp", -3),
+        (datetime(2026, 1, 2, tzinfo=UTC), 1_767_312_000_000),
+        (datetime(2026, 1, 2), 1_767_312_000_000),
+        (datetime(2026, 1, 2, 1, tzinfo=timezone(timedelta(hours=1))), 1_767_312_000_000),
+    ],
+)
+def test_a_time_may_be_a_number_a_name_or_a_datetime(
+    world: World, controller: Actor, admin: Admin, when: Any, timestamp: int
+) -> None:
+    log_actor = world.serve()
+    admin.list_offsets({("orders", 0): when})
+    world.work()
+    controller.answer(metadata(HERE))
+    world.work()
+    _, (request,), _ = log_actor.calls[0]
+    assert decode_offset(request, SERVES).timestamp == timestamp
+
+
+def test_a_topic_or_partition_that_does_not_exist_fails_alone(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    futures = admin.list_offsets({("orders", 9): -1, ("none", 0): -1})
+    world.work()
+    unknown = UnknownTopicOrPartition("none", None, "the topic does not exist")
+    for _ in range(2):
+        _, (topic,), _ = controller.calls[0]
+        controller.answer(metadata(HERE) if topic == "orders" else failed(unknown))
+    assert futures[TopicPartition("none", 0)].exception(0) is unknown
+    error = futures[TopicPartition("orders", 9)].exception(0)
+    assert isinstance(error, UnknownTopicOrPartition)
+
+
+def test_a_time_that_is_none_is_refused_at_once(admin: Admin) -> None:
+    with pytest.raises(InvalidRequest, match="earliest, latest"):
+        admin.list_offsets({("orders", 0): "yesterday"})
+
+
+# -- the Controller, when it is only asked ---------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster(monkeypatch)
+    made.controller._open_metadata()
+    made.topic("there", "dir-a")
+    made.controller._managers["node-1"] = Manager("dir-a").stub()
+    made.controller._placement.joined("node-1", {"dir-a": "/disk"}, (), ())
+    return made
+
+
+def test_a_topic_that_is_only_looked_at_is_not_made(cluster: Cluster) -> None:
+    described = cluster.controller.create_topic("new", 3, {"retention.ms": 5}, validate_only=True)
+    assert (described.name, described.config) == ("new", {"retention.ms": 5})
+    assert described.partitions == ()
+    extended = cluster.controller.add_partitions("there", 3, validate_only=True)
+    assert len(extended.partitions) == 1
+    assert cluster.controller.list_topics() == ["there"]
+    assert cluster.controller._managers["node-1"].handle.asked("create_partition") == []
+
+
+def test_what_would_keep_a_topic_from_being_made_is_told(cluster: Cluster) -> None:
+    controller = cluster.controller
+    with pytest.raises(TopicExists):
+        controller.create_topic("there", 1, {}, validate_only=True)
+    with pytest.raises(InvalidConfig):
+        controller.create_topic("new", 1, {"no.such": 1}, validate_only=True)
+    with pytest.raises(InvalidPartitions):
+        controller.add_partitions("there", 1, validate_only=True)
+    controller._placement.left("node-1")
+    with pytest.raises(NoLogDirs):
+        controller.create_topic("new", 1, {}, validate_only=True)
