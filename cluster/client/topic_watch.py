@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from raylog.storage.errors import InvalidConfig, RaylogError
@@ -44,7 +44,7 @@ class TopicWatch:
         self._topics: set[str] = set()
         self._answers: dict[str, Later] = {}
         self._due_at = clock() + self._max_age_s
-        _watches.add(self)
+        hear_of_partitions(self)
 
     def follow(self, topics: Iterable[str]) -> None:
         """Watch these topics, too."""
@@ -91,10 +91,21 @@ class TopicWatch:
         return None
 
 
-_watches: WeakSet[TopicWatch] = WeakSet()
+class Hearer(Protocol):
+    """A client that wants to know of partitions that this process adds."""
+
+    def tell(self, namespace: str, topic: str, partitions: int) -> None: ...
+
+
+_hearers: WeakSet[Hearer] = WeakSet()
+
+
+def hear_of_partitions(client: Hearer) -> None:
+    """Tell ``client`` for as long as it lives."""
+    _hearers.add(client)
 
 
 def partitions_added(namespace: str, topic: str, partitions: int) -> None:
     """Tell all clients of this process."""
-    for watch in list(_watches):
-        watch.tell(namespace, topic, partitions)
+    for hearer in list(_hearers):
+        hearer.tell(namespace, topic, partitions)

@@ -36,6 +36,9 @@ cdef enum:
     # what headers_size says of headers that are not of exact types
     NOT_EXACT = -2
 
+# Py_TPFLAGS_HAVE_GC of a type
+cdef unsigned long HAS_GC = 1 << 14
+
 # Why a row was not taken.
 cdef enum:
     _TAKEN = 0
@@ -267,7 +270,7 @@ cdef class Accumulator:
                  int64_t batch_bytes, int64_t free_bytes, bint direct=True):
         if not issubclass(receipt, Receipt) or batch_bytes < 1:
             raise ValueError(f"{receipt} must be a Receipt, and batch_bytes at least 1")
-        self.is_collected = receipt is not Receipt
+        self.is_collected = receipt.__flags__ & HAS_GC
         self.receipt, self.new_delivery, self.careful = receipt, new_delivery, careful
         self.wake, self.stick, self.direct = wake, stick, direct
         self.batch_bytes, self.free_bytes = batch_bytes, free_bytes

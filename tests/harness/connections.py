@@ -43,6 +43,7 @@ class FakeTopic:
 class FakeConnection:
     """Carries each produce request, unless ``faults`` has something else for it."""
 
+    namespace: str = "fake"
     max_in_flight: int = 1
     topics: dict[str, FakeTopic] = field(default_factory=dict)
     faults: deque[str] = field(default_factory=deque)

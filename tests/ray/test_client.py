@@ -135,6 +135,7 @@ def test_a_location_whose_file_is_another_is_read_through_the_actor(
     with broker.producer() as producer:
         producer.send(topic, b"here", partition=0)
     reader = PartitionReader(broker, topic, 0)
+    assert reader.is_local
     answer = fetched(reader)
     assert answer.location is not None
     for stale in (

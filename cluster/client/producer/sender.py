@@ -44,6 +44,7 @@ from raylog.cluster.client.producer.machine import (
     Times,
     backoff_s,
 )
+from raylog.cluster.client.topic_watch import hear_of_partitions
 from raylog.storage.errors import InvalidRecord, RaylogError, RecordTooLarge
 from raylog.storage.records import kernel
 
@@ -149,6 +150,7 @@ class Sender:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         if is_threaded:
             self.thread.start()
+        hear_of_partitions(self)
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -203,6 +205,12 @@ class Sender:
         future.add_done_callback(
             lambda done: self.events.put(partial(self._refreshed, topic, done))
         )
+
+    def tell(self, namespace: str, topic: str, partitions: int) -> None:
+        """Partitions were added in this process."""
+        is_ours = namespace == getattr(self._connection, "namespace", None)
+        if is_ours and topic in self._topics and not self.is_closed:
+            self.refresh(topic)
 
     def _refreshed(self, topic: str, done: "Future[TopicMetadata]") -> None:
         with self.lock:

@@ -34,6 +34,7 @@ from raylog.actors.errors import (
 )
 from raylog.cluster.client.columns import to_table
 from raylog.cluster.client.producer import Producer, SentRecord
+from raylog.cluster.client.topic_watch import partitions_added
 from raylog.storage.errors import InvalidRecord, InvalidTopic, OutOfOrderSequence, RecordTooLarge
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
@@ -525,7 +526,7 @@ def test_partitions_that_were_added_are_used_once_they_are_known(lab: Lab) -> No
     lab.connection.topics["t"].partitions.append(new_partition())
     assert len(producer._sender.accumulator.topics["t"].batches) == 2
     lab.advance(10)
-    lab.pump()
+    assert len(producer._sender.accumulator.topics["t"].batches) == 3
     keys = [b"%d" % n for n in range(30)]
     sent = [producer.send("t", b"v", key=key) for key in keys]
     lab.connection.topics["t"].partitions.append(new_partition())
@@ -535,6 +536,16 @@ def test_partitions_that_were_added_are_used_once_they_are_known(lab: Lab) -> No
         *(partition_for_key(key, 3) for key in keys),
         3,
     ]
+
+
+def test_partitions_that_this_process_adds_are_known_at_once(lab: Lab) -> None:
+    producer = lab.producer()
+    producer.send("t", b"1")
+    lab.connection.topics["t"].partitions.append(new_partition())
+    for namespace, known in (("another", 2), ("fake", 3)):
+        partitions_added(namespace, "t", 3)
+        lab.pump()
+        assert len(producer._sender.accumulator.topics["t"].batches) == known
 
 
 def test_first_sends_and_added_partitions_disturb_no_other_topic(lab: Lab) -> None:
