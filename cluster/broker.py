@@ -67,7 +67,7 @@ from raylog.storage.names import TopicPartition
 if TYPE_CHECKING:
     from raylog.cluster.admin import Admin
     from raylog.cluster.client.consumer import Consumer
-    from raylog.cluster.client.producer import Producer
+    from raylog.cluster.client.producer import AsyncProducer, Producer
     from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.health.facts import Finding
 
@@ -500,6 +500,14 @@ class Broker:
         from raylog.cluster.client.producer import Producer
 
         return Producer(self.connection(), config, **more)
+
+    def async_producer(
+        self, config: Mapping[str, Any] | None = None, /, **more: Any
+    ) -> "AsyncProducer":
+        """A producer for asyncio, with the same settings; use it with ``async with``."""
+        from raylog.cluster.client.producer import AsyncProducer
+
+        return AsyncProducer(self.connection(), config, **more)
 
     def consumer(self, *topics: str, **config: Any) -> "Consumer":
         """A consumer of all partitions of ``topics``.

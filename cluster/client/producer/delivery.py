@@ -18,7 +18,8 @@ from raylog.storage.records import kernel
 WAITED_FOR_BYTES = 2_000
 
 # Guards the futures that are made and the deliveries that end. Held for moments, never for calls.
-_lock = threading.Lock()
+# The garbage collector may run a finalizer that comes here again, in the same thread.
+_lock = threading.RLock()
 
 
 class RecordMetadata(NamedTuple):
@@ -96,8 +97,9 @@ class Delivery:
         ended = range(outcome.first, outcome.first + outcome.count)
         with _lock:
             self._outcomes = (*self._outcomes, outcome)
-            heard = [receipt for receipt in self._waiting if receipt.index in ended]
-            self._waiting = [receipt for receipt in self._waiting if receipt.index not in ended]
+            waiting, self._waiting = self._waiting, []
+            heard = [receipt for receipt in waiting if receipt.index in ended]
+            self._waiting += [receipt for receipt in waiting if receipt.index not in ended]
             callbacks = self._when_done if self.is_done else []
         for receipt in heard:
             receipt.end(outcome)
@@ -150,27 +152,22 @@ class SentRecord(kernel.ops.Receipt, Future):  # type: ignore[name-defined,misc]
 
     def __getattr__(self, name: str) -> Any:
         """The state of a Future, which was missing."""
-        outcome = None
+        state = Future[RecordMetadata]()
+        if name not in state.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        state.set_running_or_notify_cancel()
         with _lock:
-            if "_condition" not in self.__dict__:
-                state = Future[RecordMetadata]()
-                if name not in state.__dict__:
-                    raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-                state.set_running_or_notify_cancel()
-                self.track()
+            is_first = "_condition" not in self.__dict__
+            if is_first:
                 self.__dict__.update(state.__dict__)
                 outcome = self.delivery.wait_for(self)
-                is_waiting = outcome is None
+        if is_first:
+            self.track()
+            if outcome is None:
+                self.delivery.partition.release(-WAITED_FOR_BYTES)
             else:
-                is_waiting = False
-        if outcome is not None:
-            self.end(outcome)
-        elif is_waiting:
-            self.delivery.partition.release(-WAITED_FOR_BYTES)
-        try:
-            return self.__dict__[name]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}") from None
+                self.end(outcome)
+        return self.__dict__[name]
 
     def __repr__(self) -> str:
         partition = self.delivery.partition

@@ -54,6 +54,7 @@ UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 UNKNOWN_TOPIC_ID: Final = 100
 # How many failed batches that nobody looked at are remembered one by one.
 MOST_FAILURES: Final = 1000
+FEWEST_TIMERS: Final = 1000
 Event = Any  # an OpenBatch of the kernel that is to be looked at, or a function to be called
 
 
@@ -143,6 +144,7 @@ class Sender:
         self._failures: deque[tuple[Delivery, Outcome]] = deque()
         self._forgotten = 0
         self._timers: list[tuple[float, int, SendingPartition]] = []
+        self._most_timers = FEWEST_TIMERS  # more than this are cleared of void ones
         self._order = count()
         self._refreshing: set[str] = set()
         self._refresh_at = clock() + config.metadata_max_age_ms / 1000
@@ -390,9 +392,17 @@ class Sender:
             todo = sending.machine.advance(now)
             due_at = sending.machine.due_at(now)
         if due_at is not None and due_at != sending.due_at:
-            sending.due_at = due_at
-            heapq.heappush(self._timers, (due_at, next(self._order), sending))
+            self._schedule(sending, due_at)
         self._perform(sending, todo)
+
+    def _schedule(self, sending: SendingPartition, due_at: float) -> None:
+        """Look at a partition at this time; its timer of before is void."""
+        sending.due_at = due_at
+        heapq.heappush(self._timers, (due_at, next(self._order), sending))
+        if len(self._timers) > self._most_timers:
+            self._timers = [timer for timer in self._timers if timer[2].due_at == timer[0]]
+            heapq.heapify(self._timers)
+            self._most_timers = max(FEWEST_TIMERS, 2 * len(self._timers))
 
     def _perform(self, sending: SendingPartition, todo: list[Instruction]) -> None:
         for instruction in todo:
