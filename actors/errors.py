@@ -4,6 +4,8 @@ Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of 
 ``raylog.errors``.
 """
 
+from typing import Any
+
 from raylog.storage.errors import RaylogError, RecordTooLarge
 
 
@@ -85,6 +87,8 @@ class TopicExists(RaylogError):
 
     code, error_name = 36, "TOPIC_ALREADY_EXISTS"
     fields = ("topic", "existing")
+    topic: str
+    existing: str
     template = (
         "topic {topic!r} cannot be created: {existing!r} already exists; use it, choose another "
         "name, or delete it first"
@@ -96,6 +100,8 @@ class TopicBusy(RaylogError):
 
     code, error_name = 36, "TOPIC_ALREADY_EXISTS"
     fields = ("topic", "what")
+    topic: str
+    what: str
     template = "topic {topic!r} is being {what}; try again when that has finished"
 
 
@@ -104,6 +110,8 @@ class MoveRunning(RaylogError):
 
     code, error_name = 60, "REASSIGNMENT_IN_PROGRESS"
     fields = ("partition", "log_dir")
+    partition: str
+    log_dir: str
     template = "{partition} is being moved to {log_dir}; try again when that has finished"
 
 
@@ -112,6 +120,9 @@ class InvalidPartitions(RaylogError):
 
     code, error_name = 37, "INVALID_PARTITIONS"
     fields = ("partitions", "least", "most")
+    partitions: Any
+    least: int
+    most: int
     template = (
         "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
         "(partitions cannot be removed)"
@@ -123,6 +134,9 @@ class InvalidRequest(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("argument", "value", "why")
+    argument: str
+    value: Any
+    why: str
     template = "{argument}={value!r} {why}"
 
 
@@ -131,6 +145,8 @@ class NotLeader(RaylogError):
 
     code, error_name = 6, "NOT_LEADER_OR_FOLLOWER"
     fields = ("partition", "why")
+    partition: str
+    why: str
     template = (
         "{partition} cannot be reached: {why}; clients retry until their timeout. If its node is "
         "down, start the node again"
@@ -143,6 +159,8 @@ class TooManyPolls(RaylogError):
 
     code, error_name = 89, "THROTTLING_QUOTA_EXCEEDED"
     fields = ("partition", "most")
+    partition: str
+    most: int
     template = (
         "{partition}: {most} fetches are already waiting, which is the maximum; fetch without "
         "waiting, or retry after a moment"
@@ -155,6 +173,9 @@ class TooManyAppends(RaylogError):
 
     code, error_name = 89, "THROTTLING_QUOTA_EXCEEDED"
     fields = ("partition", "in_flight_bytes", "most_bytes")
+    partition: str
+    in_flight_bytes: int
+    most_bytes: int
     template = (
         "{partition}: appends of {in_flight_bytes} bytes are not acknowledged yet, and the maximum "
         "is {most_bytes}; retry after a moment, with fewer producers or a faster disk"
@@ -183,6 +204,7 @@ class BrokerNotFound(RaylogError):
 
     code, error_name = 15, "COORDINATOR_NOT_AVAILABLE"
     fields = ("namespace",)
+    namespace: str
     template = (
         "no raylog broker runs in namespace {namespace!r}; start one with raylog.start() or "
         "`raylog start`"
@@ -194,6 +216,8 @@ class RayNotFound(RaylogError):
 
     code, error_name = 15, "COORDINATOR_NOT_AVAILABLE"
     fields = ("address", "why")
+    address: str
+    why: str
     template = (
         "no Ray cluster at {address!r} ({why}); start one with `raylog start`, or give another "
         "address"
@@ -205,6 +229,8 @@ class SeveralBrokers(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("namespace", "addresses")
+    namespace: str
+    addresses: str
     template = (
         "brokers run in namespace {namespace!r} of several Ray clusters ({addresses}); give the "
         "address of one of them"
@@ -216,6 +242,7 @@ class BrokerRunning(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("namespace",)
+    namespace: str
     template = (
         "a broker already runs in namespace {namespace!r}; use it (`raylog status`, "
         "raylog.connect()), stop it first, or choose another namespace"
@@ -227,6 +254,7 @@ class NoLogDirs(RaylogError):
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("why",)
+    why: str
     template = "no log dir can store a partition: {why}; see `raylog health`"
 
 
@@ -235,6 +263,9 @@ class LabelShared(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("node_id", "name", "label")
+    node_id: str
+    name: str
+    label: str
     template = (
         "node {node_id} takes no part in the broker: another running node has the same label "
         "{name}={label}; give each node with disks its own label, and start this node again"
@@ -247,6 +278,7 @@ class SeveralClusters(RaylogError):
 
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("found",)
+    found: str
     template = (
         "the first log dirs of the nodes belong to different clusters ({found}); start the broker "
         "with the log dirs of only one of them: set log.dirs, or set RAYLOG_LOG_DIRS where Ray is "
@@ -258,6 +290,7 @@ class RecordTooLargeToSend(RecordTooLarge):
     """A record exceeds a limit of the producer itself. It was not taken."""
 
     fields = ("size_bytes", "limit_key", "max_bytes")
+    limit_key: str
     template = (
         "a record of {size_bytes} bytes exceeds {limit_key}={max_bytes} of the producer; raise it "
         "(and max.message.bytes of the topic), or send smaller records"
@@ -269,6 +302,7 @@ class ProduceFailed(RaylogError):
 
     code, error_name = -1, "UNKNOWN_SERVER_ERROR"
     fields = ("partition", "records", "cause")
+    partition: str
     records: int
     cause: BaseException
     template = (

@@ -21,6 +21,8 @@ class InvalidConfigFile(InvalidConfig):
     """
 
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
+    path: str
+    why: str
     template = "config file {path}: {why}"
 
 

@@ -65,6 +65,8 @@ class CorruptRecord(RaylogError):
 
     code, error_name = 2, "CORRUPT_MESSAGE"
     fields = ("where", "why")
+    where: str
+    why: str
     template = (
         "corrupt record batch at {where}: {why}; a producer must encode the batch again, a reader "
         "can continue at another offset"
@@ -78,6 +80,7 @@ class InvalidRecord(RaylogError):
     """
 
     code, error_name = 87, "INVALID_RECORD"
+    why: str
 
 
 class UnwritableValue(RaylogError):
@@ -85,6 +88,9 @@ class UnwritableValue(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("field", "version", "why")
+    field: str
+    version: int
+    why: str
     template = "{field} of version {version}: {why}"
 
 
@@ -93,6 +99,10 @@ class InvalidTimestamp(RaylogError):
 
     code, error_name = 32, "INVALID_TIMESTAMP"
     fields = ("timestamp", "now", "limit_key", "limit_ms")
+    timestamp: int
+    now: int
+    limit_key: str
+    limit_ms: int
     template = (
         "timestamp {timestamp} differs from the current time {now} by more than "
         "{limit_key}={limit_ms}; correct the timestamp, or raise the limit in the topic's config"
@@ -104,6 +114,7 @@ class UnsupportedCompressionType(RaylogError):
 
     code, error_name = 76, "UNSUPPORTED_COMPRESSION_TYPE"
     fields = ("name",)
+    name: str
     template = "unknown compression type {name!r}; use none, gzip, snappy, lz4 or zstd"
 
 
@@ -112,6 +123,8 @@ class RecordTooLarge(RaylogError):
 
     code, error_name = 10, "MESSAGE_TOO_LARGE"
     fields: ClassVar[tuple[str, ...]] = ("size_bytes", "max_bytes")
+    size_bytes: int
+    max_bytes: int
     template = (
         "a batch of {size_bytes} bytes exceeds max.message.bytes={max_bytes}; send smaller "
         "batches, or raise max.message.bytes of the topic"
@@ -133,6 +146,8 @@ class RecordBatchTooLarge(RaylogError):
 
     code, error_name = 18, "RECORD_LIST_TOO_LARGE"
     fields = ("size_bytes", "max_bytes")
+    size_bytes: int
+    max_bytes: int
     template = (
         "an append of {size_bytes} bytes exceeds segment.bytes={max_bytes}; send smaller batches"
     )
@@ -145,6 +160,9 @@ class CorruptIndex(RaylogError):
     """
 
     fields = ("base_offset", "entry", "why")
+    base_offset: int
+    entry: int
+    why: str
     template = (
         "index of segment {base_offset}, entry {entry}: {why}; the index can be rebuilt from the "
         "log"
@@ -155,6 +173,8 @@ class CorruptCheckpoint(RaylogError):
     """A checkpoint, snapshot or properties file cannot be read."""
 
     fields = ("path", "why")
+    path: str
+    why: str
     template = (
         "{path}: {why}; restore the file from a copy. Delete it only if docs/OPERATIONS.md "
         "(Damaged small files) says that this is harmless"
@@ -169,6 +189,8 @@ class OffsetOutOfRange(RaylogError):
 
     code, error_name = 1, "OFFSET_OUT_OF_RANGE"
     fields = ("partition", "offset", "log_start_offset", "log_end_offset")
+    partition: str
+    offset: int
     log_start_offset: int
     log_end_offset: int
     template = (
@@ -182,6 +204,10 @@ class OutOfOrderSequence(RaylogError):
 
     code, error_name = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER"
     fields = ("partition", "producer_id", "expected", "got")
+    partition: str
+    producer_id: int
+    expected: int
+    got: int
     template = (
         "{partition}: producer {producer_id} sent sequence {got}, but {expected} was expected: an "
         "earlier batch is missing; create a new producer and send the unacknowledged records again"
@@ -193,6 +219,10 @@ class InvalidProducerEpoch(RaylogError):
 
     code, error_name = 47, "INVALID_PRODUCER_EPOCH"
     fields = ("partition", "producer_id", "current", "got")
+    partition: str
+    producer_id: int
+    current: int
+    got: int
     template = (
         "{partition}: producer {producer_id} has epoch {got}, but a newer instance with epoch "
         "{current} took over; close this producer"
@@ -204,6 +234,9 @@ class InvalidTxnState(RaylogError):
 
     code, error_name = 48, "INVALID_TXN_STATE"
     fields = ("partition", "producer_id", "first_offset")
+    partition: str
+    producer_id: int
+    first_offset: int
     template = (
         "{partition}: producer {producer_id} has an open transaction since offset {first_offset}; "
         "send transactional batches, or end the transaction first"
@@ -215,6 +248,9 @@ class TransactionCoordinatorFenced(RaylogError):
 
     code, error_name = 52, "TRANSACTION_COORDINATOR_FENCED"
     fields = ("partition", "current", "got")
+    partition: str
+    current: int
+    got: int
     template = (
         "{partition}: a transaction marker has coordinator epoch {got}, but a newer coordinator "
         "with epoch {current} took over; stop this coordinator"
@@ -225,6 +261,7 @@ class PolicyViolation(RaylogError):
     """The topic's configuration forbids the request."""
 
     code, error_name = 44, "POLICY_VIOLATION"
+    why: str
 
 
 # -- names and configs -----------------------------------------------------------------------------
@@ -235,6 +272,8 @@ class InvalidTopic(RaylogError):
 
     code, error_name = 17, "INVALID_TOPIC_EXCEPTION"
     fields = ("topic", "why")
+    topic: str
+    why: str
     template = (
         "topic name {topic!r} {why}; use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
     )
@@ -245,6 +284,9 @@ class InvalidConfig(RaylogError):
 
     code, error_name = 40, "INVALID_CONFIG"
     fields: ClassVar[tuple[str, ...]] = ("key", "value", "why")
+    key: str
+    value: Any
+    why: str
     template = "config {key}={value!r}: {why}"
 
 
@@ -261,6 +303,8 @@ class StorageError(RaylogError):
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     is_disk_failure: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("path", "why")
+    path: str
+    why: str
     template = "{path}: {why}"
 
 
@@ -271,6 +315,8 @@ class UndoFailed(StorageError):
     """
 
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path}: a write failed and could not be undone: {why}"
 
 
@@ -295,6 +341,8 @@ class OutOfResources(StorageError):
 
     is_disk_failure = False
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path}: {why}; the disk is fine and nothing was changed, so retry"
 
 
@@ -303,6 +351,7 @@ class TemporaryFileLost(StorageError):
 
     is_disk_failure = False
     fields = ("path",)
+    path: str
     template = (
         "{path}: the file was removed while it was being written; keep other programs out of this "
         "folder, then retry"
@@ -319,6 +368,7 @@ class DiskFull(StorageError):
 
     is_disk_failure = False
     fields = ("path",)
+    path: str
     template = (
         "{path}: no space left on the device; free some space (lower retention.bytes, delete "
         "topics), then retry"
@@ -330,6 +380,7 @@ class LogClosed(StorageError):
 
     is_disk_failure = False
     fields = ("path",)
+    path: str
     template = (
         "{path}: the partition's log is closed, because it is being stopped, deleted or moved; "
         "clients look the partition up again until it serves"
@@ -341,6 +392,7 @@ class SegmentDeleted(StorageError):
 
     is_disk_failure = False
     fields = ("path",)
+    path: str
     template = "{path}: the segment was deleted before it was read; fetch again"
 
 
@@ -352,6 +404,8 @@ class SwapUnfinished(StorageError):
 
     is_disk_failure = False
     fields = ("path", "why")
+    path: str
+    why: str
     template = (
         "{path}: the swap of a compaction was interrupted; the partition reopens by itself and "
         "completes the swap: {why}"
@@ -375,6 +429,9 @@ class NoRoom(RaylogError):
     """The disk has too little space for a copy. Nothing was copied."""
 
     fields = ("path", "needed_bytes", "usable_bytes")
+    path: str
+    needed_bytes: int
+    usable_bytes: int
     template = (
         "{path}: the copy needs {needed_bytes} bytes, but only {usable_bytes} are free; free some "
         "space (lower retention.bytes, delete topics), or use another log dir"
@@ -399,6 +456,8 @@ class CleaningAborted(RaylogError):
 
     retriable = True
     fields = ("partition", "why")
+    partition: str
+    why: str
     template = "{partition}: the compaction was aborted: {why}; it is retried automatically"
 
 
@@ -409,6 +468,8 @@ class LogMissing(RaylogError):
     """
 
     fields = ("path", "why")
+    path: str
+    why: str
     template = (
         "{path}: {why}; mount its disk, or stop the broker and restore the folder from a copy, "
         "then start the broker again. Only if there is no copy: delete the topic, with all of its "
@@ -424,6 +485,9 @@ class TopicIdUnreadable(RaylogError):
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("folder", "topic_id", "why")
+    folder: str
+    topic_id: str
+    why: str
     template = (
         "{folder}/partition.metadata {why}, so it is not known whether the records are this "
         "topic's; restore the file from a copy. Without a copy: if no topic of this name was "
@@ -439,6 +503,7 @@ class LogShorterThanFlushed(RaylogError):
     """
 
     fields = ("path", "end_offset", "recovery_point")
+    path: str
     end_offset: int
     recovery_point: int
     template = (
@@ -453,6 +518,9 @@ class NoRoomToSetAside(RaylogError):
     """The disk has no room to keep what recovery must cut off a log. Nothing was cut."""
 
     fields = ("path", "needed_bytes", "usable_bytes")
+    path: str
+    needed_bytes: int
+    usable_bytes: int
     template = (
         "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
         "so the log stays closed; free some space, and the partition opens by itself"
@@ -464,6 +532,8 @@ class AsideRefused(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path}: {why}; nothing was changed"
 
 
@@ -471,6 +541,8 @@ class FileNotReadable(RaylogError):
     """A tool cannot read a file that it was given, or a file that belongs to it."""
 
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path}: {why}; give a file that exists and that this user may read"
 
 
@@ -479,6 +551,7 @@ class UnknownLogFile(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path",)
+    path: str
     template = "Ignoring unknown file {path}"
 
 
@@ -487,6 +560,8 @@ class RepairRefused(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "why")
+    path: str
+    why: str
     template = "{path} was not repaired and nothing in it was changed: {why}"
 
 
@@ -495,6 +570,7 @@ class LogLocked(RaylogError):
 
     code, error_name = 56, "KAFKA_STORAGE_ERROR"
     fields = ("path",)
+    path: str
     template = (
         "{path} is locked by another process; stop the broker that uses it, or use another folder"
     )
@@ -505,6 +581,8 @@ class InvalidLogDir(RaylogError):
 
     code, error_name = 57, "LOG_DIR_NOT_FOUND"
     fields = ("path", "why")
+    path: str
+    why: str
     template = "log dir {path}: {why}"
 
 
@@ -513,6 +591,9 @@ class DuplicateLogDir(RaylogError):
 
     code, error_name = 42, "INVALID_REQUEST"
     fields = ("path", "other", "why")
+    path: str
+    other: str
+    why: str
     template = "log dirs {other} and {path} {why}; list each log dir once, and no copies"
 
 
@@ -521,6 +602,9 @@ class InconsistentClusterId(RaylogError):
 
     code, error_name = 104, "INCONSISTENT_CLUSTER_ID"
     fields = ("path", "found", "expected")
+    path: str
+    found: str
+    expected: str
     template = (
         "log dir {path} belongs to cluster {found}, not {expected}; use a log dir of this cluster, "
         "or an empty folder"

@@ -24,6 +24,8 @@ class LineRefused(RaylogError):
     """A line of the input was refused, or cannot be sent."""
 
     fields = ("line", "cause")
+    line: int
+    cause: str
     template = "line {line} was refused: {cause}. The lines before it are acknowledged"
 
 

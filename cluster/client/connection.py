@@ -67,7 +67,8 @@ class FetchAnswer(Protocol):
 
         The first batch may begin before the offset that was asked for. On the partition's own node
         this reads the segment's file. Raises StorageError where what was located has gone
-        meanwhile: ask again.
+        meanwhile: ask again. The bytes stay as they are for as long as anything refers to them
+        (a memoryview, an array); their memory is used again after that.
         """
 
 
@@ -82,7 +83,10 @@ class Connection(Protocol):
     max_in_flight: int
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
-        """What is known of a topic now. UnknownTopicOrPartition where there is none."""
+        """What the Controller knows of a topic now: asked anew each time.
+
+        UnknownTopicOrPartition where there is none.
+        """
 
     def produce(self, request: ProduceRequest, *, timeout_s: float) -> "Future[ProduceAnswer]":
         """Append a batch. NotLeader, at once, while nobody serves the partition."""

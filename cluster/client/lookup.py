@@ -6,7 +6,7 @@ To look for an actor is to wait for Ray's head, so it is done in the background.
 from collections.abc import Callable
 from functools import partial
 
-from raylog.actors.errors import BrokerNotFound, NotLeader
+from raylog.actors.errors import BrokerNotFound, NotLeader, UnknownTopicOrPartition
 from raylog.actors.runtime.clusters import stay_joined
 from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.cluster.client.background import Work
@@ -36,6 +36,10 @@ class Lookup:
         self, partition: TopicPartition, use: Callable[[LogActorStub], None], failed: Failed
     ) -> None:
         """The actor that serves a partition. NotLeader where there is none."""
+        if not isinstance(partition.partition, int) or partition.partition < 0:
+            # ``t`` and -1 would find the actor of ``t-`` and 1.
+            failed(UnknownTopicOrPartition(*partition, "a partition is a number from 0 on"))
+            return
         known = self._log_actors.get(partition)
         if known is not None:
             use(known)

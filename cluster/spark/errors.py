@@ -4,6 +4,8 @@ They are raylog errors like all others (see ``raylog.errors``). Spark shows the 
 and the sentence in its own ``AnalysisException`` or ``StreamingQueryException``.
 """
 
+from typing import Any
+
 from raylog.storage.errors import RaylogError
 
 
@@ -11,6 +13,8 @@ class SparkUnavailable(RaylogError):
     """Spark cannot start here: a package or Java is missing."""
 
     fields = ("missing", "remedy")
+    missing: str
+    remedy: str
     template = "Spark on Ray needs {missing}: {remedy}"
 
 
@@ -21,6 +25,7 @@ class SparkSessionExists(RaylogError):
     """
 
     fields = ("app_name",)
+    app_name: str
     template = (
         "the Spark session {app_name!r} is already running; use it, or stop it first. If another "
         "process runs it, choose another app_name"
@@ -32,6 +37,9 @@ class InvalidSparkOption(RaylogError):
 
     code, error_name = 40, "INVALID_CONFIG"
     fields = ("option", "value", "why")
+    option: str
+    value: Any
+    why: str
     template = "option {option}={value!r}: {why}"
 
 
@@ -39,6 +47,9 @@ class InvalidSparkSchema(RaylogError):
     """The schema that the user gave is not a subset of the source's columns."""
 
     fields = ("column", "type_name", "why")
+    column: str
+    type_name: str
+    why: str
     template = "column {column} {type_name}: {why}"
 
 
@@ -47,6 +58,10 @@ class DataLoss(RaylogError):
 
     code, error_name = 1, "OFFSET_OUT_OF_RANGE"
     fields = ("partition", "start", "end", "why")
+    partition: str
+    start: int
+    end: int
+    why: str
     template = (
         "{partition}: offsets [{start}, {end}) cannot all be read: {why}. Raise retention, start "
         "from other offsets (a stream: with a new checkpoint), or set failOnDataLoss=false to "

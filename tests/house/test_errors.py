@@ -125,6 +125,12 @@ def test_every_error_that_is_raised_is_in_raylog_errors() -> None:
     assert others == {}
 
 
+@pytest.mark.parametrize("kind", set(every_class()) - {RaylogError})
+def test_every_field_has_a_type(kind: type[RaylogError]) -> None:
+    typed = {name for base in kind.__mro__ for name in getattr(base, "__annotations__", ())}
+    assert set(kind.fields) <= typed
+
+
 @pytest.mark.parametrize("kind", every_class())
 def test_what_happened_and_what_to_do_are_the_sentence(kind: type[RaylogError]) -> None:
     error = kind(*(f"<{name}; a value>" for name in kind.fields))

@@ -198,6 +198,17 @@ def test_an_actor_that_is_forgotten_is_looked_for_again(world: World) -> None:
     assert (len(old.calls), len(new.calls)) == (1, 1)
 
 
+@pytest.mark.parametrize("number", [-1, "0"])
+def test_a_number_that_is_none_finds_no_other_partition(world: World, number: Any) -> None:
+    """Their actors would have the names of partition 1 of ``orders-``, and of orders' 0."""
+    world.serve("Log:orders--1")
+    world.serve("Log:orders-0")
+    request = ProduceRequest("orders", "id", number, -1, b"batch")
+    future = world.connection.produce(request, timeout_s=30.0)
+    assert isinstance(future.exception(0), UnknownTopicOrPartition)
+    assert world.works == []
+
+
 # -- errors ----------------------------------------------------------------------------------------
 
 

@@ -201,7 +201,9 @@ def test_a_wrong_option_is_refused_by_name_with_what_to_do(
     assert advice in str(refused.value)
 
 
-@pytest.mark.parametrize("kind", [e for e in vars(errors).values() if isinstance(e, type)])
+@pytest.mark.parametrize(
+    "kind", [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, RaylogError)]
+)
 def test_every_error_survives_pickling_with_its_sentence(kind: type[RaylogError]) -> None:
     error = kind(*[f"<{field}>" for field in kind.fields])
     again = pickle.loads(pickle.dumps(error))
