@@ -1,5 +1,7 @@
 """Producer and consumer against live partitions."""
 
+import subprocess
+import sys
 import time
 from concurrent.futures import Future
 from functools import partial
@@ -13,6 +15,7 @@ from raylog.actors.errors import (
     NotLeader,
     ProduceFailed,
     RequestTimedOut,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from raylog.actors.messages import FetchResult
@@ -216,6 +219,40 @@ def test_what_a_producer_refuses(broker: Broker, topic: str) -> None:
     with pytest.raises(UnsupportedCompressionType, match="brotli"):
         broker.producer(compression_type="brotli")
     assert [value for _, _, value in read_all(broker, topic)] == [b"good"]
+
+
+def test_a_script_that_ends_without_close_loses_nothing(broker: Broker, topic: str) -> None:
+    script = f"""
+import raylog
+broker = raylog.connect({broker.address!r}, namespace={broker.namespace!r})
+producer = broker.producer(linger_ms=5000)
+for n in range(10):
+    producer.send({topic!r}, b"%d" % n, partition=0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "not acknowledged" not in done.stderr
+    assert [value for _, _, value in read_all(broker, topic)] == [b"%d" % n for n in range(10)]
+
+
+def test_a_topic_made_again_with_fewer_partitions_is_another_topic(broker: Broker) -> None:
+    broker.create_topic("again", partitions=4)
+    with broker.producer() as producer:
+        for n in range(8):
+            producer.send("again", b"old", partition=n % 4)
+        producer.flush()
+        broker.delete_topic("again")
+        broker.create_topic("again", partitions=2)
+        for n in range(4):
+            with pytest.raises(ProduceFailed) as failed:
+                producer.send("again", b"lost", partition=n).result()
+            assert isinstance(failed.value.cause, UnknownTopicId | UnknownTopicOrPartition)
+            if isinstance(failed.value.cause, UnknownTopicId):
+                break
+        sent = [producer.send("again", b"%d" % n) for n in range(40)]
+        assert {one.result().partition for one in sent} <= {0, 1}
+    broker.delete_topic("again")
 
 
 class Unreliable:

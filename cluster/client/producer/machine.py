@@ -165,7 +165,7 @@ class PartitionMachine:
         batch.is_in_flight, batch.error, batch.retry_at = False, error, retry_at
         code = error.code if isinstance(error, RaylogError) else None
         if code == UNKNOWN_TOPIC_ID:
-            return self.retire(error)
+            return self.retire(error)  # the shell ends the topic's other partitions
         if code == THROTTLED:
             return []
         if code == OUT_OF_ORDER_SEQUENCE and self.is_idempotent:

@@ -160,10 +160,9 @@ class Sender:
         """Use what is known of a topic now; returns its OpenTopic."""
         topic, limit = metadata.topic, self._limit(metadata.max_message_bytes)
         with self.lock:
-            state = self._topics.get(topic)
-            if state is not None and state.topic_id != metadata.topic_id:
+            if not self._is_of(topic, metadata.topic_id):
                 self._retire(topic, metadata.topic_id)
-                state = None
+            state = self._topics.get(topic)
             if state is None:
                 state = kernel.ops.OpenTopic([], metadata.topic_id)
                 state.sticky = random.randrange(len(metadata.partitions))
@@ -179,6 +178,11 @@ class Sender:
 
     def _limit(self, max_message_bytes: int) -> int:
         return min(self._config.max_request_size, max_message_bytes)
+
+    def _is_of(self, topic: str, topic_id: str) -> bool:
+        """Whether this is the topic that the name stands for here. The caller holds the lock."""
+        state = self._topics.get(topic)
+        return state is not None and state.topic_id == topic_id
 
     def _retire(self, topic: str, topic_id: str) -> None:
         """Another topic has this name now: the next row binds to it. The caller holds the lock."""
@@ -202,10 +206,11 @@ class Sender:
             if topic in self._refreshing:
                 return
             self._refreshing.add(topic)
+            known = self._topics.get(topic)
         timeout_s = self._config.request_timeout_ms / 1000
         future = self._connection.metadata(topic, timeout_s=timeout_s)
         future.add_done_callback(
-            lambda done: self.events.put(partial(self._refreshed, topic, done))
+            lambda done: self.events.put(partial(self._refreshed, topic, known, done))
         )
 
     def tell(self, namespace: str, topic: str, partitions: int) -> None:
@@ -214,9 +219,12 @@ class Sender:
         if is_ours and topic in self._topics and not self.is_closed:
             self.refresh(topic)
 
-    def _refreshed(self, topic: str, done: "Future[TopicMetadata]") -> None:
+    def _refreshed(self, topic: str, known: Any, done: "Future[TopicMetadata]") -> None:
+        """``known``: the topic as it was when this was asked."""
         with self.lock:
             self._refreshing.discard(topic)
+            if self._topics.get(topic) is not known:
+                return  # another topic has the name since, of which this may not tell
         error = done.exception()
         if error is not None:
             logger.info("%s: its metadata is asked for again later: %s", topic, error)
@@ -465,8 +473,12 @@ class Sender:
         code = error.code if isinstance(error, RaylogError) else None
         if code != THROTTLED:
             self._connection.forget(sending.topic, sending.number)
-        if code in (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID):
+        if code == UNKNOWN_TOPIC_OR_PARTITION:
             self.refresh(sending.topic)
+        if code == UNKNOWN_TOPIC_ID:
+            with self.lock:
+                if self._is_of(sending.topic, sending.topic_id):
+                    self._retire(sending.topic, getattr(error, "served_topic_id", ""))
         if isinstance(error, RecordTooLarge):
             limit = getattr(error, "max_bytes", sending.rows.limit)
             sending.rows.limit = self._limit(max(limit, 1))
