@@ -6,7 +6,7 @@ Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of 
 
 from typing import Any
 
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import RaylogError, RecordTooLarge
 
 
 class UnknownTopicOrPartition(RaylogError):
@@ -314,6 +314,17 @@ class SeveralClusters(RaylogError):
         "the first log dirs of the nodes belong to different clusters ({found}); start the broker "
         "with the log dirs of only one of them: set log.dirs, or set RAYLOG_LOG_DIRS where Ray is "
         "started on the other node"
+    )
+
+
+class RecordTooLargeToSend(RecordTooLarge):
+    """A record exceeds a limit of the producer itself. It was not taken."""
+
+    fields = ("size_bytes", "limit_key", "max_bytes")
+    limit_key: str
+    template = (
+        "a record of {size_bytes} bytes exceeds {limit_key}={max_bytes} of the producer; raise it "
+        "(and max.message.bytes of the topic), or send smaller records"
     )
 
 

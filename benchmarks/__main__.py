@@ -18,6 +18,7 @@ NAMES = (
     "append",
     "reading",
     "compaction",
+    "clients",
     "cluster",
     "broker",
     "clients_consuming",

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from raylog.cluster.admin import Admin
     from raylog.cluster.client.consumer import AsyncConsumer, Consumer
-    from raylog.cluster.client.producer import Producer
+    from raylog.cluster.client.producer import AsyncProducer, Producer
     from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.health.facts import Finding
 
@@ -494,11 +494,22 @@ class Broker:
 
     # -- clients -----------------------------------------------------------------------------------
 
-    def producer(self, **config: Any) -> "Producer":
-        """A producer; see :class:`raylog.cluster.client.producer.Producer` for ``config``."""
+    def producer(self, config: Mapping[str, Any] | None = None, /, **more: Any) -> "Producer":
+        """A producer; see :class:`raylog.cluster.client.producer.Producer`.
+
+        Settings by Kafka's names: ``producer(linger_ms=5)`` or ``producer({"linger.ms": 5})``.
+        """
         from raylog.cluster.client.producer import Producer
 
-        return Producer(self, **config)
+        return Producer(self.connection(), config, **more)
+
+    def async_producer(
+        self, config: Mapping[str, Any] | None = None, /, **more: Any
+    ) -> "AsyncProducer":
+        """A producer for asyncio, with the same settings; use it with ``async with``."""
+        from raylog.cluster.client.producer import AsyncProducer
+
+        return AsyncProducer(self.connection(), config, **more)
 
     def consumer(self, *topics: str, **config: Any) -> "Consumer":
         """A consumer of all partitions of ``topics``.

@@ -125,7 +125,7 @@ class RecordTooLarge(RaylogError):
     """A batch is larger than ``max.message.bytes``."""
 
     code, error_name = 10, "MESSAGE_TOO_LARGE"
-    fields = ("size_bytes", "max_bytes")
+    fields: ClassVar[tuple[str, ...]] = ("size_bytes", "max_bytes")
     size_bytes: int
     max_bytes: int
     template = (

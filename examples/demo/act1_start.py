@@ -61,7 +61,7 @@ def _fill_references(demo: Demo) -> None:
     with stage.progress("reference tables", len(REFERENCES)) as done, broker.producer() as producer:
         for name in REFERENCES:
             broker.create_topic(name, 1, KEEP)
-            sizes[name] = producer.send_arrow(name, load_reference(name))
+            sizes[name] = producer.send_arrow(name, load_reference(name)).num_rows
             done(1)
     ends = broker.list_offsets({(name, 0): -1 for name in REFERENCES})
     counts = ", ".join(f"{name} {rows:,}" for name, rows in sizes.items())

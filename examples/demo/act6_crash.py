@@ -98,7 +98,7 @@ def _kill(broker: Any, receipts: list[Any]) -> Kill:
     status = ray.get(broker.partition(TOPIC, VICTIM).status.remote())
     os.kill(status.pid, signal.SIGKILL)
     return Kill(
-        status.pid, status.leader_epoch, sum(receipt.is_done for receipt in receipts), len(receipts)
+        status.pid, status.leader_epoch, sum(receipt.done() for receipt in receipts), len(receipts)
     )
 
 

@@ -80,7 +80,7 @@ cdef extern from *:
 cdef extern from "Python.h":
     int PyBUF_READ
     object PyType_GenericAlloc(type kind, Py_ssize_t items)
-    void PyObject_GC_UnTrack(PyObject* made)
+    void PyObject_GC_UnTrack(object made)
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 KERNEL = "compiled"
@@ -108,6 +108,7 @@ cdef type _CONSUMER_RECORD = ConsumerRecordTuple
 
 include "_kernel_bytes.pxi"
 include "_kernel_encode.pxi"
+include "_kernel_accumulate.pxi"
 include "_kernel_decode.pxi"
 include "_kernel_readers.pxi"
 include "_kernel_check.pxi"

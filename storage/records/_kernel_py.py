@@ -10,6 +10,16 @@ Its parts are ``_kernel_py_*.py``, by topic as the ``.pxi`` files.
 
 from typing import Final
 
+from raylog.storage.records._kernel_py_accumulate import (
+    BATCH_IS_FULL,
+    MEMORY_IS_FULL,
+    TOPIC_HAS_CHANGED,
+    Accumulator,
+    OpenBatch,
+    OpenTopic,
+    Receipt,
+    record_size,
+)
 from raylog.storage.records._kernel_py_check import RecordWalk, check_batch
 from raylog.storage.records._kernel_py_clean import OffsetTable, leading_headers, rebuild_records
 from raylog.storage.records._kernel_py_decode import Columns, Text, decode_columns, decode_rows
@@ -17,9 +27,9 @@ from raylog.storage.records._kernel_py_encode import (
     TableEncoder,
     TextColumn,
     encode_rows,
-    murmur2,
     partition_column,
 )
+from raylog.storage.records._kernel_py_hash import murmur2
 from raylog.storage.records._kernel_py_readers import RowReader, TableReader
 from raylog.storage.records._kernel_py_scan import (
     WALK_FOUND,
@@ -32,6 +42,14 @@ from raylog.storage.records._kernel_py_scan import (
 from raylog.storage.records._kernel_py_write import Appender, write_stamped
 
 __all__ = [
+    "record_size",
+    "TOPIC_HAS_CHANGED",
+    "Receipt",
+    "OpenTopic",
+    "OpenBatch",
+    "MEMORY_IS_FULL",
+    "BATCH_IS_FULL",
+    "Accumulator",
     "KERNEL",
     "Appender",
     "Columns",

@@ -164,7 +164,7 @@ cdef class RowReader:
             raise self.place.fetch.corrupt(CHANGED)
         made = PyType_GenericAlloc(_CONSUMER_RECORD, 8)
         # nothing in it can refer to it: the garbage collector need not look
-        PyObject_GC_UnTrack(<PyObject*>made)
+        PyObject_GC_UnTrack(made)
         give_field(made, 0, self.topic)
         give_field(made, 1, self.partition)
         give_field(made, 2, offset)

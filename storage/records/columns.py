@@ -4,11 +4,12 @@ In, by name (``value`` is required, the others may be missing)::
 
     value      binary or string; null is a tombstone
     key        binary or string
-    timestamp  int64 or timestamp[ms]; null is the default
+    timestamp  int64 (ms) or timestamp of any unit, cut to ms; null is the default
     headers    list<struct<key: string, value: binary>>
 
-Out, ``DECODED`` and, if asked for, headers. The large variants of binary and string are taken too,
-as long as a column holds under 2 GiB.
+Out, ``DECODED`` and, if asked for, headers. What Arrow casts to these is taken too, with a copy:
+large, view, dictionary and fixed-size variants of binary and string, and of lists; as long as a
+column then holds under 2 GiB.
 """
 
 from typing import Any, Final, NamedTuple
@@ -36,7 +37,6 @@ DECODED_WITH_HEADERS: Final = DECODED.append(pa.field("headers", HEADERS))
 _NO_ENTRIES: Final = pa.nulls(0, HEADERS.value_type)
 _NAMES: Final = ("key", "value", "timestamp", "headers")
 _NARROW: Final = (pa.binary(), pa.string())
-_LARGE: Final = (pa.large_binary(), pa.large_string())
 
 
 class _Decoded(NamedTuple):
@@ -73,7 +73,7 @@ def encoder(columns: pa.Table | pa.RecordBatch, default_timestamp: int) -> "kern
             )
         if names.count(name) > 1:
             raise InvalidRecord(f"column {name!r} exists more than once; drop all but one")
-    arrays = {name: _one_array(name, columns.column(name)) for name in names}
+    arrays = {name: one_array(name, columns.column(name)) for name in names}
     if "value" not in arrays:
         raise InvalidRecord("the column 'value' is missing; add it (a null value is a tombstone)")
     lists, names, values = (
@@ -96,10 +96,11 @@ def text_column(name: str, array: pa.Array) -> "kernel.TextColumn":
 
     Nothing is copied, except the offsets of a large variant.
     """
-    if array.type in _LARGE:
+    narrow = _narrow(array.type)
+    if narrow is not None:
         try:
-            array = array.cast(pa.binary() if array.type == pa.large_binary() else pa.string())
-        except pa.ArrowInvalid as error:
+            array = array.cast(narrow)
+        except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
             raise InvalidRecord(
                 f"column {name!r} holds over 2 GiB: encode the table in slices"
             ) from error
@@ -109,12 +110,30 @@ def text_column(name: str, array: pa.Array) -> "kernel.TextColumn":
     return _text_column(array, valid, ends, data)
 
 
+def _narrow(kind: pa.DataType) -> pa.DataType | None:
+    """To what an array must be cast to be binary or string; None if it is, or cannot be."""
+    if pa.types.is_dictionary(kind):
+        values = kind.value_type
+        return values if values in _NARROW else _narrow(values)
+    is_binary = (
+        pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+    if is_binary:
+        return pa.binary()
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    return None
+
+
 def _text_column(array: pa.Array, valid: Any, ends: Any, data: Any) -> "kernel.TextColumn":
     ends = ends.slice(4 * array.offset, 4 * (len(array) + 1)) if len(array) else bytes(4)
     return kernel.ops.TextColumn(ends, data, valid, array.offset, len(array))
 
 
-def _one_array(name: str, column: Any) -> pa.Array:
+def one_array(name: str, column: Any) -> pa.Array:
+    """A column of a table or batch, in one piece."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if isinstance(column, pa.ChunkedArray):  # one array could not hold it
@@ -123,8 +142,11 @@ def _one_array(name: str, column: Any) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, default_timestamp: int) -> pa.Buffer | bytes:
-    if array.type == pa.timestamp("ms", getattr(array.type, "tz", None)):
-        array = array.view(pa.int64())
+    if pa.types.is_timestamp(array.type):
+        try:
+            array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise InvalidRecord(f"column 'timestamp': {error}; cast it to int64 (ms)") from error
     if array.type != pa.int64():
         raise InvalidRecord(
             f"column 'timestamp' is {array.type}: cast it to int64 (ms) or timestamp[ms]"
@@ -137,6 +159,12 @@ def _timestamps(array: pa.Array, default_timestamp: int) -> pa.Buffer | bytes:
 
 def _header_columns(array: pa.Array) -> tuple["kernel.TextColumn", ...]:
     kind = array.type
+    if pa.types.is_large_list(kind) or pa.types.is_map(kind) or pa.types.is_list_view(kind):
+        try:
+            array = array.cast(HEADERS)
+        except pa.ArrowException as error:
+            raise InvalidRecord(f"column 'headers' is {kind}: cast it to {HEADERS}") from error
+        kind = array.type
     if (
         not pa.types.is_list(kind)
         or not pa.types.is_struct(kind.value_type)
@@ -150,7 +178,7 @@ def _header_columns(array: pa.Array) -> tuple["kernel.TextColumn", ...]:
     names, values = headers.flatten()
     if kind.value_type.field(0).name == "value":
         names, values = values, names
-    if names.type not in (pa.string(), pa.large_string()):
+    if _narrow(names.type) != pa.string() and names.type != pa.string():
         raise InvalidRecord(f"the names of column 'headers' are {names.type}: cast them to string")
     valid, ends = array.buffers()[:2]
     lists = _text_column(array, valid, ends, None)

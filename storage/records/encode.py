@@ -199,6 +199,44 @@ def encode_table(
     )
 
 
+def close_batch(
+    records: Any,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    compression_type: str = "none",
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> Any:
+    """A batch of ``records``, which the kernel has written behind 61 free bytes.
+
+    The header is written in place, unless the records are compressed.
+    """
+    kind = _BatchKind(
+        codec=codec_id(compression_type),
+        level=level,
+        leader_epoch=-1,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        log_append_time=None,
+        transactional=False,
+        control=False,
+        delete_horizon_ms=None,
+    )
+    return kind.close(
+        records,
+        count=count,
+        base_offset=0,
+        last_offset_delta=count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        base_sequence=base_sequence,
+    )
+
+
 class _BatchKind(NamedTuple):
     """What the batches of one encoder have in common."""
 

@@ -1,9 +1,13 @@
 """Producer and consumer against live partitions."""
 
 import os
+import subprocess
+import sys
 import time
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,13 +17,13 @@ from raylog.actors.errors import (
     NotLeader,
     ProduceFailed,
     RequestTimedOut,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from raylog.actors.messages import AppendResult
 from raylog.cluster.broker import Broker
+from raylog.cluster.client.connection import ProduceAnswer, ProduceRequest
 from raylog.cluster.client.consumer.ranges import read_range
-from raylog.cluster.client.transport import RayTransport
-from raylog.storage.buffers import Buffer
+from raylog.cluster.client.producer import Producer
 from raylog.storage.errors import (
     InvalidConfig,
     InvalidRecord,
@@ -87,8 +91,10 @@ def test_arrow_tables_go_in_and_come_out(broker: Broker, topic: str) -> None:
         }
     )
     with broker.producer() as producer:
-        assert producer.send_arrow(topic, table) == rows
-        assert producer.send_arrow(topic, table.slice(7, 3).to_batches()[0], partition=1) == 3
+        whole = producer.send_arrow(topic, table)
+        some = producer.send_arrow(topic, table.slice(7, 3).to_batches()[0], partition=1)
+    assert whole.offsets().num_rows == rows
+    assert [part.count for part in some.result()] == [3]
     consumer = broker.consumer(topic, from_="earliest", to="latest")
     tables = []
     while not consumer.is_at_end:
@@ -189,29 +195,69 @@ def test_what_a_producer_refuses(broker: Broker, topic: str) -> None:
     assert [value for _, _, value in read_all(broker, topic)] == [b"good"]
 
 
-class Unreliable(RayTransport):
-    """Loses answers, or requests, or refuses, as told."""
+def test_a_script_that_ends_without_close_loses_nothing(broker: Broker, topic: str) -> None:
+    script = f"""
+import raylog
+broker = raylog.connect({broker.address!r}, namespace={broker.namespace!r})
+producer = broker.producer(linger_ms=5000)
+for n in range(10):
+    producer.send({topic!r}, b"%d" % n, partition=0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "not acknowledged" not in done.stderr
+    assert [value for _, _, value in read_all(broker, topic)] == [b"%d" % n for n in range(10)]
+
+
+def test_a_topic_made_again_with_fewer_partitions_is_another_topic(broker: Broker) -> None:
+    broker.create_topic("again", partitions=4)
+    with broker.producer() as producer:
+        for n in range(8):
+            producer.send("again", b"old", partition=n % 4)
+        producer.flush()
+        broker.delete_topic("again")
+        broker.create_topic("again", partitions=2)
+        for n in range(4):
+            with pytest.raises(ProduceFailed) as failed:
+                producer.send("again", b"lost", partition=n).result()
+            assert isinstance(failed.value.cause, UnknownTopicId | UnknownTopicOrPartition)
+            if isinstance(failed.value.cause, UnknownTopicId):
+                break
+        sent = [producer.send("again", b"%d" % n) for n in range(40)]
+        assert {one.result().partition for one in sent} <= {0, 1}
+    broker.delete_topic("again")
+
+
+class Unreliable:
+    """A connection that loses answers, or requests, or refuses, as told."""
 
     def __init__(self, broker: Broker, faults: list[str]) -> None:
-        super().__init__(broker)
-        self.faults = faults
+        self._connection, self.faults = broker.connection(), faults
 
-    def append(self, topic: str, partition: int, batch: Buffer) -> "Future[AppendResult]":
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def produce(self, request: ProduceRequest, *, timeout_s: float) -> "Future[ProduceAnswer]":
         fault = self.faults.pop(0) if self.faults else "none"
+        failed: Future[ProduceAnswer] = Future()
         if fault == "refused":
-            raise RecordTooLarge(len(batch), 1)
+            failed.set_exception(RecordTooLarge(len(request.records), 1))
+            return failed
         if fault == "request lost":
-            raise NotLeader(topic, "gone")
-        answer = super().append(topic, partition, batch)
+            failed.set_exception(NotLeader(request.topic, "gone"))
+            return failed
+        answer = self._connection.produce(request, timeout_s=timeout_s)
         if fault == "answer lost":
             answer.result(timeout=30)
-            raise NotLeader(topic, "gone after writing")
+            failed.set_exception(NotLeader(request.topic, "gone after writing"))
+            return failed
         return answer
 
 
 def test_a_lost_answer_is_retried_and_nothing_is_there_twice(broker: Broker, topic: str) -> None:
     faults = ["answer lost", "request lost", "none", "answer lost", "answer lost"]
-    with broker.producer(transport=Unreliable(broker, faults), linger_ms=0) as producer:
+    with Producer(Unreliable(broker, faults), linger_ms=0) as producer:
         results = []
         for n in range(10):
             results.append(producer.send(topic, b"%d" % n, partition=0))
@@ -223,7 +269,7 @@ def test_a_lost_answer_is_retried_and_nothing_is_there_twice(broker: Broker, top
 def test_a_refused_batch_is_reported_and_the_next_ones_are_written(
     broker: Broker, topic: str
 ) -> None:
-    producer = broker.producer(transport=Unreliable(broker, ["none", "refused"]), linger_ms=0)
+    producer = Producer(Unreliable(broker, ["none", "refused"]), linger_ms=0)
     producer.send(topic, b"first", partition=0).result()
     lost = producer.send(topic, b"refused", partition=0)
     with pytest.raises(ProduceFailed, match="1 records"):
@@ -239,27 +285,25 @@ def test_a_producer_gives_up_when_its_time_is_up_and_goes_on_under_a_new_epoch(
     broker: Broker, topic: str
 ) -> None:
     transport = Unreliable(broker, ["none"] + ["request lost"] * 1000)
-    producer = broker.producer(transport=transport, delivery_timeout_ms=200, linger_ms=0)
+    producer = Producer(transport, delivery_timeout_ms=200, linger_ms=0)
     producer.send(topic, b"first", partition=0).result()
     with pytest.raises(ProduceFailed, match="cannot be reached"):
         producer.send(topic, b"lost", partition=0).result()
     transport.faults.clear()
     assert producer.send(topic, b"after", partition=0).result().offset == 1
-    with pytest.raises(ProduceFailed):
-        producer.close()
+    producer.close()
 
 
 def test_send_waits_for_room_and_says_so_when_there_is_none(broker: Broker, topic: str) -> None:
-    producer = broker.producer(
-        transport=Unreliable(broker, ["request lost"] * 100_000),
+    producer = Producer(
+        Unreliable(broker, ["request lost"] * 100_000),
         buffer_memory=10_000,
         max_block_ms=100,
         delivery_timeout_ms=2000,
     )
-    for _ in range(10):  # 12 bytes are added to each, so the tenth goes over
-        producer.send(topic, b"x" * 1000)
+    rows = [b"x" * 1000] * 11
     with pytest.raises(RequestTimedOut, match=r"buffer\.memory"):
-        producer.send(topic, b"x" * 1000)
+        list(map(partial(producer.send, topic), rows))
     with pytest.raises(ProduceFailed):
         producer.close()
 

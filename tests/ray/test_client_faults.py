@@ -56,18 +56,17 @@ def test_a_partition_that_hangs_fails_its_records_in_time_and_holds_up_no_other(
     with stopped(pid_of(broker, topic, 0)):
         hung = producer.send(topic, b"hung", partition=0)
         assert producer.send(topic, b"other", partition=1).result().offset == 0
-        assert not hung.is_done
+        assert not hung.done()
         seen: set[bytes | None] = set()
         while b"other" not in seen:
             seen |= {record.value for record in consumer.poll(1000)}
         with pytest.raises(ProduceFailed) as failed:
-            hung.result(timeout_s=30)
+            hung.result(timeout=30)
         assert isinstance(failed.value.cause, RequestTimedOut)  # type: ignore[attr-defined]
     with broker.producer() as another:
         another.send(topic, b"next", partition=0).result()
     producer.send(topic, b"last", partition=0).result()
-    with pytest.raises(ProduceFailed):
-        producer.close()
+    producer.close()
     found = [r.value for r in broker.consumer(topic, from_="earliest", to="latest", partitions=[0])]
     without = [value for value in found if value != b"hung"]
     assert without == [b"first", b"next", b"last"]

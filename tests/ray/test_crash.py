@@ -136,7 +136,7 @@ def test_an_actor_that_stands_still_keeps_its_log_and_goes_on(broker: Broker, to
             waiting = [producer.send(topic, b"%d" % n, partition=0) for n in range(1, 100)]
             with pytest.raises(ray.exceptions.RayActorError, match="LogLocked"):
                 ray.get(LogActor.remote(spec).offsets.remote(), timeout=60)
-            assert not waiting[0].is_done
+            assert not waiting[0].done()
         finally:
             os.kill(pid, signal.SIGCONT)
         assert [one.result().offset for one in waiting] == list(range(1, 100))

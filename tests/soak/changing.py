@@ -8,7 +8,6 @@ from typing import Any
 from raylog.actors.errors import TopicExists, UnknownTopicOrPartition
 from raylog.actors.messages import AppendResult
 from raylog.actors.runtime.calls import Call
-from raylog.cluster.client.accumulator import Row
 from raylog.cluster.client.producer import Producer
 from raylog.cluster.controller.placement import TopicDescription
 from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
@@ -245,7 +244,7 @@ def _ask_for_refusals(worker: Worker, topic: Stable, lives: int) -> None:
     ):
         identity = next(worker.ids)
         value, _ = to_bytes(identity, 20)
-        row: Row = (int(time.time() * 1000), None, value, ())
+        row = (int(time.time() * 1000), None, value, ())
         batch = bytearray(
             encode_records([row], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
         )

@@ -106,7 +106,7 @@ def _settle_all(worker: Worker, waiting: deque[Burst]) -> None:
     others'."""
     for _ in range(len(waiting)):
         burst = waiting.popleft()
-        if all(record.is_done for record in burst.records):
+        if all(record.done() for record in burst.records):
             settle(worker, burst)
         else:
             waiting.append(burst)

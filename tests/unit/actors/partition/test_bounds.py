@@ -9,7 +9,6 @@ import pytest
 from raylog.actors.errors import THROTTLED, TooManyAppends, TooManyPolls
 from raylog.actors.partition.bounds import InFlight
 from raylog.actors.partition.partition import MAX_REST_S, Partition
-from raylog.cluster.client.sender import MAX_BACKOFF_MS, _throttled_ms
 from raylog.storage.errors import DiskFull, RaylogError
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.logs import Disk, batch, batch_of_size, of_producer
@@ -79,13 +78,6 @@ def test_what_fails_is_in_flight_no_longer(disk: Disk) -> None:
         with pytest.raises(RaylogError):
             partition.append(bad)  # type: ignore[arg-type]
     assert partition.in_flight_bytes == 0
-
-
-def test_a_throttled_producer_waits_longer_each_time_and_a_second_at_most() -> None:
-    longest = [max(_throttled_ms(50, attempts) for _ in range(200)) for attempts in range(1, 9)]
-    assert [45 < longest[0] <= 50, 180 < longest[2] <= 200] == [True, True]
-    assert max(longest) <= MAX_BACKOFF_MS
-    assert min(_throttled_ms(50, 30) for _ in range(200)) >= MAX_BACKOFF_MS / 2
 
 
 # -- polls -----------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from raylog.actors.runtime.handles import create, find, kill, running
 from raylog.actors.runtime.names import NODE_LABEL, Node
 from raylog.cluster.broker import Broker
 from raylog.cluster.cli.broker import _may_run
-from raylog.cluster.client.transport import RayTransport
 from raylog.storage.errors import RaylogError
 
 
@@ -58,16 +57,6 @@ def test_who_stays_with_a_broker_stays_though_the_head_is_slow(
 ) -> None:
     raising(monkeypatch, error)
     assert _may_run(Broker())
-
-
-@pytest.mark.parametrize("error", [error for error, _ in ERRORS])
-def test_what_a_producer_cannot_send_because_the_head_is_slow_is_sent_again(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    raising(monkeypatch, error)
-    with pytest.raises(RaylogError) as raised:
-        RayTransport(Broker()).append("t", 0, b"batch")
-    assert raised.value.retriable
 
 
 class Actors:

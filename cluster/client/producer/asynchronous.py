@@ -1,0 +1,110 @@
+"""A producer for programs of asyncio: it never holds the loop up.
+
+What a Producer does at once it does in the loop: ``send`` to a topic that is known, where there is
+room. Whatever may wait (a topic's first record, full memory, flush, close) goes to a thread.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from raylog.actors.errors import InvalidRequest
+from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.producer.delivery import RecordMetadata
+from raylog.cluster.client.producer.producer import Producer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from raylog.cluster.client.producer.tables import WrittenRange
+
+Answer = TypeVar("Answer")
+
+
+class AsyncProducer:
+    """Sends records to topics, from coroutines of one loop.
+
+    Use it with ``async with``, or ``await`` ``start`` and ``close``. Settings, arguments and errors
+    are those of :class:`Producer`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: Mapping[str, Any] | None = None,
+        /,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        **more: Any,
+    ) -> None:
+        self._make = partial(Producer, connection, settings, clock=clock, **more)
+        self._producer: Producer | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, error_type: object, error: BaseException | None, _: object) -> None:
+        if self._producer is not None:
+            await _elsewhere(partial(self._producer.__exit__, error_type, error, None))
+
+    async def start(self) -> None:
+        """Get a producer id. Raises the errors of a cluster that does not answer."""
+        if self._producer is None:
+            self._producer = await _elsewhere(self._make)
+
+    async def send(
+        self, topic: str, value: Any = None, **row: Any
+    ) -> "asyncio.Future[RecordMetadata]":
+        """Take one record in, as ``Producer.send``; what is returned can be awaited, or left.
+
+        To cancel it only ends the wait: the record is sent.
+        """
+        send = partial(self._started.send, topic, value, **row)
+        sent = send() if self._is_at_once(topic, row.get("partition")) else await _elsewhere(send)
+        return asyncio.wrap_future(sent)
+
+    async def send_and_wait(self, topic: str, value: Any = None, **row: Any) -> RecordMetadata:
+        """Send one record, and return where it was written. Raises ProduceFailed."""
+        return await (await self.send(topic, value, **row))
+
+    async def send_arrow(
+        self, topic: str, table: "pa.Table | pa.RecordBatch", *, partition: int | None = None
+    ) -> "asyncio.Future[list[WrittenRange]]":
+        """Take in every row of a table, as ``Producer.send_arrow``."""
+        send = partial(self._started.send_arrow, topic, table, partition=partition)
+        return asyncio.wrap_future(await _elsewhere(send))
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """As ``Producer.flush``."""
+        await _elsewhere(partial(self._started.flush, timeout))
+
+    async def close(self, timeout: float | None = None) -> None:
+        """As ``Producer.close``."""
+        if self._producer is not None:
+            await _elsewhere(partial(self._producer.close, timeout))
+
+    @property
+    def _started(self) -> Producer:
+        if self._producer is None:
+            raise InvalidRequest(
+                "producer", "not started", "await start(), or use it with async with"
+            )
+        return self._producer
+
+    def _is_at_once(self, topic: str, partition: Any) -> bool:
+        """Whether a record can be taken without a wait: its topic is known, and there is room."""
+        producer = self._started
+        accumulator = producer._sender.accumulator
+        state = accumulator.topics.get(topic) if isinstance(topic, str) else None
+        if state is None or accumulator.free_bytes < producer.config.max_request_size:
+            return False
+        is_number = isinstance(partition, int)
+        return partition is None or (is_number and partition < len(state.batches))
+
+
+async def _elsewhere(work: Callable[[], Answer]) -> Answer:
+    """Do in a thread what may wait."""
+    return await asyncio.get_running_loop().run_in_executor(None, work)

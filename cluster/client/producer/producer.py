@@ -1,0 +1,236 @@
+"""The producer: records in, acknowledged batches in the log.
+
+::
+
+    send ---> the kernel's accumulator: each row's bytes into its partition's open batch
+    send_arrow ---> encoded batches                |
+                                                   v
+    sender.py: one background thread --> machine.py, one a partition: what is sent, when, how often
+                                                   |
+                                                   v
+                                     connection.py: Kafka's requests
+
+A request whose answer is lost is sent again with the same producer id and sequence, and the log
+answers a repeat with the offsets that it gave the first time: nothing is lost, and nothing is there
+twice. Defaults and names are those of Kafka's producer.
+"""
+
+import atexit
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
+from weakref import WeakSet
+
+from raylog.actors.errors import InvalidRequest, ProduceFailed, RequestTimedOut
+from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.producer.config import ProducerConfig
+from raylog.cluster.client.producer.delivery import SentRecord
+from raylog.cluster.client.producer.rows import plain_partition, plain_topic
+from raylog.cluster.client.producer.sender import Sender
+from raylog.cluster.client.producer.taking import Taking
+from raylog.storage.buffers import Buffer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from raylog.cluster.client.producer.tables import SentTable
+
+Headers = Mapping[str, Buffer | None] | Iterable[tuple[str, Buffer | None]]
+
+# Beyond delivery.timeout.ms, flush waits this long for the last batch to be given up.
+GRACE_S: Final = 1.0
+_open: "WeakSet[Producer]" = WeakSet()
+
+
+class Producer:
+    """Sends records to topics. Safe for many threads.
+
+    Use it as a context manager, or ``close`` it. A process that ends without it flushes first, for
+    at most ``delivery.timeout.ms``, and says on stderr how many records it could not send.
+
+    A record that could not be written makes its ``SentRecord.result`` raise ProduceFailed; if
+    nobody asked for that, the next ``flush`` or ``close`` raises it: no loss is silent.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: Mapping[str, Any] | None = None,
+        /,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        is_threaded: bool = True,
+        **more: Any,
+    ) -> None:
+        """Settings: ``config.py``. ``is_threaded`` False: tests call the sender's ``step``."""
+        self.config = ProducerConfig.of({**(settings or {}), **more})
+        self._taking = Taking(self.config, connection)
+        self._sender = Sender(
+            self.config, connection, self._taking.send, clock=clock, is_threaded=is_threaded
+        )
+        self._taking.sender = self._sender
+        # the compiled method itself: a call through a method of ours would cost as much again
+        self.send = self._sender.accumulator.send  # type: ignore[method-assign]
+        _remember(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error_type: object, error: BaseException | None, _: object) -> None:
+        """Close it. Where the body raised, what was taken is sent as well; if that fails, the
+        body's error is raised, with a note."""
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except (ProduceFailed, RequestTimedOut) as failure:
+            error.add_note(f"raylog's producer: {failure}")
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a producer has a thread and records on their way, and cannot be pickled; send the "
+            "Broker instead, and call broker.producer() there"
+        )
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        timestamp: SupportsIndex | datetime | None = None,
+        headers: Headers | None = None,
+        partition: SupportsIndex | None = None,
+    ) -> SentRecord:
+        """Take one record in; what is given may change afterwards.
+
+        ``value``, ``key``: bytes, bytearray, memoryview or None; with a serializer, what it takes.
+        ``timestamp``: ms since the epoch or a datetime (a naive one is local time), default now.
+        ``headers``: a mapping, or pairs. Without a partition the key decides (murmur2, as Kafka's),
+        and without a key the records go in runs to one partition after another.
+
+        Returns a Future of the record's RecordMetadata. Waits, at most ``max.block.ms``, for the
+        topic's partitions and for room in ``buffer.memory``.
+
+        Raises RecordTooLargeToSend, UnknownTopicOrPartition, InvalidTopic, InvalidRecord;
+        RequestTimedOut if there is no room; InvalidRequest once closed.
+        """
+        raise NotImplementedError("each producer has the kernel's method in this place")
+
+    def send_arrow(
+        self,
+        topic: str,
+        table: "pa.Table | pa.RecordBatch",
+        *,
+        partition: SupportsIndex | None = None,
+    ) -> "SentTable":
+        """Take in every row of a table. No Python object is made per record.
+
+        Columns: ``value``, and as you like ``key`` (both of any binary or string type),
+        ``timestamp`` (int64 ms, or any timestamp; finer than ms is cut), ``headers`` (list of
+        struct of key, value). The other columns of ``Consumer.poll_arrow`` (topic, partition,
+        offset, timestampType) are left out. Without a partition, keys decide row by row; rows
+        without a key go to one partition after another.
+
+        Returns a Future of the ranges of offsets; its ``offsets()`` has those of each row.
+
+        Raises InvalidRecord for a table of another shape, UnknownTopicOrPartition,
+        RecordTooLargeToSend; rows before the one that raised are sent.
+        """
+        from raylog.cluster.client.producer.tables import send_table  # Arrow, which rows do without
+
+        number = None if partition is None else plain_partition(partition)
+        return send_table(self._taking, self.config, plain_topic(topic), table, number)
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when everything sent before is acknowledged; it does not linger meanwhile.
+
+        ``timeout``: in seconds, default ``delivery.timeout.ms``. Raises ProduceFailed if some was
+        given up and nobody has seen that yet; RequestTimedOut.
+        """
+        if self._sender.is_own_thread():
+            raise InvalidRequest("flush", "callback", "would wait for itself; flush elsewhere")
+        limit_s = self._limit_s(timeout)
+        is_done = self._sender.wait(self._sender.hurry(), limit_s)
+        self._raise_failure()
+        if not is_done:
+            raise RequestTimedOut("flush", int(limit_s * 1000))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush for at most ``timeout`` seconds (default: ``delivery.timeout.ms``), and end.
+
+        What could not be sent in that time is given up. Raises ProduceFailed if something was given
+        up and nobody has seen that yet.
+        """
+        if self._sender.is_closed:
+            return
+        if self._sender.is_own_thread():
+            raise InvalidRequest("close", "callback", "would wait for itself; close elsewhere")
+        self._sender.close()
+        try:
+            self._sender.wait(self._sender.hurry(), self._limit_s(timeout))
+        finally:
+            _open.discard(self)
+            self._sender.stop()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """Raise what has failed and nobody has seen."""
+        failure, records = self._sender.take_failures()
+        if failure is None:
+            return
+        if records > failure.records:
+            failure.add_note(f"{records} records in all were not acknowledged")
+        raise failure
+
+    def _limit_s(self, timeout: float | None) -> float:
+        return self.config.delivery_timeout_ms / 1000 + GRACE_S if timeout is None else timeout
+
+
+def _remember(producer: Producer) -> None:
+    """Flush it at the end of the process.
+
+    Registered with the first producer: then Ray is imported, and its own end comes after ours.
+    """
+    if not _is_registered:
+        _is_registered.append(True)
+        atexit.register(_close_all)
+    _open.add(producer)
+
+
+_is_registered: list[bool] = []
+
+
+def _close_all() -> None:
+    """The process ends: send what is left, and say what could not be."""
+    producers = list(_open)
+    for producer in producers:
+        producer._sender.close()
+        producer._sender.hurry()
+    for producer in producers:
+        _close_at_end(producer)
+
+
+def _close_at_end(producer: Producer) -> None:
+    sender = producer._sender
+    try:
+        sender.wait(sender.hurry(), producer._limit_s(None))
+    finally:
+        sender.stop()
+    failure, records = sender.take_failures()
+    if failure is None:
+        return
+    text = (
+        f"raylog: {records} records of a producer that was not closed were not acknowledged: "
+        f"{failure.cause}"
+    )
+    print(text, file=sys.stderr, flush=True)
+    warnings.warn(text, ResourceWarning, stacklevel=1)

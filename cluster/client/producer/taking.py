@@ -1,0 +1,141 @@
+"""The careful way into the accumulator, for rows that are not plain.
+
+The compiled ``send`` takes what is of exact types, for a topic that is known, where there is room.
+Here is the rest: other types are copied into exact ones, a topic is looked up, a full batch is
+closed, full memory is waited for, and what cannot be sent at all is refused by name.
+"""
+
+import time
+from collections import defaultdict
+from itertools import count
+from typing import Any
+
+from raylog.actors.errors import (
+    InvalidRequest,
+    RecordTooLargeToSend,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.producer.config import ProducerConfig
+from raylog.cluster.client.producer.delivery import SentRecord
+from raylog.cluster.client.producer.rows import (
+    plain_bytes,
+    plain_headers,
+    plain_partition,
+    plain_timestamp,
+    plain_topic,
+)
+from raylog.cluster.client.producer.sender import Sender
+from raylog.storage.errors import InvalidRecord
+from raylog.storage.records import kernel
+from raylog.storage.records.murmur2 import partition_for_key
+
+ANY = -1  # the partition of rows without a key: the accumulator chooses
+
+
+class Taking:
+    """How rows that are not plain get into a sender's accumulator."""
+
+    sender: Sender  # set by its maker: each needs the other
+
+    def __init__(self, config: ProducerConfig, connection: Connection) -> None:
+        self._config, self._connection = config, connection
+        self._turns: defaultdict[str, count[int]] = defaultdict(count)
+
+    def send(
+        self, topic: Any, value: Any, key: Any, timestamp: Any, headers: Any, partition: Any
+    ) -> SentRecord:
+        """Take one row in. See ``Producer.send``."""
+        name = plain_topic(topic)
+        key = self._serialized(key, self._config.key_serializer, "key")
+        value = self._serialized(value, self._config.value_serializer, "value")
+        pairs = plain_headers(headers)
+        at_ms = time.time_ns() // 1_000_000 if timestamp is None else plain_timestamp(timestamp)
+        wanted = None if partition is None else plain_partition(partition)
+        self._check_size(kernel.ops.record_size(key, value, pairs))
+        deadline = self.deadline()
+        while True:
+            state = self.topic(name)
+            number = self._partition(name, state, key, wanted)
+            since = self.sender.changes
+            put = self.sender.accumulator.append(name, state, key, value, pairs, at_ms, number)
+            if isinstance(put, SentRecord):
+                return put
+            if put == kernel.ops.BATCH_IS_FULL:
+                self.sender.close_rows(state.batches[_target(state, key, number)])
+            elif put == kernel.ops.MEMORY_IS_FULL:
+                self.wait_for_room(since, deadline)
+
+    def _serialized(self, content: Any, serializer: Any, what: str) -> bytes | None:
+        if content is not None and serializer is not None:
+            content = serializer(content)
+        return plain_bytes(content, what)
+
+    def _check_size(self, size_bytes: int) -> None:
+        if size_bytes > self._config.max_request_size:
+            raise RecordTooLargeToSend(
+                size_bytes, "max.request.size", self._config.max_request_size
+            )
+        if size_bytes > self._config.buffer_memory:
+            raise RecordTooLargeToSend(size_bytes, "buffer.memory", self._config.buffer_memory)
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Any:
+        """A topic's open batches. Raises UnknownTopicOrPartition, InvalidRequest once closed."""
+        if self.sender.is_closed:
+            raise InvalidRequest("producer", "closed", "cannot send; create a new producer")
+        return self.sender.accumulator.topics.get(name) or self._look_up(name)
+
+    def _look_up(self, name: str) -> Any:
+        timeout_s = self._config.max_block_ms / 1000
+        return self.sender.learn(self._connection.metadata(name, timeout_s=timeout_s).result())
+
+    def check_partition(self, name: str, state: Any, number: int) -> Any:
+        """The open batches of a topic that has this partition; it may have been added just now."""
+        if number >= len(state.batches):
+            state = self._look_up(name)
+        if number >= len(state.batches):
+            raise UnknownTopicOrPartition(
+                name, number, f"the topic has {len(state.batches)} partitions"
+            )
+        return state
+
+    def _partition(self, name: str, state: Any, key: bytes | None, wanted: int | None) -> int:
+        partitioner = self._config.partitioner
+        if wanted is not None:
+            self.check_partition(name, state, wanted)
+            return wanted
+        if partitioner == "round_robin":
+            return next(self._turns[name]) % len(state.batches)
+        if callable(partitioner):
+            chosen = plain_partition(partitioner(name, key, len(state.batches)))
+            if chosen >= len(state.batches):
+                raise InvalidRecord(
+                    f"the partitioner chose partition {chosen} of {name}, which has "
+                    f"{len(state.batches)}; return one of them"
+                )
+            return chosen
+        return ANY
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def deadline(self) -> float:
+        """Until when a call may wait for room, by the sender's clock."""
+        return self.sender.clock() + self._config.max_block_ms / 1000
+
+    def wait_for_room(self, since: int, deadline: float) -> None:
+        """Wait until memory may be free. Raises RequestTimedOut."""
+        self.sender.hurry()
+        if self.sender.is_own_thread() or not self.sender.wait_for_change(since, deadline):
+            raise RequestTimedOut(
+                "send: waiting for space in buffer.memory", self._config.max_block_ms
+            )
+
+
+def _target(state: Any, key: bytes | None, number: int) -> int:
+    """The partition whose batch was full."""
+    if number != ANY:
+        return number
+    return state.sticky if key is None else partition_for_key(key, len(state.batches))
