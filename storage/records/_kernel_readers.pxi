@@ -35,7 +35,7 @@ cdef class Place:
     """
 
     cdef Fetch fetch
-    cdef object failure           # (class, arguments): an error itself holds its callers' frames
+    cdef object failure           # (class, arguments): an error holds its callers' frames
     cdef bint is_busy             # a batch is let go while no other thread is in it
     cdef int64_t next_offset
     cdef bint is_done             # nothing is left; a take that finds nothing may be what shows it
