@@ -35,7 +35,7 @@ cdef class Place:
     """
 
     cdef Fetch fetch
-    cdef object failure           # (class, arguments): an error itself holds its callers' frames
+    cdef object failure           # (class, arguments): an error holds its callers' frames
     cdef bint is_busy             # a batch is let go while no other thread is in it
     cdef int64_t next_offset
     cdef bint is_done             # nothing is left; a take that finds nothing may be what shows it
@@ -50,6 +50,8 @@ cdef class Place:
         cdef Batch* b = &self.fetch.batch
         if b.left:
             return True
+        if self.is_done:
+            return False
         if b.p != b.end:
             raise self.fetch.corrupt("bytes are left behind its last record")
         self.fetch.plain_bytes = 0
@@ -133,7 +135,7 @@ cdef class RowReader:
         cdef const char* why
         cdef const uint8_t* start
         cdef int64_t offset
-        while max_records > 0 and max_bytes > 0 and not self.place.is_done and self.place.next_batch():
+        while max_records > 0 and max_bytes > 0 and self.place.next_batch():
             kind = b.timestamp_type
             while b.left and max_records > 0 and max_bytes > 0:
                 start = b.p
@@ -217,7 +219,7 @@ cdef class TableReader:
         cdef OutTable* t = &columns.table
         cdef Batch* b = &self.place.fetch.batch
         cdef int64_t rows, used
-        while max_bytes > 0 and not self.place.is_done and self.place.next_batch():
+        while max_bytes > 0 and self.place.next_batch():
             rows = t.rows
             used = columns.decode(self.place.fetch, max_bytes)
             if t.rows > rows:     # else all of it is before the start
