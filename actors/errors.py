@@ -20,9 +20,11 @@ class UnknownTopicOrPartition(RaylogError):
     why: str
 
     def __str__(self) -> str:
-        where = "" if self.partition is None else f", partition {self.partition}"
+        if self.partition is None:
+            return f"topic {self.topic!r}: {self.why}; see `raylog topic list`, or create the topic"
         return (
-            f"topic {self.topic!r}{where}: {self.why}; see `raylog topic list`, or create the topic"
+            f"topic {self.topic!r}, partition {self.partition}: {self.why}; see `raylog topic "
+            "list`, and `raylog topic describe` for a topic's partitions"
         )
 
 
@@ -90,8 +92,8 @@ class TopicExists(RaylogError):
     topic: str
     existing: str
     template = (
-        "topic {topic!r} cannot be created: {existing!r} already exists; use it, choose another "
-        "name, or delete it first"
+        "topic {topic!r} cannot be created: {existing!r} already exists; use it, or choose another "
+        "name"
     )
 
 
@@ -113,20 +115,6 @@ class MoveRunning(RaylogError):
     partition: str
     log_dir: str
     template = "{partition} is being moved to {log_dir}; try again when that has finished"
-
-
-class InvalidPartitions(RaylogError):
-    """The number of partitions is not valid."""
-
-    code, error_name = 37, "INVALID_PARTITIONS"
-    fields = ("partitions", "least", "most")
-    partitions: Any
-    least: int
-    most: int
-    template = (
-        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
-        "(partitions cannot be removed)"
-    )
 
 
 class InvalidRequest(RaylogError):

@@ -28,7 +28,7 @@ class AppendResult(NamedTuple):
 
 
 _FETCH = Struct(">qqqq?")
-_LOCATED = Struct(">qqqiqqq")
+_LOCATED = Struct(">qqqqiqqq")
 _ABORTED = Struct(">qq")
 
 
@@ -66,6 +66,7 @@ class FetchResult(NamedTuple):
     location: Slice | None
     high_watermark: int
     log_start_offset: int
+    end_offset: int  # behind all offsets of the batches, see ``LogRead``; -1 without any
     last_stable_offset: int = -1
     # For readers of committed records, else None: (producer id, first offset) of what was aborted.
     aborted: tuple[tuple[int, int], ...] | None = None
@@ -79,15 +80,20 @@ class FetchResult(NamedTuple):
         place = self.location or Slice(path="", inode=0, position=0, size_bytes=0)
         count = -1 if self.aborted is None else len(self.aborted)
         head = _LOCATED.pack(
-            self.high_watermark, self.log_start_offset, self.last_stable_offset, count, *place[1:]
+            self.high_watermark,
+            self.log_start_offset,
+            self.end_offset,
+            self.last_stable_offset,
+            count,
+            *place[1:],
         )
         aborted = b"".join(_ABORTED.pack(*entry) for entry in self.aborted or ())
         return head + aborted + place.path.encode()
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        high_watermark, log_start_offset, last_stable_offset, count, *place = _LOCATED.unpack_from(
-            content
+        high_watermark, log_start_offset, end_offset, last_stable_offset, count, *place = (
+            _LOCATED.unpack_from(content)
         )
         end = _LOCATED.size + max(count, 0) * _ABORTED.size
         path = content[end:].decode()
@@ -100,6 +106,7 @@ class FetchResult(NamedTuple):
             location=Slice(path, *place) if path else None,
             high_watermark=high_watermark,
             log_start_offset=log_start_offset,
+            end_offset=end_offset,
             last_stable_offset=last_stable_offset,
             aborted=None if count < 0 else aborted,
         )
@@ -135,6 +142,8 @@ class AsideFile(NamedTuple):
     end_offset: int = -1  # behind the last of them
     # whether it is the beginning of one batch, of which the rest was never written
     is_unfinished: bool = False
+    # whether the log has its good batches again
+    is_in_log: bool = False
 
 
 class OpeningReport(NamedTuple):

@@ -143,7 +143,8 @@ METRICS = (
     # Gauges: a counter that is there from its first sample on has no rate.
     _gauge(
         "raylog_mended_files",
-        "What the last opening of the log did to files: cut, set_aside, rebuilt, removed, lost.",
+        "What the last opening of the log did to files: cut, set_aside, rebuilt, removed, lost, "
+        "damaged.",
         tags=OF_KIND,
     ),
     _gauge(

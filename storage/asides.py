@@ -18,10 +18,18 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import AsideRefused, CorruptRecord, DiskFull, NoRoom, NoRoomToSetAside
+from raylog.storage.errors import (
+    AsideRefused,
+    CorruptIndex,
+    CorruptRecord,
+    DiskFull,
+    NoRoom,
+    NoRoomToSetAside,
+)
 from raylog.storage.files import File, FileSystem
 from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.names import (
@@ -35,13 +43,29 @@ from raylog.storage.names import (
     segment_file,
 )
 from raylog.storage.records.batch import BatchHeader, check_crc, read_header
-from raylog.storage.records.layout import AT_MAGIC, CRC_START, HEADER_SIZE, MAGIC
+from raylog.storage.records.layout import (
+    AT_LENGTH,
+    AT_MAGIC,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MIN_MESSAGE_LENGTH,
+)
+from raylog.storage.records.legacy import as_records
 from raylog.storage.recovery import Batches
 from raylog.storage.segment import Segment
+from raylog.storage.shell import command
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 
 # How much is read, compared or copied at once.
 PIECE_BYTES = 1 << 20
+# What may be read in search of batches behind damage: so many times the file, and this beside it.
+# Bytes that look like many long batches would otherwise cost the square of the file.
+SEARCH_FACTOR = 16
+SEARCH_BYTES = 64 << 20
+# What a look at a place that is no batch costs at least, in bytes of such reading.
+LOOK_BYTES = 4096
 
 
 class Aside(NamedTuple):
@@ -54,6 +78,23 @@ class Aside(NamedTuple):
     end_offset: int  # behind the last good batch, -1 if there is none
     batches: int  # good ones
     good_bytes: int  # of the good batches together
+    unsearched_bytes: int = 0  # at its end, where the search was given up: it may hold more
+
+
+class Search:
+    """How far good batches were looked for in a file."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._left_bytes = SEARCH_FACTOR * size_bytes + SEARCH_BYTES
+        self.given_up_at = -1
+
+    def may_read(self, size_bytes: int, position: int) -> bool:
+        """Whether a place that looks like a batch may be read; if not, the search ends there."""
+        self._left_bytes -= max(size_bytes, LOOK_BYTES)
+        if self._left_bytes >= 0:
+            return True
+        self.given_up_at = position
+        return False
 
 
 # -- what recovery does ----------------------------------------------------------------------------
@@ -156,9 +197,11 @@ def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
     file = fs.open(os.path.join(folder, name))
     first_offset = end_offset = -1
     batches = good_bytes = 0
+    search = Search(file.size)
     try:
-        for _, header in _good_batches(file, base_offset):
-            first_offset = header.base_offset if first_offset < 0 else first_offset
+        for position, header in good_batches(file, base_offset, search):
+            if not batches:
+                first_offset = _first_offset(file, position, header)
             end_offset = header.next_offset
             batches += 1
             good_bytes += header.size_bytes
@@ -173,20 +216,40 @@ def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
         end_offset=end_offset,
         batches=batches,
         good_bytes=good_bytes,
+        unsearched_bytes=size_bytes - search.given_up_at if search.given_up_at >= 0 else 0,
     )
 
 
-def _good_batches(file: File, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+def _first_offset(file: File, position: int, header: BatchHeader) -> int:
+    """The offset of a batch's first record.
+
+    The header of a compressed set of versions 0 and 1 has only the last one's.
+    """
+    if header.magic == MAGIC or not header.codec:
+        return header.base_offset
+    content = file.read(header.size_bytes, position)
+    try:
+        records = as_records(content, 0, header, 0, check=False)
+    except CorruptRecord:
+        return header.base_offset
+    return header.base_offset if records is None else records.base_offset
+
+
+def good_batches(
+    file: File, base_offset: int, search: Search | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
     """The batches with a right CRC and rising offsets; what is not good between them is skipped.
 
     A damaged length, or a header that is lost, does not hide what is behind: the next good batch
-    is looked for, byte by byte. (Messages of versions 0 and 1 are not found so.)
+    is looked for at every byte. ``search``: tells afterwards whether that was given up.
     """
+    search = search or Search(file.size)
     position = good_end = next_offset = 0
     while position < file.size:
         header = _header_at(file, position)
         if header is None:
-            found = _find_good(file, good_end + 1, base_offset, max(next_offset, base_offset))
+            lowest = max(next_offset, base_offset)
+            found = _find_good(file, good_end + 1, base_offset, lowest, search)
             if found is None:
                 return
             position, header = found
@@ -208,27 +271,47 @@ def _header_at(file: File, position: int) -> BatchHeader | None:
 
 
 def _find_good(
-    file: File, start: int, base_offset: int, next_offset: int
+    file: File, start: int, base_offset: int, next_offset: int, search: Search
 ) -> tuple[int, BatchHeader] | None:
     """The first good batch that begins at ``start`` or behind, wherever that is."""
-    magic = bytes([MAGIC])
-    at = start + AT_MAGIC
-    while at < file.size:
-        piece = file.read(PIECE_BYTES, at)
-        found = piece.find(magic)
-        while found >= 0:
-            position = at + found - AT_MAGIC
-            header = _header_at(file, position)
+    last_offset = min(base_offset + MAX_INT, MAX_LONG)
+    at = start
+    while at + AT_MAGIC < file.size:
+        piece = file.read(PIECE_BYTES + AT_MAGIC, at)
+        for found in _likely_starts(piece, file.size - at, next_offset, last_offset):
+            header = _header_at(file, at + found)
+            if not search.may_read(0 if header is None else header.size_bytes, at + found):
+                return None
             if (
                 header is not None
-                and next_offset <= header.base_offset <= header.last_offset
-                and header.last_offset - base_offset <= MAX_INT
-                and _has_right_crc(file, position, header)
+                and next_offset <= header.base_offset <= header.last_offset <= last_offset
+                and _has_right_crc(file, at + found, header)
             ):
-                return position, header
-            found = piece.find(magic, found + 1)
-        at += len(piece)
+                return at + found, header
+        at += PIECE_BYTES
     return None
+
+
+def _likely_starts(piece: bytes, left_bytes: int, lowest: int, highest: int) -> Iterator[int]:
+    """Where in ``piece`` a batch of any version may begin, by offset, length and magic.
+
+    ``left_bytes``: from the piece's begin to the end of the file.
+    """
+    count = len(piece) - AT_MAGIC
+    if count <= 0:
+        return
+    offsets = np.ndarray(count, ">i8", piece, 0, (1,))
+    lengths = np.ndarray(count, ">i4", piece, AT_LENGTH, (1,))
+    magics = np.ndarray(count, "u1", piece, AT_MAGIC, (1,))
+    room = left_bytes - LOG_OVERHEAD - np.arange(count)
+    is_likely = (
+        (offsets >= lowest)
+        & (offsets <= highest)
+        & (lengths >= MIN_MESSAGE_LENGTH)
+        & (lengths <= room)
+        & (magics <= MAGIC)
+    )
+    yield from map(int, np.flatnonzero(is_likely))
 
 
 def _has_right_crc(file: File, position: int, header: BatchHeader) -> bool:
@@ -253,6 +336,56 @@ def list_asides(fs: FileSystem, folder: str) -> list[Aside]:
     return [look_into(fs, folder, name) for name in aside_names(fs, folder)]
 
 
+def is_in_log(fs: FileSystem, folder: str, aside: Aside) -> bool:
+    """Whether the log has the good batches of an aside: they were restored, or came from a copy.
+
+    Its first and its last one are looked for by their offsets and leader epoch: compaction may have
+    changed what is in them.
+    """
+    if not aside.batches:
+        return False
+    file = fs.open(os.path.join(folder, aside.name))
+    try:
+        batches = good_batches(file, aside.base_offset)
+        _, first = next(batches)
+        if not _has_batch(fs, folder, first):
+            return False
+        last = first
+        for _, header in batches:
+            last = header
+        return _has_batch(fs, folder, last)
+    finally:
+        file.close()
+
+
+def _has_batch(fs: FileSystem, folder: str, wanted: BatchHeader) -> bool:
+    """Whether the log has this batch."""
+    base_offset = max(
+        (base for base in _log_bases(fs, folder) if base <= wanted.base_offset), default=None
+    )
+    if base_offset is None:
+        return False
+    segment = Segment(fs, folder, base_offset, LogConfig())
+    try:
+        found = segment.find_batch(wanted.base_offset)
+    except (CorruptIndex, CorruptRecord):
+        return False
+    finally:
+        segment.close()
+    return found is not None and _identity(found[1]) == _identity(wanted)
+
+
+def _identity(header: BatchHeader) -> tuple[int, int, int, int]:
+    """What tells a batch from others with its offsets: its epoch; in old versions, its CRC."""
+    crc = 0 if header.magic == MAGIC else header.crc
+    return header.base_offset, header.last_offset, header.leader_epoch, crc
+
+
+def _log_bases(fs: FileSystem, folder: str) -> list[int]:
+    names = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    return [base for name in names if (base := offset_of(name)) is not None]
+
+
 def aside_names(fs: FileSystem, folder: str) -> list[str]:
     """The names of the files that were set aside, by base offset and number."""
     names = [name for name in fs.list_dir(folder) if aside_number(name) is not None]
@@ -270,10 +403,12 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
     has records at its offsets or of a newer leader epoch, offsets would be missing, or the log is
     damaged itself. Raises NoRoom, with no record changed, where the copy finds no room.
     """
-    aside = _find(fs, folder, name)
+    aside = find_aside(fs, folder, name)
     path = os.path.join(folder, name)
     if not aside.batches:
         raise AsideRefused(path, "it has no batch that is good")
+    if is_in_log(fs, folder, aside):
+        raise AsideRefused(path, "the log has its good batches already")
     end = _end_of_log(fs, folder)
     if aside.first_offset < end:
         raise AsideRefused(
@@ -311,7 +446,7 @@ def _first_epoch(fs: FileSystem, path: str, aside: Aside) -> int:
     """The leader epoch of an aside's first good batch."""
     file = fs.open(path)
     try:
-        return next(_good_batches(file, aside.base_offset))[1].leader_epoch
+        return next(good_batches(file, aside.base_offset))[1].leader_epoch
     finally:
         file.close()
 
@@ -326,7 +461,7 @@ def _copy_good(fs: FileSystem, folder: str, path: str, target: str, aside: Aside
     source, copy = fs.open(path), fs.open(target + ".tmp", create=True)
     try:
         copy.truncate(0)
-        for position, header in _good_batches(source, aside.base_offset):
+        for position, header in good_batches(source, aside.base_offset):
             copy.append([source.read(header.size_bytes, position)])
         copy.flush()
     except DiskFull as error:
@@ -341,13 +476,14 @@ def _copy_good(fs: FileSystem, folder: str, path: str, target: str, aside: Aside
 
 def drop_aside(fs: FileSystem, folder: str, name: str) -> Aside:
     """Remove an aside for good; returns what it was. Raises AsideRefused if there is none."""
-    aside = _find(fs, folder, name)
+    aside = find_aside(fs, folder, name)
     fs.remove(os.path.join(folder, name))
     fs.sync_dir(folder)
     return aside
 
 
-def _find(fs: FileSystem, folder: str, name: str) -> Aside:
+def find_aside(fs: FileSystem, folder: str, name: str) -> Aside:
+    """What an aside holds. Raises AsideRefused if there is none of this name."""
     if name not in aside_names(fs, folder):
         raise AsideRefused(os.path.join(folder, name), "there is no such file set aside")
     return look_into(fs, folder, name)
@@ -355,17 +491,16 @@ def _find(fs: FileSystem, folder: str, name: str) -> Aside:
 
 def _end_of_log(fs: FileSystem, folder: str) -> int:
     """Where a closed log ends. Raises AsideRefused if it must be recovered first."""
-    names = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    bases = [base for name in names if (base := offset_of(name)) is not None]
+    bases = _log_bases(fs, folder)
     if not bases:
         raise AsideRefused(folder, "the partition's folder has no .log file")
     segment = Segment(fs, folder, max(bases), LogConfig())
     try:
         batches = Batches(segment, verify=True)
-        for _ in batches:
-            pass
+        batches.read()
         if not batches.is_whole:
-            raise AsideRefused(segment.path, "the log is damaged itself: open it first")
+            repair = command("log", "repair", folder)
+            raise AsideRefused(segment.path, f"the log is damaged itself; first: {repair}")
         return batches.next_offset
     finally:
         segment.close()

@@ -8,7 +8,7 @@ call                       answer                  error
 =========================  ======================  =============================================
 ``fsync``, ``fdatasync``   any                     StorageError: the disk failed
 any other                  ENOSPC, EDQUOT          DiskFull: a write was undone
-any other                  EMFILE, ENFILE,         OutOfResources: nothing was changed
+any other                  EMFILE, ENFILE, EFBIG,  OutOfResources: nothing was changed
                            ENOMEM, EAGAIN, EINTR
 rename of our own          ENOENT                  TemporaryFileLost
 temporary file
@@ -47,9 +47,14 @@ _SHORTAGES = {
         "the machine has no memory left for this call, or the process has too many memory maps; "
         "free memory, or raise the limit (vm.max_map_count)"
     ),
+    errno.EFBIG: (
+        "the file would become larger than this process may write, or than the file system takes; "
+        "raise the limit (ulimit -f), or lower segment.bytes"
+    ),
     errno.EAGAIN: "the system could not do this now",
     errno.EINTR: "a signal interrupted the call",
 }
+_RIGHTS = "give the broker's user the right to read and write it, and run tools as this user"
 # What to do about the others; see storage_error for the rest.
 _ADVICE = {
     errno.EIO: "repair or replace the disk",
@@ -57,13 +62,12 @@ _ADVICE = {
         "the kernel's log says whether an error of the disk made it so; repair the disk, and mount "
         "it writable"
     ),
-    errno.EACCES: "give the broker's user the right to read and write it",
-    errno.EPERM: "give the broker's user the right to read and write it",
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
     errno.ENOENT: "mount the disk that has it, or restore it from a copy",
     errno.ENOTDIR: "move away the file that has the place of a folder",
     errno.EISDIR: "move away the folder that has the place of a file",
     errno.EEXIST: "move away what has this name",
-    errno.EFBIG: "raise the limit of the process (ulimit -f), or lower segment.bytes",
     errno.ENAMETOOLONG: "use a log dir with a shorter path",
 }
 _SEE_KERNEL_LOG = "the kernel's log says more about the disk"

@@ -10,6 +10,7 @@ Users import errors from ``raylog.errors``. Codes: Kafka's
 ``org.apache.kafka.common.protocol.Errors``.
 """
 
+import shlex
 from typing import Any, ClassVar, Final
 
 # The codes whose exception is a RetriableException in Kafka: a client sends the request again.
@@ -27,7 +28,7 @@ class RaylogError(Exception):
     # The names of the constructor's arguments, in order. Subclasses define them, __init__ sets
     # them as attributes, and pickling calls the constructor with them again.
     fields: ClassVar[tuple[str, ...]] = ("why",)
-    # what happened; what to do
+    # What happened; what to do. In a command, {quoted_path} is the field path, quoted for a shell.
     template: ClassVar[str] = "{why}"
 
     def __init_subclass__(cls) -> None:
@@ -54,7 +55,9 @@ class RaylogError(Exception):
         return self._filled(self.template.partition("; ")[2])
 
     def _filled(self, template: str) -> str:
-        return template.format(**{name: getattr(self, name) for name in self.fields})
+        values = {name: getattr(self, name) for name in self.fields}
+        quoted = {f"quoted_{name}": shlex.quote(str(value)) for name, value in values.items()}
+        return template.format(**values, **quoted)
 
 
 # -- bytes -----------------------------------------------------------------------------------------
@@ -195,7 +198,7 @@ class OffsetOutOfRange(RaylogError):
     log_end_offset: int
     template = (
         "{partition}: offset {offset} is out of range: the log holds [{log_start_offset}, "
-        "{log_end_offset}); seek to an offset in this range, or to earliest or latest"
+        "{log_end_offset}); use an offset in this range, or earliest or latest"
     )
 
 
@@ -279,6 +282,20 @@ class InvalidTopic(RaylogError):
     )
 
 
+class InvalidPartitions(RaylogError):
+    """The number of partitions is not valid."""
+
+    code, error_name = 37, "INVALID_PARTITIONS"
+    fields = ("partitions", "least", "most")
+    partitions: Any
+    least: int
+    most: int
+    template = (
+        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
+        "(partitions cannot be removed)"
+    )
+
+
 class InvalidConfig(RaylogError):
     """The config key does not exist, or the value is not valid for it."""
 
@@ -288,6 +305,13 @@ class InvalidConfig(RaylogError):
     value: Any
     why: str
     template = "config {key}={value!r}: {why}"
+
+
+class UnknownConfigKey(InvalidConfig):
+    """A config key that was asked for, or is to be deleted, does not exist there."""
+
+    fields: ClassVar[tuple[str, ...]] = ("key", "why")
+    template = "config {key}: {why}"
 
 
 # -- disks -----------------------------------------------------------------------------------------
@@ -334,7 +358,7 @@ class UndoInterrupted(UndoFailed):
 
 
 class OutOfResources(StorageError):
-    """The process or the machine had no descriptor or memory for a call. The disk is fine.
+    """The process may not do more: no descriptor, no memory, no larger file. The disk is fine.
 
     Nothing has changed, and the same call can succeed later.
     """
@@ -344,6 +368,12 @@ class OutOfResources(StorageError):
     path: str
     why: str
     template = "{path}: {why}; the disk is fine and nothing was changed, so retry"
+
+
+def no_memory(what: str) -> OutOfResources:
+    """The error for a MemoryError where nothing was changed yet."""
+    why = "the process has no memory left for it; give it more, or send and fetch smaller batches"
+    return OutOfResources(what, why)
 
 
 class TemporaryFileLost(StorageError):
@@ -370,8 +400,8 @@ class DiskFull(StorageError):
     fields = ("path",)
     path: str
     template = (
-        "{path}: no space left on the device; free some space (lower retention.bytes, delete "
-        "topics), then retry"
+        "{path}: no space left on the device; free some space (remove files that are not raylog's, "
+        "or lower retention.bytes of a topic whose oldest records nobody needs), then retry"
     )
 
 
@@ -421,7 +451,7 @@ class UnfinishedCompaction(StorageError):
     is_disk_failure = False
     template = (
         "{path}: an unfinished compaction left a damaged segment: {why}; restore the segment from "
-        "a copy"
+        "a copy, and remove no file of this folder by hand: some may be the only copy"
     )
 
 
@@ -434,7 +464,8 @@ class NoRoom(RaylogError):
     usable_bytes: int
     template = (
         "{path}: the copy needs {needed_bytes} bytes, but only {usable_bytes} are free; free some "
-        "space (lower retention.bytes, delete topics), or use another log dir"
+        "space (remove files that are not raylog's, or lower retention.bytes of a topic whose "
+        "oldest records nobody needs), then retry"
     )
 
 
@@ -446,8 +477,8 @@ class LogDirOffline(StorageError):
 
     is_disk_failure = False
     template = (
-        "log dir {path} is offline: {why}; repair or replace its disk, then start the broker or "
-        "its node again"
+        "log dir {path} is offline: {why}; repair its disk, or replace it and restore a copy, then "
+        "start the broker or its node again"
     )
 
 
@@ -472,8 +503,8 @@ class LogMissing(RaylogError):
     why: str
     template = (
         "{path}: {why}; mount its disk, or stop the broker and restore the folder from a copy, "
-        "then start the broker again. Only if there is no copy: delete the topic, with all of its "
-        "partitions, and create it again"
+        "then start the broker again. Do not make the folder by hand. Without a copy: "
+        "docs/OPERATIONS.md, A partition that is lost"
     )
 
 
@@ -509,8 +540,28 @@ class LogShorterThanFlushed(RaylogError):
     template = (
         "{path}: the log ends at offset {end_offset}, but everything below {recovery_point} was "
         "on the disk; stop the broker, and mount the disk or restore the missing file from a copy. "
-        "Only if the records are lost for good: `raylog log accept-loss {path}`. Then start the "
-        "broker"
+        "`raylog log accept-loss {quoted_path}` shows which offsets are missing, and whether files "
+        "in the folder still have them. Only if they are lost for good, accept the loss there. "
+        "Then start the broker"
+    )
+
+
+class FlushedRecordsMissing(RaylogError):
+    """Records that were fsynced are missing between two segments of a log: a file is gone.
+
+    Opening changed no record.
+    """
+
+    code, error_name = 56, "KAFKA_STORAGE_ERROR"
+    fields = ("path", "first_offset", "end_offset")
+    path: str
+    first_offset: int
+    end_offset: int
+    template = (
+        "{path}: the offsets from {first_offset} on, before {end_offset}, were on the disk and are "
+        "missing in the log; stop the broker, and mount the disk or restore the missing file from "
+        "a copy. Only if the records are lost for good: `raylog log accept-loss {quoted_path}`, "
+        "and consumers skip these offsets. Then start the broker"
     )
 
 
@@ -523,7 +574,8 @@ class NoRoomToSetAside(RaylogError):
     usable_bytes: int
     template = (
         "{path}: recovery must set {needed_bytes} bytes aside, but only {usable_bytes} are free, "
-        "so the log stays closed; free some space, and the partition opens by itself"
+        "so the log stays closed; free some space (never by removing files of this folder), and "
+        "the partition opens by itself"
     )
 
 
@@ -535,6 +587,20 @@ class AsideRefused(RaylogError):
     path: str
     why: str
     template = "{path}: {why}; nothing was changed"
+
+
+class NotAPartitionFolder(RaylogError):
+    """A tool was given a path that is not the folder of a partition with a log."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("path", "why")
+    path: str
+    why: str
+    template = (
+        "{path}: {why}; nothing was changed. Check the path: a partition's folder is <log "
+        "dir>/<topic>-<partition>, and has .log files. If the path is right, check that its disk "
+        "is mounted"
+    )
 
 
 class FileNotReadable(RaylogError):
@@ -572,7 +638,8 @@ class LogLocked(RaylogError):
     fields = ("path",)
     path: str
     template = (
-        "{path} is locked by another process; stop the broker that uses it, or use another folder"
+        "{path} is locked by another process; stop the broker that uses it (`raylog stop`), or "
+        "wait until the tool that works on it has ended"
     )
 
 

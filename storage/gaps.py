@@ -10,18 +10,43 @@ segment), but only up to where it has come::
     cannot be read, or could not once anywhere
 
 (A partition that raylog creates is listed with 0.) Nor is a gap a loss behind a segment with gaps
-within, or where retention has renamed a segment, and the new name of its neighbour was lost.
+within, or where retention has renamed a segment, and the new name of its neighbour was lost, or
+where somebody accepted it (``losses.py``).
+
+**Below the recovery point** no batch is read when a log opens. There a gap is found by the ends of
+the segments: after a crash of all, which is a read of some KB each; after an orderly stop only
+beside the trace of a file that is gone (an index or a snapshot without its ``.log``).
 """
 
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from raylog.storage.errors import CorruptCheckpoint
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
-from raylog.storage.names import parse_folder
-from raylog.storage.state.checkpoints import CLEANER_OFFSETS, CORRUPT_SUFFIX, read_offsets
+from raylog.storage.names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_of,
+    parse_folder,
+)
+from raylog.storage.recovery import Batches, last_batches
+from raylog.storage.segment import Segment
+from raylog.storage.state.checkpoints import (
+    ACCEPTED_LOSSES,
+    CLEANER_OFFSETS,
+    CORRUPT_SUFFIX,
+    read_losses,
+    read_offsets,
+)
+
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Recovered(NamedTuple):
@@ -32,22 +57,37 @@ class Recovered(NamedTuple):
     is_dense: bool  # no offset is missing between its records: no compaction has been here
 
 
-class Gaps:
-    """The gaps of one log."""
+class Missing(NamedTuple):
+    """Offsets that no segment has: behind the end of one, and before the next begins."""
 
-    def __init__(
-        self, fs: FileSystem, folder: str, deleted: Container[int | None], *, is_compacted: bool
-    ) -> None:
-        """``deleted``: where segments began that retention has renamed."""
-        self._fs, self._folder = fs, folder
-        self._deleted, self._is_compacted = deleted, is_compacted
+    first_offset: int
+    end_offset: int
+
+
+class Gaps:
+    """The gaps of one log. It is made before recovery removes anything."""
+
+    def __init__(self, fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
+        self._fs, self._folder, self._is_compacted = fs, folder, is_compacted
+        names = fs.list_dir(folder)
+        self._deleted = _offsets(names, (LOG_SUFFIX + DELETED_SUFFIX,))
+        self._indexes = _offsets(names, INDEX_SUFFIXES)
+        self._traces = self._indexes | self._deleted | _offsets(names, (SNAPSHOT_SUFFIX,))
 
     def is_loss(self, segment: Recovered, following: int) -> bool:
         """Whether records are missing between a segment and the next, which begins there."""
-        end = segment.next_offset
-        if end >= following or not segment.is_dense or end in self._deleted:
+        if not self._is_hole(segment, following):
             return False
-        return end >= self._compacted_to()
+        missing = Missing(segment.next_offset, following)
+        return not self.is_retention(missing) and not self.is_accepted(missing)
+
+    def is_retention(self, missing: Missing) -> bool:
+        """Whether retention has renamed the segment that began there."""
+        return missing.first_offset in self._deleted
+
+    def is_accepted(self, missing: Missing) -> bool:
+        """Whether somebody accepted that exactly these offsets are missing."""
+        return missing in self._accepted
 
     def count_kept(self, base_offsets: Sequence[int], checked: Sequence[Recovered]) -> int:
         """How many of the checked segments follow each other without a loss.
@@ -59,6 +99,38 @@ class Gaps:
                 return number + 1
         return len(checked)
 
+    def has_trace(self, base_offset: int, following: int) -> bool:
+        """Whether a file's name tells of a segment between two that follow each other."""
+        return any(base_offset < offset < following for offset in self._traces)
+
+    def missing_behind(self, segment: Segment, following: int) -> Missing | None:
+        """What is missing between a sealed segment and the next, which begins there.
+
+        None: nothing, or the segment is damaged and does not tell, and neither does an index of the
+        next. Retention's gaps and those that were accepted are told, too.
+        """
+        if following <= self._compacted_to or last_batches(segment).next_offset >= following:
+            return None
+        batches = Batches(segment)
+        batches.read()
+        end = batches.next_offset
+        if not batches.is_whole:
+            bases = range(segment.base_offset + 1, following)
+            end = min((base for base in self._indexes if base in bases), default=following)
+        if not self._is_hole(Recovered(0, end, batches.is_dense), following):
+            return None
+        return Missing(end, following)
+
+    def _is_hole(self, segment: Recovered, following: int) -> bool:
+        """Whether a gap is not compaction's."""
+        end = segment.next_offset
+        return end < following and segment.is_dense and end >= self._compacted_to
+
+    @cached_property
+    def _accepted(self) -> Collection[tuple[int, int]]:
+        return read_losses(self._fs, os.path.join(self._folder, ACCEPTED_LOSSES))
+
+    @cached_property
     def _compacted_to(self) -> int:
         """How far compaction may have come."""
         log_dir, name = os.path.split(self._folder)
@@ -72,3 +144,9 @@ class Gaps:
             return offsets[partition]
         is_unknown = self._is_compacted or self._fs.exists(path + CORRUPT_SUFFIX)
         return MAX_LONG if is_unknown else 0
+
+
+def _offsets(names: Sequence[str], suffixes: tuple[str, ...]) -> set[int]:
+    """The offsets in the names with one of the suffixes."""
+    offsets = (offset_of(name) for name in names if name.endswith(suffixes))
+    return {offset for offset in offsets if offset is not None}

@@ -14,14 +14,15 @@ the recovery point was flushed and is not read again.
 - **Memory is bounded**: one segment after the other is checked, in pieces of 1 MB, and producers,
   transactions and leader epochs are taken over in the same pass.
 - A folder without its data is an error, never an empty log. So is a log that ends before its
-  recovery point (``losses.py``).
+  recovery point, or that lacks a segment below it (``losses.py``).
 
 Source: ``LogLoader`` of Kafka.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 from raylog.storage.asides import is_zero, look_into, set_aside_segment, set_aside_tail
 from raylog.storage.cleaner.recovery import finish_swaps
@@ -31,6 +32,8 @@ from raylog.storage.errors import (
     CorruptCheckpoint,
     CorruptIndex,
     CorruptRecord,
+    DiskFull,
+    FlushedRecordsMissing,
     LogMissing,
     LogShorterThanFlushed,
     RaylogError,
@@ -38,12 +41,12 @@ from raylog.storage.errors import (
     TopicIdUnreadable,
 )
 from raylog.storage.files import FileSystem
-from raylog.storage.gaps import Gaps, Recovered
+from raylog.storage.gaps import Gaps, Missing, Recovered
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.log import Log
-from raylog.storage.losses import is_accepted, loss
+from raylog.storage.losses import drop_settled, gap_loss, is_accepted, loss
 from raylog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -64,6 +67,7 @@ from raylog.storage.recovery import (
     epoch_changes,
     index_builder,
     index_fault,
+    last_batches,
     last_epoch,
     read_tail,
     rebuild_indexes,
@@ -106,13 +110,13 @@ def open_log(
     broker before stopped in order. ``recovery_point``, ``log_start_offset``: of the log dir's
     checkpoints. ``progress`` is told of every segment and every 64 MB that recovery has read.
 
-    What was done to the files is in ``Log.mended``. Raises LogMissing, LogShorterThanFlushed or
-    NoRoomToSetAside, with every record where it was.
+    What was done to the files is in ``Log.mended``. Raises LogMissing, LogShorterThanFlushed,
+    FlushedRecordsMissing or NoRoomToSetAside, with every record where it was.
     """
     _check_identity(fs, folder, topic_id)
     epochs = LeaderEpochs(fs, folder)  # before anything is changed: it may be damaged
     report = Report(fs, folder)
-    deleted = _remove_leftovers(fs, folder, report)
+    finish_swaps(fs, folder, report.remove)
     log_bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
     bases = [base for base in log_bases if base is not None]
     if not bases:
@@ -133,7 +137,7 @@ def open_log(
         report=report,
         progress=progress or (lambda _: None),
     )
-    gaps = Gaps(fs, folder, deleted, is_compacted=config.is_compacted)
+    gaps = Gaps(fs, folder, is_compacted=config.is_compacted)
     producers = ProducerStates(str(partition))
     try:
         opening.run(producers, gaps, is_clean=is_clean)
@@ -147,6 +151,8 @@ def open_log(
     flushed = end if opening.was_clean else min(recovery_point, end)
     log = Log(fs, clock, folder, partition, config, segments, producers, epochs, start, flushed)
     log.mended = tuple(report.mended)
+    with suppress(CorruptCheckpoint, DiskFull):  # the next opening does it
+        drop_settled(fs, folder, end)
     if end - log.recovery_point >= config.flush_messages:
         log.flush()  # before any reader sees what is not fsynced
     return log
@@ -172,21 +178,18 @@ def _read_topic_id(fs: FileSystem, folder: str, topic_id: str | None) -> str | N
     return own_topic_id
 
 
-def _remove_leftovers(fs: FileSystem, folder: str, report: Report) -> set[int | None]:
-    """Drop what retention left, finish or drop a compaction, drop indexes whose log is gone.
-
-    Returns the base offsets of the segments that retention had renamed.
-    """
-    doomed = finish_swaps(fs, folder, report.remove)
+def _remove_leftovers(fs: FileSystem, folder: str, report: Report, kept: Container[str]) -> None:
+    """Drop what retention left, and indexes whose log is gone; but not the names in ``kept``."""
     names = fs.list_dir(folder)
     for name in names:
         stem, suffix = os.path.splitext(name)
         is_index = suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
         if is_index and stem + LOG_SUFFIX not in names:
             report.remove(name, "an index without its log")
-        elif suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"):
+        elif suffix == DELETED_SUFFIX and name not in kept:
+            report.remove(name, "deleted by retention or compaction")
+        elif suffix in (CLEANED_SUFFIX, ".tmp"):
             report.remove(name, "left by a write that a stop interrupted")
-    return {offset_of(name) for name in doomed if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)}
 
 
 class _Opening:
@@ -216,6 +219,7 @@ class _Opening:
         self._recovery_point = recovery_point
         self._report = report
         self._progress = progress
+        self._kept: set[str] = set()  # names of leftovers that are still needed
         self._had_records = any(segment.size for segment in segments)
         self._epochs = EpochScan()
         # Of the segments that are not checked: those whose transaction index must be made again.
@@ -223,8 +227,11 @@ class _Opening:
 
     def run(self, producers: ProducerStates, gaps: Gaps, *, is_clean: bool) -> None:
         """Check what must be checked; bring ``producers`` to the log's end."""
-        self.was_clean = is_clean
-        tail = self._clean_tail() if is_clean else None
+        missing = self._missing_behind(self._traced(gaps), gaps)
+        # Above the recovery point an orderly stop leaves no gap.
+        is_orderly = all(gap.end_offset <= self._recovery_point for gap in missing)
+        self.was_clean = is_clean and is_orderly
+        tail = self._clean_tail() if self.was_clean else None
         self.was_clean = tail is not None
         if tail is not None:
             self.end = tail.next_offset
@@ -232,6 +239,9 @@ class _Opening:
             first = len(self._segments)
         else:
             first = self._first_to_check()
+            missing = self._missing_behind(range(first), gaps)
+        self._refuse(missing, gaps)
+        _remove_leftovers(self._fs, self._folder, self._report, self._kept)
         self._mend_sealed(self._segments[:first])
         self._check_transactions(self._segments[:first])
         self._load_producers(producers, self._segments[first:])
@@ -245,9 +255,51 @@ class _Opening:
         producers.end_offset = self.end
 
     def _first_to_check(self) -> int:
-        """The number of the segment that has the recovery point."""
+        """The number of the segment that has the recovery point, or of the one before.
+
+        Where a roll and an fsync failed, a loss of power may bring back the name of the new
+        segment. What was not flushed is then in the segment before it.
+        """
         bases = [segment.base_offset for segment in self._segments]
-        return max((n for n, base in enumerate(bases) if base <= self._recovery_point), default=0)
+        first = max((n for n, base in enumerate(bases) if base <= self._recovery_point), default=0)
+        return first - 1 if first and self._has_surplus(first - 1) else first
+
+    def _has_surplus(self, number: int) -> bool:
+        """Whether a segment has bytes behind the batch that leads to the next segment."""
+        following = self._segments[number + 1].base_offset
+        batches = last_batches(self._segments[number], verify=True, end_offset=following)
+        return batches.next_offset == following and not batches.is_whole
+
+    # -- what is missing below the recovery point --------------------------------------------------
+
+    def _traced(self, gaps: Gaps) -> list[int]:
+        """The numbers of the segments behind which the name of a file tells of another one."""
+        bases = [segment.base_offset for segment in self._segments]
+        return [n for n, pair in enumerate(pairwise(bases)) if gaps.has_trace(*pair)]
+
+    def _missing_behind(self, numbers: Iterable[int], gaps: Gaps) -> list[Missing]:
+        """What is missing behind these segments, but for what retention has taken."""
+        found = []
+        for number in numbers:
+            following = self._segments[number + 1].base_offset
+            if following <= self._start:
+                continue
+            missing = gaps.missing_behind(self._segments[number], following)
+            if missing is None:
+                continue
+            if gaps.is_retention(missing):
+                # As long as the segments before it are there, its name explains the gap.
+                self._kept.add(segment_file(missing.first_offset, LOG_SUFFIX + DELETED_SUFFIX))
+            else:
+                found.append(missing)
+        return found
+
+    def _refuse(self, missing: Sequence[Missing], gaps: Gaps) -> None:
+        """Raise FlushedRecordsMissing for a gap that nobody accepted; tell the others."""
+        for gap in missing:
+            if not gaps.is_accepted(gap):
+                raise FlushedRecordsMissing(self._folder, *gap)
+            self._report.mended.append(gap_loss(gap))
 
     # -- after an orderly stop ---------------------------------------------------------------------
 
@@ -266,8 +318,7 @@ class _Opening:
         except CorruptRecord:
             return None
         batches = Batches(active)
-        for _ in batches:
-            pass
+        batches.read()
         if not batches.is_whole:
             return None
         self._check_length(batches.next_offset)
@@ -333,7 +384,13 @@ class _Opening:
         segment = self._segments[number]
         if number + 1 < len(self._segments) and self._segments[number + 1].base_offset <= begin:
             return
-        aborted = replay_segment(producers, segment, begin, MAX_LONG, self._now_ms)
+        try:
+            aborted = replay_segment(producers, segment, begin, MAX_LONG, self._now_ms)
+        except CorruptRecord as error:  # readers are told, too, when they come there
+            name = segment_file(segment.base_offset, LOG_SUFFIX)
+            why = f"{error.problem}; what follows in it tells nothing of producers"
+            self._report.add("damaged", name, why, size_bytes=0)
+            return
         if segment in self._damaged:
             self._take_aborted(segment, aborted, begin)
 
@@ -379,10 +436,13 @@ class _Opening:
             aborted += replay_piece(producers, segment, piece, begin, MAX_LONG, self._now_ms)
             meter.read_up_to(batches.end)
         found = Recovered(segment.size - batches.end, batches.next_offset, batches.is_dense)
-        if is_last or found.cut_bytes or gaps.is_loss(found, following):
+        is_torn = found.cut_bytes > 0 and found.next_offset < following
+        is_end = is_last or is_torn or gaps.is_loss(found, following)
+        if is_end:
             self.end = found.next_offset
             self._check_length(self.end)
-            self._end_in(number, batches)
+        if is_end or found.cut_bytes:
+            self._cut(number, batches, is_end=is_end)
         self._rewrite_indexes(segment, entries)
         self._take_aborted(segment, aborted, begin)
         segment.largest = entries.largest
@@ -399,8 +459,8 @@ class _Opening:
         base_offset = max(s.base_offset for s in self._segments if s.base_offset <= end)
         self._report.mended.append(loss(end, self._recovery_point, base_offset))
 
-    def _end_in(self, number: int, batches: Batches) -> None:
-        """Let the log end behind a segment's good batches.
+    def _cut(self, number: int, batches: Batches, *, is_end: bool) -> None:
+        """Take off what lies behind a segment's good batches; with ``is_end`` the log ends there.
 
         The order lets a crash in between be met again: the copy of the tail first, then the
         segments behind from the last on, then the cut.
@@ -415,7 +475,7 @@ class _Opening:
             )
             aside = look_into(self._fs, self._folder, kept_as)
             offsets = (batches.next_offset, aside.end_offset)
-        if number + 1 < len(self._segments):
+        if is_end and number + 1 < len(self._segments):
             why = f"records are missing before it: the log ends at offset {batches.next_offset}"
             self._set_aside(number + 1, why)
         if cut_bytes:

@@ -96,7 +96,7 @@ from raylog.storage.state.producers import (
     ProducerExpiration,
     ProducerStates,
 )
-from raylog.storage.validation import CLIENT, CheckedBatch, Origin, look_closer
+from raylog.storage.validation import CLIENT, CheckedBatch, Origin, look_closer, unchanging
 from raylog.storage.writer import AppendInfo, Piece, SegmentWriter
 
 HIGH_WATERMARK = -1
@@ -178,6 +178,8 @@ class Log(ReadableLog):
         self, records: Buffer, leader_epoch: int | None = None, origin: Origin = CLIENT
     ) -> AppendInfo:
         """Append one batch, or raise with nothing written. See ``validation.check_append``."""
+        if type(records) is not bytes:
+            records = unchanging(records)
         now_ms, epochs = self._clock.now_ms(), self.epochs
         found: Any  # a BatchHeader, (Bound, AppendInfo) or None
         epoch = epochs.latest if leader_epoch is None else self._epoch_of(leader_epoch)
@@ -844,15 +846,14 @@ class Log(ReadableLog):
     def _remove_other_cleaned(self, base_offset: int) -> None:
         """Remove the files of rounds that were killed.
 
-        From such a file recovery would conclude that this swap had not begun.
+        From such a file recovery would conclude that this swap had not begun. The caller syncs the
+        folder before anything else goes.
         """
         own = segment_file(base_offset, "")
         left = [name for name in self._fs.list_dir(self.folder) if name.endswith(CLEANED_SUFFIX)]
         stale = [name for name in left if not name.startswith(own)]
         for name in stale:
             self._fs.remove(os.path.join(self.folder, name))
-        if stale:
-            self._fs.sync_dir(self.folder)
 
     def mend_indexes(self) -> list[SegmentId]:
         """Make the indexes again that a reader found lying; returns whose they are.
@@ -883,14 +884,26 @@ class Log(ReadableLog):
         ]
 
     def purge_deleted(self) -> None:
-        """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
+        """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago.
+
+        What cannot be removed waits for as long again. Raises the first error, behind all.
+        """
         now_ms = self._clock.now_ms()
         with self.locks.list:
             listed = {*self._segments}  # those that are about to leave: a reader may have them
             due = {s for when, s in self._doomed if when <= now_ms} - listed
             self._doomed = [entry for entry in self._doomed if entry[1] not in due]
+        failures: list[StorageError] = []
         for segment in due:
-            segment.delete()
+            try:
+                segment.delete()
+            except StorageError as error:
+                failures.append(error)
+                with self.locks.list:
+                    again_ms = now_ms + self.config.file_delete_delay_ms
+                    self._doomed = [*self._doomed, (again_ms, segment)]
+        if failures:
+            raise failures[0]
 
     def next_due_ms(self, expiration: ProducerExpiration) -> int:
         """When upkeep next has something to do if nothing else happens.

@@ -332,7 +332,9 @@ def _check_usable(fs: FileSystem, path: str) -> None:
     if not fs.exists(path):
         if not fs.is_dir(os.path.dirname(path)):
             raise InvalidLogDir(
-                path, "neither the folder nor its parent exists; create it, or mount its disk"
+                path,
+                "neither the folder nor its parent exists; mount its disk, or create the "
+                "parent for a new log dir",
             )
         fs.make_dir(path)
         # else a loss of power could take it, with all that was flushed

@@ -1,29 +1,40 @@
 """Fsynced records that are missing, and what somebody said to that.
 
-A log that ends before its recovery point lost records that were on the disk for sure: a file was
-removed, restored from an older copy, or damaged. Opening refuses it (LogShorterThanFlushed), since
-it would give the missing offsets to new records. Who knows that the records are gone for good says
-so once; that is written into the partition's folder, and the log opens from there::
+A log lost records that were on the disk for sure if it ends before its recovery point, or if a
+segment below it is gone: a file was removed, restored from an older copy, or damaged. Opening
+refuses it: it would give missing offsets at the end to new records (LogShorterThanFlushed), and
+readers would not notice those in the middle (FlushedRecordsMissing). Who knows that the records are
+gone for good says so once; that is written into the partition's folder, and the log opens::
 
     accepted-losses      0            version
-                         1            how many entries follow
-                         10 12        offsets from 10 on, before 12, are lost and may be given again
+                         2            how many entries follow
+                         10 20        between two segments, the offsets from 10 on, before 20
+                         50 60        at the log's end: they may be given to new records
 
-An entry counts as long as the recovery point in the log dir's checkpoint is its end: that file
-still has the old one until the first checkpoint after the opening. With any other recovery point, a
-missing record is another loss, which nobody accepted. What lies below the log start offset is no
-loss.
+====================  ==============================================================================
+an entry              counts as long as
+====================  ==============================================================================
+between two segments  the gap is there: it is exactly these offsets
+at the end            the log dir's checkpoint has its end as the recovery point, and the log ends
+                      before. The log's owner writes another recovery point at once when the log
+                      was opened so; after that the entry is dropped
+====================  ==============================================================================
+
+A record that is missing otherwise is another loss, which nobody accepted. What lies below the log
+start offset is no loss.
 """
 
 import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import LogMissing
 from raylog.storage.files import FileSystem
-from raylog.storage.gaps import Gaps, Recovered
+from raylog.storage.gaps import Gaps, Missing, Recovered
 from raylog.storage.limits import MAX_LONG
-from raylog.storage.names import DELETED_SUFFIX, LOG_SUFFIX, offset_of, parse_folder, segment_file
-from raylog.storage.recovery import Batches
+from raylog.storage.names import LOG_SUFFIX, offset_of, parse_folder, segment_file
+from raylog.storage.recovery import Batches, last_batches
 from raylog.storage.report import Mended
 from raylog.storage.segment import Segment
 from raylog.storage.state.checkpoints import (
@@ -54,72 +65,139 @@ def loss(folder_end: int, recovery_point: int, base_offset: int) -> Mended:
     )
 
 
-def find_loss(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> Mended | None:
-    """The flushed records that a log has lost; None if it has lost none. Changes nothing.
+def gap_loss(missing: Missing) -> Mended:
+    """The report of an accepted loss between two segments."""
+    return Mended(
+        kind="lost",
+        file=segment_file(missing.first_offset, LOG_SUFFIX),
+        size_bytes=0,
+        first_offset=missing.first_offset,
+        end_offset=missing.end_offset,
+        why="flushed records are missing between two segments, and the loss was accepted",
+    )
+
+
+def find_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> list[Mended]:
+    """The flushed records that a log has lost, by offset. Changes nothing.
 
     The log must be closed. The recovery point is that of the log dir's checkpoint.
     ``is_compacted``: the topic's ``cleanup.policy`` has compact. Raises LogMissing or
     CorruptCheckpoint.
     """
     folder = os.path.abspath(folder)
-    recovery_point = _checkpointed(fs, folder, RECOVERY_POINTS)
-    if recovery_point <= _checkpointed(fs, folder, LOG_START_OFFSETS):
-        return None
-    base_offset, end_offset = _end_by_recovery(fs, folder, recovery_point, is_compacted)
-    if end_offset >= recovery_point:
-        return None
-    return loss(end_offset, recovery_point, base_offset)
+    recovery_point = checkpointed(fs, folder, RECOVERY_POINTS)
+    start_offset = checkpointed(fs, folder, LOG_START_OFFSETS)
+    if recovery_point <= start_offset:
+        return []
+    gaps = Gaps(fs, folder, is_compacted=is_compacted)
+    bases = _base_offsets(fs, folder)
+    losses = [
+        gap_loss(missing)
+        for missing in _missing(fs, folder, bases, gaps)
+        if start_offset < missing.end_offset <= recovery_point
+    ]
+    base_offset, end_offset = _end_by_recovery(fs, folder, bases, recovery_point, gaps)
+    if end_offset < recovery_point:
+        losses.append(loss(end_offset, recovery_point, base_offset))
+    return losses
 
 
-def accept_loss(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> Mended | None:
-    """Let a log open that has lost flushed records; returns as ``find_loss``, and raises so.
+def accept_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> list[Mended]:
+    """Let a log open that has lost flushed records; returns as ``find_losses``, and raises so.
 
     What was accepted is on the disk when this returns; accepting it again changes nothing.
     """
-    lost = find_loss(fs, folder, is_compacted=is_compacted)
-    if lost is not None and not is_accepted(fs, folder, lost.first_offset, lost.end_offset):
-        path = os.path.join(folder, ACCEPTED_LOSSES)
-        losses = [*read_losses(fs, path), (lost.first_offset, lost.end_offset)]
-        write_losses(fs, path, losses)
+    lost = find_losses(fs, folder, is_compacted=is_compacted)
+    path = os.path.join(folder, ACCEPTED_LOSSES)
+    known = read_losses(fs, path) if lost else []
+    accepted = [*known]
+    for entry in lost:
+        if (entry.first_offset, entry.end_offset) not in known:
+            accepted.append((entry.first_offset, entry.end_offset))
+    if accepted != known:
+        write_losses(fs, path, accepted)
     return lost
 
 
-def _checkpointed(fs: FileSystem, folder: str, name: str) -> int:
-    log_dir, folder_name = os.path.split(folder)
+def drop_settled(fs: FileSystem, folder: str, end_offset: int) -> None:
+    """Forget accepted losses that no opening needs any more. ``end_offset``: the log's end.
+
+    What stays is on the disk when this returns. Raises CorruptCheckpoint.
+    """
+    path = os.path.join(folder, ACCEPTED_LOSSES)
+    known = read_losses(fs, path)
+    if not known:
+        return
+    recovery_point = checkpointed(fs, folder, RECOVERY_POINTS)
+    bases = _base_offsets(fs, folder)
+    needed = []
+    for first, end in known:
+        if end_offset < end == recovery_point or _is_gap(fs, folder, bases, Missing(first, end)):
+            needed.append((first, end))
+    if needed != known:
+        write_losses(fs, path, needed)
+
+
+def _is_gap(fs: FileSystem, folder: str, bases: Sequence[int], missing: Missing) -> bool:
+    """Whether these offsets may still be missing between two segments."""
+    if missing.end_offset not in bases[1:]:
+        return False
+    before = bases[bases.index(missing.end_offset) - 1]
+    segment = Segment(fs, folder, before, LogConfig())
+    try:
+        batches = last_batches(segment)
+    finally:
+        segment.close()
+    return batches.next_offset == missing.first_offset or not batches.is_whole
+
+
+def _missing(fs: FileSystem, folder: str, bases: Sequence[int], gaps: Gaps) -> Iterator[Missing]:
+    """The gaps between segments, but for what retention has taken."""
+    for base, following in pairwise(bases):
+        segment = Segment(fs, folder, base, LogConfig())
+        try:
+            missing = gaps.missing_behind(segment, following)
+        finally:
+            segment.close()
+        if missing is not None and not gaps.is_retention(missing):
+            yield missing
+
+
+def checkpointed(fs: FileSystem, folder: str, name: str) -> int:
+    """What a checkpoint of the log dir has for a partition; 0 if it has nothing."""
+    log_dir, folder_name = os.path.split(os.path.abspath(folder))
     partition = parse_folder(folder_name)
     if partition is None:
         raise LogMissing(folder, "this is not a partition's folder")
     return read_offsets(fs, os.path.join(log_dir, name)).get(partition, 0)
 
 
+def _base_offsets(fs: FileSystem, folder: str) -> list[int]:
+    """Where the segments of a log begin. Raises LogMissing if there is none."""
+    if not fs.is_dir(folder):
+        raise LogMissing(folder, "the partition's folder does not exist")
+    names = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    bases = sorted(base for name in names if (base := offset_of(name)) is not None)
+    if not bases:
+        raise LogMissing(folder, "the partition's folder has no .log file")
+    return bases
+
+
 def _end_by_recovery(
-    fs: FileSystem, folder: str, recovery_point: int, is_compacted: bool
+    fs: FileSystem, folder: str, bases: Sequence[int], recovery_point: int, gaps: Gaps
 ) -> tuple[int, int]:
     """(base offset of the last segment, log end) as far as the recovery point needs a look.
 
     Nothing is changed.
     """
-    if not fs.is_dir(folder):
-        raise LogMissing(folder, "the partition's folder does not exist")
-    names = fs.list_dir(folder)
-    bases = [
-        base
-        for name in names
-        if name.endswith(LOG_SUFFIX) and (base := offset_of(name)) is not None
-    ]
-    if not bases:
-        raise LogMissing(folder, "the partition's folder has no .log file")
     first = max((base for base in bases if base <= recovery_point), default=bases[0])
     following = min((base for base in bases if base > first), default=MAX_LONG)
     segment = Segment(fs, folder, first, LogConfig())
     try:
         batches = Batches(segment, verify=True, end_offset=following)
-        for _ in batches:
-            pass
+        batches.read()
         found = Recovered(segment.size - batches.end, batches.next_offset, batches.is_dense)
     finally:
         segment.close()
-    deleted = {offset_of(name) for name in names if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)}
-    gaps = Gaps(fs, folder, deleted, is_compacted=is_compacted)
     is_end = following == MAX_LONG or found.cut_bytes or gaps.is_loss(found, following)
     return first, found.next_offset if is_end else following

@@ -27,6 +27,7 @@ from raylog.storage.errors import CorruptRecord, LogClosed, OffsetOutOfRange, Se
 from raylog.storage.files import OpenFile
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
@@ -85,6 +86,9 @@ class LogRead(NamedTuple):
     segment_base: int  # the base offset of the segment; -1 if nothing was read
     position: int
     size_bytes: int
+    # Behind all offsets of these batches: where the next segment begins, or what may be read ends.
+    # No CRC covers a base offset, so a reader compares: ``records.scan.next_offset``.
+    end_offset: int  # -1 if nothing was read
     log_start_offset: int
     high_watermark: int
     last_stable_offset: int
@@ -120,9 +124,12 @@ class _Found(NamedTuple):
     segment_base: int
     position: int
     size_bytes: int
+    end_offset: int
 
 
-_NOTHING = _Found(number=-1, file=None, path="", segment_base=-1, position=0, size_bytes=0)
+_NOTHING = _Found(
+    number=-1, file=None, path="", segment_base=-1, position=0, size_bytes=0, end_offset=-1
+)
 
 
 class ReadableLog:
@@ -222,6 +229,7 @@ class ReadableLog:
                 segment_base=found.segment_base,
                 position=found.position,
                 size_bytes=found.size_bytes,
+                end_offset=found.end_offset,
                 log_start_offset=start,
                 high_watermark=mark.offset,
                 last_stable_offset=stable,
@@ -238,14 +246,20 @@ class ReadableLog:
             return None
         for number in range(floor_of(segments, offset), len(segments)):
             segment = segments[number]
-            is_last = segment.base_offset == bound.segment_base
-            place = segment.slice(offset, max_bytes, bound.position if is_last else segment.size)
+            end, end_offset = _ends(segments, number, bound)
+            place = segment.slice(offset, max_bytes, end, end_offset)
             self._look_for_problems(segment)
             if place is not None:
                 return _Found(
-                    number, segment.log.opened(), segment.path, segment.base_offset, *place
+                    number,
+                    segment.log.opened(),
+                    segment.path,
+                    segment.base_offset,
+                    place.position,
+                    place.size_bytes,
+                    end_offset,
                 )
-            if is_last:
+            if segment.base_offset == bound.segment_base:
                 return None
         return None
 
@@ -257,10 +271,10 @@ class ReadableLog:
         """As ``mark``, for the last stable offset."""
         if stable >= mark.offset:
             return mark
-        segment = segments[floor_of(segments, stable)]
-        is_last = segment.base_offset == mark.segment_base
-        end = mark.position if is_last else segment.size
-        place = segment.find(stable, end)
+        number = floor_of(segments, stable)
+        segment = segments[number]
+        end, end_offset = _ends(segments, number, mark)
+        place = segment.find(stable, end, end_offset)
         return Bound(stable, segment.base_offset, end if place is None else place.position)
 
     def _aborted(
@@ -268,7 +282,7 @@ class ReadableLog:
     ) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with data in batches that were read from ``offset``.
 
-        Raises LogClosed if a segment was deleted meanwhile.
+        Of a segment that was deleted meanwhile they may be missing: then the log has another list.
         """
         after = segments[found.number].offset_beyond(found.position + found.size_bytes)
         self._look_for_problems(segments[found.number])
@@ -279,8 +293,6 @@ class ReadableLog:
         for number in range(found.number, len(segments)):
             some, is_complete = segments[number].txn_index.collect(offset, after)
             aborted += some
-            if segments[number].is_deleted:
-                raise LogClosed(segments[number].path)
             if is_complete:
                 break
         return tuple(aborted)
@@ -333,12 +345,13 @@ class ReadableLog:
             timestamp = max(segment.max_timestamp.timestamp for segment in segments)
             if timestamp < 0:
                 return None
-        for segment in segments:
+        for number, segment in enumerate(segments):
+            if segment.base_offset > bound.segment_base:
+                return None
             if segment.max_timestamp.timestamp < timestamp:
                 continue
-            is_last = segment.base_offset == bound.segment_base
-            end = bound.position if is_last else segment.size
-            moment = segment.offset_for_timestamp(timestamp, start, end)
+            end, end_offset = _ends(segments, number, bound)
+            moment = segment.offset_for_timestamp(timestamp, start, end, end_offset)
             self._look_for_problems(segment)
             if moment is not None:
                 return moment
@@ -354,6 +367,16 @@ class ReadableLog:
         See :meth:`raylog.storage.state.epochs.LeaderEpochs.end_offset_for`.
         """
         return self.epochs.end_offset_for(epoch, self._end.offset)
+
+
+def _ends(segments: Sequence[Segment], number: int, bound: Bound) -> tuple[int, int]:
+    """Where a segment ends for who may read up to ``bound``: the position, and the offset."""
+    segment = segments[number]
+    if segment.base_offset == bound.segment_base:
+        return bound.position, bound.offset
+    if number + 1 < len(segments):
+        return segment.size, segments[number + 1].base_offset
+    return segment.size, MAX_LONG  # a truncation is about to put another list in place
 
 
 def floor_of(segments: Sequence[Segment], offset: int) -> int:

@@ -5,6 +5,7 @@ What opening does with a whole log is ``loader.py``'s: this module knows one seg
 ==========================  ========================================================================
 :class:`Batches`            the batches up to the first that is not good, piece by piece
 :func:`read_tail`           what lies behind the last index entry: all that a clean start reads
+:func:`last_batches`        the same, where only the segment's end is of interest
 :func:`rebuild_indexes`     both sparse indexes, from the batches' headers
 :func:`check_indexes`       every entry of both against the batches
 :class:`EpochScan`          the leader epochs of the batches
@@ -19,6 +20,7 @@ Nobody else may write to the segment meanwhile. Source: ``LogSegment.recover`` o
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -190,6 +192,11 @@ class Batches:
         self.end = last + size_of(piece.content, last - piece.position)
         self.next_offset = int(lasts[-1]) + 1
 
+    def read(self) -> None:
+        """Go through all of them, for what is known then."""
+        for _ in self:
+            pass
+
     def check_whole(self) -> None:
         """Raise CorruptRecord, which says what is wrong, unless all was good up to the end."""
         if self.is_whole:
@@ -211,6 +218,23 @@ class Batches:
         if self.next_offset <= first <= last <= self._last_allowed:
             return "the CRC is wrong"
         return f"offsets {first} to {last} where {self.next_offset} must follow"
+
+
+def last_batches(segment: Segment, *, verify: bool = False, end_offset: int = MAX_LONG) -> Batches:
+    """The batches from the last index entry on, read to their end; ``verify`` as of Batches.
+
+    It is all of them if those do not lead to the end of the file. The index is given back.
+    """
+    with suppress(CorruptIndex):
+        entry = segment.offset_index.lookup(segment.base_offset + MAX_INT)
+        segment.offset_index.drop()
+        batches = Batches(segment, entry.position, verify=verify, end_offset=end_offset)
+        batches.read()
+        if batches.is_whole:
+            return batches
+    batches = Batches(segment, verify=verify, end_offset=end_offset)
+    batches.read()
+    return batches
 
 
 class Tail(NamedTuple):
@@ -289,9 +313,9 @@ class EpochScan:
         self._latest = NO_EPOCH
         self._next_offset = 0
 
-    def add(self, piece: Piece, count: int | None = None) -> None:
-        """The next batches, or the first ``count`` of them."""
-        epochs, rows = piece.epochs()[:count], piece.rows[:count]
+    def add(self, piece: Piece) -> None:
+        """The next batches."""
+        epochs, rows = piece.epochs(), piece.rows
         before = np.maximum.accumulate(np.append(self._latest, epochs))[:-1]
         for number in np.flatnonzero(epochs > before).tolist():
             floor = int(rows[number - 1, LAST_OFFSET]) + 1 if number else self._next_offset
@@ -311,7 +335,7 @@ def epoch_changes(
 ) -> list[EpochChange]:
     """The leader epochs of whole segments, and ``then`` of what follows them.
 
-    A segment is not read but for its first batch if the next one begins with the same epoch.
+    A segment is not read but for its first batches if the next one begins with the same epoch.
     """
     segments = [segment for segment in segments if segment.size]
     firsts = [next(iter(Batches(segment, piece_bytes=LOOKUP_BYTES)), None) for segment in segments]
@@ -321,7 +345,7 @@ def epoch_changes(
             continue
         following = firsts[number + 1] if number + 1 < len(firsts) else None
         if following is not None and following.epochs()[0] == first.epochs()[0]:
-            scan.add(first, 1)
+            scan.add(first)
             continue
         for piece in Batches(segment):
             scan.add(piece)

@@ -37,14 +37,19 @@ def replay_segment(
 ) -> list[AbortedTransaction]:
     """Take over the batches of one segment with offsets from ``begin`` to before ``end``.
 
-    Returns the transactions that its markers abort. Raises CorruptRecord for a segment whose
-    batches do not lead to its end.
+    Returns the transactions that its markers abort. Raises CorruptRecord, with the batches before
+    it taken over, for a segment whose batches do not lead to its end.
     """
-    first = find_batch_anyway(segment, begin)
-    if first is None:
-        return []
+    try:
+        first = find_batch_anyway(segment, begin)
+    except CorruptRecord:
+        position = 0  # from the head on, as far as the batches are good
+    else:
+        if first is None:
+            return []
+        position = first[0]
     aborted: list[AbortedTransaction] = []
-    batches = Batches(segment, first[0])
+    batches = Batches(segment, position)
     for piece in batches:
         aborted += replay_piece(producers, segment, piece, begin, end, now_ms)
     batches.check_whole()
@@ -65,7 +70,9 @@ def replay_piece(
             continue
         marker = None
         if header.is_control:
-            marker = read_marker(segment.log.read(header.size_bytes, position))
+            content = segment.log.read(header.size_bytes, position)
+            check_crc(content, 0, header)
+            marker = read_marker(content)
         if marker is not None:
             transaction = producers.aborted_by(header, marker, header.base_offset)
             if transaction is not None:

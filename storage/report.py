@@ -1,4 +1,4 @@
-"""What opening a log did to its files: nothing that recovery does is silent."""
+"""What opening a log did to its files, and what it met: nothing that recovery does is silent."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,7 +14,8 @@ PROGRESS_BYTES = 64 << 20
 # rebuilt: an index or another file that the log can make again was made again
 # removed: a file that holds no record of its own was removed
 # lost: fsynced records are missing, and somebody accepted it
-Kind = Literal["cut", "set_aside", "rebuilt", "removed", "lost"]
+# damaged: a sealed segment has a batch that is not good, at which a rebuild of the producers ended
+Kind = Literal["cut", "set_aside", "rebuilt", "removed", "lost", "damaged"]
 
 
 class Mended(NamedTuple):

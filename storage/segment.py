@@ -74,7 +74,7 @@ class Segment:
 
     ``index_problem``: what a reader found wrong with an index; its owner makes the indexes again.
     ``largest``: the largest timestamp, where it is known and the segment is sealed; ``appender``
-    knows it of one that is written. ``is_deleted``: its files are going.
+    knows it of one that is written.
     """
 
     def __init__(
@@ -91,7 +91,6 @@ class Segment:
         self.base_offset, self.folder, self.config = base_offset, folder, config
         self._fs, self._suffix = fs, suffix
         self.index_problem: CorruptIndex | None = None
-        self.is_deleted = False
         self.log = fs.open(self._path(LOG_SUFFIX), create=create)
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
@@ -222,13 +221,15 @@ class Segment:
     # -- finding -----------------------------------------------------------------------------------
 
     def batches(
-        self, position: int = 0, end: int | None = None
+        self, position: int = 0, end: int | None = None, end_offset: int = MAX_LONG
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The headers of the batches from a batch's position on, with their positions.
 
-        Raises CorruptRecord unless they lead to ``end`` exactly, with offsets that rise.
+        Raises CorruptRecord unless they lead to ``end`` exactly, with offsets that rise and stay
+        below ``end_offset``.
         """
-        return self._rising(self._headers(position, self.size if end is None else end))
+        end = self.size if end is None else end
+        return self._rising(self._headers(position, end), self.base_offset, end_offset)
 
     def _headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
         block, begin = b"", position
@@ -244,18 +245,19 @@ class Segment:
             position += header.size_bytes
 
     def _rising(
-        self, batches: Iterator[tuple[int, BatchHeader]], end_offset: int = MAX_LONG
+        self, batches: Iterator[tuple[int, BatchHeader]], next_offset: int, end_offset: int
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The same batches, as long as their offsets are what a segment can hold.
 
         No CRC covers the base offset.
         """
-        next_offset, limit = self.base_offset, min(self.base_offset + MAX_INT, end_offset - 1)
+        limit = min(self.base_offset + MAX_INT, end_offset - 1)
         for position, header in batches:
             last_offset = header.last_offset
             if not next_offset <= header.base_offset <= last_offset <= limit:
                 why = (
-                    f"offsets {header.base_offset} to {last_offset} where {next_offset} must follow"
+                    f"offsets {header.base_offset} to {last_offset} where {next_offset} to {limit} "
+                    "can be"
                 )
                 raise self._corrupt(position, why)
             next_offset = last_offset + 1
@@ -264,27 +266,30 @@ class Segment:
     def _corrupt(self, position: int, why: str) -> CorruptRecord:
         return CorruptRecord(f"{self.path}, position {position}", why)
 
-    def find_batch(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
+    def find_batch(
+        self, offset: int, end: int | None = None, end_offset: int = MAX_LONG
+    ) -> tuple[int, BatchHeader] | None:
         """The first batch that reaches ``offset``, with its position.
 
         None if the segment ends before.
         """
-        place = self.find(offset, end)
+        place = self.find(offset, end, end_offset)
         if place is None:
             return None
         return place.position, read_header(self.log.read(HEADER_SIZE, place.position))
 
-    def find(self, offset: int, end: int | None = None) -> Place | None:
+    def find(self, offset: int, end: int | None = None, end_offset: int = MAX_LONG) -> Place | None:
         """Where the first batch lies that reaches ``offset``; None if the segment ends before.
 
-        ``end``: the position up to which it may be read. Raises CorruptRecord.
+        ``end``: the position up to which it may be read. ``end_offset``: behind all its offsets,
+        where that is known. Raises CorruptRecord.
         """
         end = self.size if end is None else end
         try:
-            return self._find_near(offset, end)
+            return self._find_near(offset, end, end_offset)
         except CorruptIndex as problem:
             self.index_problem = problem
-            return self._walk(0, end, offset, MAX_LONG)
+            return self._walk(0, end, offset, MAX_LONG, end_offset)
 
     def position_of(self, offset: int) -> int:
         """Where the batch begins that holds ``offset``; the size if the segment ends before.
@@ -311,7 +316,7 @@ class Segment:
             return self.base_offset
         return end
 
-    def _find_near(self, offset: int, end: int) -> Place | None:
+    def _find_near(self, offset: int, end: int, end_offset: int) -> Place | None:
         """As :meth:`find`, by the index. Raises CorruptIndex if it lies."""
         if self.offset_index.is_missing:
             self.index_problem = CorruptIndex(self.base_offset, 0, "its file is gone")
@@ -320,26 +325,33 @@ class Segment:
             why = f"position {below.position} is behind the end of the file"
             raise CorruptIndex(self.base_offset, offset, why)
         try:
-            holder = self._holder_by_entry(offset, below, above, end)
+            holder = self._holder_by_entry(offset, below, above, end, end_offset)
             if holder is not None:
                 return holder
             gap = BLOCK_BYTES if above is None else above.position - below.position + HEADER_SIZE
             first_bytes = max(gap, BLOCK_BYTES) if gap <= MAX_FIRST_BYTES else BLOCK_BYTES
-            place = self._walk(below.position, end, offset, MAX_LONG, first_bytes)
-            if place is None or place.position == 0 or place.position > below.position:
+            place = self._walk(below.position, end, offset, MAX_LONG, end_offset, first_bytes)
+            if place is None or place.position == 0:
                 return place
-            holder = self._holder(offset, below.position, end)
+            if place.position > below.position and below.offset != offset:
+                return place
+            holder = self._holder(offset, place.position, end, end_offset)
         except CorruptRecord as error:
             if below.position == 0 and above is None:
                 raise
             raise CorruptIndex(self.base_offset, offset, str(error)) from error
         if holder is None:
-            why = f"the batch at position {below.position} begins behind the offset"
+            why = f"the batch at position {place.position} does not hold the offset"
             raise CorruptIndex(self.base_offset, offset, why)
         return holder
 
     def _holder_by_entry(
-        self, offset: int, below: OffsetPosition, above: OffsetPosition | None, end: int
+        self,
+        offset: int,
+        below: OffsetPosition,
+        above: OffsetPosition | None,
+        end: int,
+        end_offset: int,
     ) -> Place | None:
         """The batch of one of the two entries around ``offset``, where it is likely the holder.
 
@@ -347,65 +359,79 @@ class Segment:
         an entry, but never the first of a segment.
         """
         if below.position and below.offset == offset:
-            return self._holder(offset, below.position, end)
+            return self._holder(offset, below.position, end, end_offset)
         if above is None or above.position - below.position <= BLOCK_BYTES:
             return None
         is_first_likely = 2 * (offset - self.base_offset) <= above.offset - self.base_offset
         if below.position == 0 and is_first_likely:
             return None
-        return self._holder(offset, above.position, end)
+        return self._holder(offset, above.position, end, end_offset)
 
-    def _holder(self, offset: int, position: int, end: int) -> Place | None:
+    def _holder(self, offset: int, position: int, end: int, end_offset: int) -> Place | None:
         """Where the batch lies at ``position``, if it holds ``offset`` and ends by ``end``."""
         if position >= end:
             return None
         header = read_header(self.log.read(HEADER_SIZE, position))
-        is_holder = header.base_offset <= offset <= header.last_offset
-        if not is_holder or position + header.size_bytes > end:
+        is_holder = self.base_offset <= header.base_offset <= offset <= header.last_offset
+        is_inside = header.last_offset < end_offset and position + header.size_bytes <= end
+        if not is_holder or not is_inside:
             return None
         return Place(position, header.size_bytes)
 
     def _walk(
-        self, position: int, end: int, offset: int, limit: int, block_bytes: int = BLOCK_BYTES
+        self,
+        position: int,
+        end: int,
+        offset: int,
+        limit: int,
+        end_offset: int,
+        block_bytes: int = BLOCK_BYTES,
     ) -> Place | None:
         """The first batch from ``position`` on that reaches ``offset`` or ends behind ``limit``.
 
         ``block_bytes``: how much the first read takes. None if there is none before ``end``. Raises
-        CorruptRecord.
+        CorruptRecord where the offsets do not rise, or are not below ``end_offset``.
         """
         next_offset = self.base_offset
         while position < end:
             block = self.log.read(min(block_bytes, end - position), position)
             block_bytes = BLOCK_BYTES
             state, at, size, next_offset = kernel.ops.walk(
-                block, offset, limit - position, next_offset
+                block, offset, limit - position, next_offset, end_offset
             )
             position += at
             if state == kernel.ops.WALK_FOUND and position + size <= end:
                 return Place(position, size)
             if state != kernel.ops.WALK_MORE or not at:
-                return self._walk_slowly(position, end, offset, limit)
+                return self._walk_slowly(position, end, offset, limit, next_offset, end_offset)
         if position > end:
             raise self._corrupt(end, f"a batch before it leads to position {position}")
         return None
 
-    def _walk_slowly(self, position: int, end: int, offset: int, limit: int) -> Place | None:
+    def _walk_slowly(
+        self, position: int, end: int, offset: int, limit: int, next_offset: int, end_offset: int
+    ) -> Place | None:
         """As :meth:`_walk`: over messages of older versions, and to say what is wrong."""
-        for at, header in self.batches(position, end):
+        headers = self._headers(position, end)
+        for at, header in self._rising(headers, next_offset, end_offset):
             if header.last_offset >= offset or at + header.size_bytes > limit:
                 return Place(at, header.size_bytes)
         return None
 
-    def slice(self, offset: int, max_bytes: int, end: int) -> Place | None:
+    def slice(
+        self, offset: int, max_bytes: int, end: int, end_offset: int = MAX_LONG
+    ) -> Place | None:
         """Where the batches lie from the one that reaches ``offset`` on, up to ``max_bytes``.
 
         At least one batch, which may be larger. None if there is none before ``end``, the position
-        up to which it may be read. Raises CorruptRecord.
+        up to which it may be read. ``end_offset``: as of :meth:`find`; of the batches behind the
+        first, those that are not looked at here are for the reader to compare with it
+        (``scan.next_offset``). Raises CorruptRecord.
         """
-        first = self.find(offset, end)
+        first = self.find(offset, end, end_offset)
         if first is None:
             return None
-        stop = self._end_of_batches(first, max_bytes, end)
+        stop = self._end_of_batches(first, max_bytes, end, end_offset)
         return Place(first.position, stop - first.position)
 
     def offset_beyond(self, position: int) -> int | None:
@@ -426,7 +452,7 @@ class Segment:
             self.index_problem = CorruptIndex(self.base_offset, position, str(error))
         return None
 
-    def _end_of_batches(self, first: Place, max_bytes: int, end: int) -> int:
+    def _end_of_batches(self, first: Place, max_bytes: int, end: int, end_offset: int) -> int:
         """Where the last whole batch within ``max_bytes`` ends; ``first`` is taken anyway."""
         limit = first.position + max_bytes
         if limit >= end:
@@ -435,20 +461,27 @@ class Segment:
             return first.end
         try:
             near = self.offset_index.lookup_position(limit).position
-            beyond = self._walk(max(near, first.end), end, MAX_LONG, limit)
+            beyond = self._walk(max(near, first.end), end, MAX_LONG, limit, end_offset)
         except (CorruptIndex, CorruptRecord) as error:
             self.index_problem = CorruptIndex(self.base_offset, first.position, str(error))
-            beyond = self._walk(first.end, end, MAX_LONG, limit)
+            beyond = self._walk(first.end, end, MAX_LONG, limit, end_offset)
         return end if beyond is None else beyond.position
 
     def offset_for_timestamp(
-        self, timestamp: int, start_offset: int, end: int | None = None
+        self,
+        timestamp: int,
+        start_offset: int,
+        end: int | None = None,
+        end_offset: int = MAX_LONG,
     ) -> TimestampOffset | None:
-        """The first record at or above ``start_offset`` with ``timestamp`` or a later one."""
-        first = self._batch_before(timestamp, start_offset, end)
+        """The first record at or above ``start_offset`` with ``timestamp`` or a later one.
+
+        ``end``, ``end_offset``: as of :meth:`find`.
+        """
+        first = self._batch_before(timestamp, start_offset, end, end_offset)
         if first is None:
             return None
-        for position, header in self.batches(first, end):
+        for position, header in self.batches(first, end, end_offset):
             if header.max_timestamp < timestamp:
                 continue
             content = self.log.read(header.size_bytes, position)
@@ -457,15 +490,17 @@ class Segment:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
 
-    def _batch_before(self, timestamp: int, start_offset: int, end: int | None) -> int | None:
+    def _batch_before(
+        self, timestamp: int, start_offset: int, end: int | None, end_offset: int
+    ) -> int | None:
         """The position of a batch at or above ``start_offset``, no later than ``timestamp``."""
         try:
             near = self.time_index.lookup(timestamp)
             self._check_entry(near, self.size if end is None else end)
-            batch = self.find_batch(max(near.offset, start_offset), end)
+            batch = self.find_batch(max(near.offset, start_offset), end, end_offset)
         except CorruptIndex as problem:
             self.index_problem = problem
-            batch = self.find_batch(start_offset, end)
+            batch = self.find_batch(start_offset, end, end_offset)
         return None if batch is None else batch[0]
 
     # -- files -------------------------------------------------------------------------------------
@@ -557,7 +592,6 @@ class Segment:
 
     def delete(self) -> None:
         """Close and remove the files."""
-        self.is_deleted = True
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()

@@ -26,6 +26,7 @@ from raylog.storage.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
     UnsupportedCompressionType,
+    no_memory,
 )
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader, check_crc, read_header, seal
@@ -65,6 +66,7 @@ def check_append(
 
     Recompressed where the topic's ``compression.type`` asks for another codec.
     """
+    records = unchanging(records)
     header = kernel.ops.check_batch(records, config.record_rules, now_ms)
     return look_closer(records, header, config, now_ms, origin)
 
@@ -72,18 +74,41 @@ def check_append(
 def look_closer(
     records: Buffer, header: BatchHeader | None, config: LogConfig, now_ms: int, origin: Origin
 ) -> CheckedBatch:
-    """As :meth:`check_append`, behind the kernel's look at the batch, which found ``header``."""
-    content = records if type(records) is bytes else _bytes_of(records)
+    """As :meth:`check_append`, behind the kernel's look at the batch, which found ``header``.
+
+    ``records``: as ``unchanging`` gives them.
+    """
+    try:
+        return _look(records, header, config, now_ms, origin)
+    except MemoryError:
+        raise no_memory("the batch") from None
+
+
+def _look(
+    records: Buffer, header: BatchHeader | None, config: LogConfig, now_ms: int, origin: Origin
+) -> CheckedBatch:
     if header is None:
-        if len(content) > AT_MAGIC and content[AT_MAGIC] < MAGIC:
-            batch, codec = converted(content, config)
+        if len(records) > AT_MAGIC and records[AT_MAGIC] < MAGIC:
+            batch, codec = converted(records, config)
             return _check_records(read_header(batch), batch, config, now_ms, codec)
-        header = _closer_look(content, config, now_ms, origin)
+        header = _closer_look(records, config, now_ms, origin)
         if header.is_control:
-            return CheckedBatch(header, content)
+            return CheckedBatch(header, records)
     elif header.attributes == _UNCOMPRESSED and config.compression_type == "producer":
-        return CheckedBatch(header, content)
-    return _check_records(header, content, config, now_ms, header.codec)
+        return CheckedBatch(header, records)
+    return _check_records(header, records, config, now_ms, header.codec)
+
+
+def unchanging(records: Buffer) -> Buffer:
+    """The same bytes, as long as they are needed: what is checked must be what is written.
+
+    A copy of what can be changed. Ray, and later a socket, give what cannot. Raises InvalidRecord
+    for what is no buffer.
+    """
+    if type(records) is bytes:
+        return records
+    view = _bytes_of(records)
+    return view if view.readonly else bytes(view)
 
 
 def _closer_look(content: Buffer, config: LogConfig, now_ms: int, origin: Origin) -> BatchHeader:

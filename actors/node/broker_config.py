@@ -196,6 +196,17 @@ def broker_keys() -> set[str]:
     return {*BROKER_KEYS, *BROKER_ALIASES, *synonyms}
 
 
+def shown_as(key: str) -> str:
+    """The broker key under which the value is shown that ``key`` sets; ``key`` if it is no other.
+
+    Of several keys for one default of topics, that is the one with the finest unit.
+    """
+    for names in BROKER_SYNONYMS.values():
+        if key in (name for name, _ in names):
+            return names[0][0]
+    return BROKER_ALIASES.get(key, key)
+
+
 def names_log_dirs(settings: Collection[str]) -> bool:
     """Whether the settings say where the log dirs are."""
     return "log.dirs" in settings or "log.dir" in settings
@@ -209,13 +220,19 @@ def _of_alias(alias: str, key: str, value: Any) -> Any:
 
 
 def _check_key(key: str, value: Any) -> None:
+    why = why_no_broker_key(key)
+    if why:
+        raise InvalidConfig(key, value, why)
+
+
+def why_no_broker_key(key: str) -> str:
+    """Why a broker does not take this key; empty if it does."""
     if key in broker_keys():
-        return
+        return ""
     if key in BROKER_SYNONYMS:
         of_broker = BROKER_SYNONYMS[key][0][0]
-        why = f"this is a topic key; to set it for all topics, use the broker key {of_broker}"
-        raise InvalidConfig(key, value, why)
-    raise InvalidConfig(key, value, no_such_key(key, broker_keys()))
+        return f"this is a topic key; for all topics, use the broker key {of_broker}"
+    return no_such_key(key, broker_keys())
 
 
 def _topic_defaults(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

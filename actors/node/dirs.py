@@ -19,7 +19,7 @@ method                                                          who takes the lo
 ``check``, ``dir_of``, ``remove_later``,                        the method, to read the state and
 ``write_recovery_points``,
 ``write_log_start_offsets``, ``cleaner_offsets``,               to change it, but never while it
-``record_cleaner_offset``                                       waits for a disk
+``record_cleaner_offset``, ``settle_losses``                    waits for a disk
 every other                                                     its caller
 ==============================================================  ================================
 
@@ -35,11 +35,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.events import event, warn
-from raylog.actors.messages import Configured, Found, Hosted, OfflineDir
+from raylog.actors.messages import Configured, Found, Hosted, OfflineDir, PartitionOffsets
 from raylog.actors.node.online_dir import OnlineDir
 from raylog.storage.clock import Clock
 from raylog.storage.errors import (
     CorruptCheckpoint,
+    DiskFull,
     DuplicateLogDir,
     InvalidLogDir,
     LogDirOffline,
@@ -50,6 +51,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
+from raylog.storage.losses import drop_settled
 from raylog.storage.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -404,6 +406,26 @@ class NodeDirs:
             self._write_unlocked(dir, lambda: dict(dir.offsets), dir.write_recovery_points)
 
         self._each(write)
+
+    def settle_losses(self, partition: TopicPartition, offsets: PartitionOffsets) -> None:
+        """Write the recovery point of a log that was opened in spite of an accepted loss, at once.
+
+        Then the acceptance is forgotten: the same records, produced again and lost again, are
+        another loss. ``offsets``: of the log now. A crash in between leaves the acceptance to the
+        next opening. Raises LogDirOffline.
+        """
+        with self._lock:
+            opened = self.opened.get(partition)
+            if opened is None:
+                return
+            self.record_offsets(partition, opened, offsets.checkpointed())
+            dir = self._online[opened.directory_id]
+        try:
+            with self.using(dir):
+                self._write_unlocked(dir, lambda: dict(dir.offsets), dir.write_recovery_points)
+                drop_settled(self._fs, dir.folder(partition), offsets.log_end_offset)
+        except (CorruptCheckpoint, DiskFull, OutOfResources) as error:  # the next opening does it
+            warn(logger, "loss-not-settled", partition=partition, why=error)
 
     def write_log_start_offsets(self) -> None:
         """Replace the checkpoint file of log start offsets."""

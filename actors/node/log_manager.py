@@ -172,6 +172,8 @@ class LogManagerImpl(Mover):
             report = self._opening_of(log, spec)
         if report is None:
             raise NotLeader(str(partition), "its previous LogActor is still ending")
+        if any(total.kind == "lost" for total in report.totals):
+            self._dirs.settle_losses(partition, log.offsets().get())
         # One that has lived on may have another config.
         log.reconfigure(newest).get()
         return report

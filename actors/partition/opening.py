@@ -13,7 +13,7 @@ from typing import get_args
 
 from raylog.actors.events import event
 from raylog.actors.messages import AsideFile, MendedTotal, OpeningReport
-from raylog.storage.asides import aside_names, look_into
+from raylog.storage.asides import aside_names, is_in_log, look_into
 from raylog.storage.clock import Clock
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.files import FileSystem
@@ -38,8 +38,8 @@ def report_of(mended: Sequence[Mended], asides: Sequence[AsideFile]) -> OpeningR
 
 
 def holds_records(entry: Mended) -> bool:
-    """Whether records may have left the log: they are kept under another name, or lost."""
-    return bool(entry.kept_as) or entry.kind == "lost"
+    """Whether records may not be in the log: they are kept elsewhere, lost, or cannot be read."""
+    return bool(entry.kept_as) or entry.kind in ("lost", "damaged")
 
 
 def totals_of(mended: Iterable[Mended]) -> tuple[MendedTotal, ...]:
@@ -78,6 +78,7 @@ def _looked_into(fs: FileSystem, folder: str, name: str) -> AsideFile:
         size_bytes=aside.size_bytes,
         first_offset=aside.first_offset,
         end_offset=aside.end_offset,
+        is_in_log=is_in_log(fs, folder, aside),
         is_unfinished=not aside.batches and _is_unfinished(fs, os.path.join(folder, name)),
     )
 

@@ -254,6 +254,7 @@ class Partition:
             location=found.location if locate else None,
             high_watermark=found.high_watermark,
             log_start_offset=found.log_start_offset,
+            end_offset=found.end_offset,
             last_stable_offset=found.last_stable_offset,
             aborted=_marks(found.aborted) if isolation == COMMITTED else None,
         )
@@ -262,13 +263,13 @@ class Partition:
         """Park until so many bytes were ever readable, or the time is up. Raises TooManyPolls."""
         waiter = Waiter(wanted_bytes, next(self._tickets), threading.Event())
         with self._waiters_lock:
+            if self._offline is not None:
+                return  # going offline has woken all that were here
             if len(self._waiters) >= self._most_waiters:
                 raise TooManyPolls(str(self.log.partition), self._most_waiters)
             heapq.heappush(self._waiters, waiter)
         if self.log.readable_bytes >= wanted_bytes:
             self._wake()
-        if self._offline is not None:
-            return
         if not waiter.woken.wait(max_wait_ms / 1000):
             with self._waiters_lock:
                 if waiter in self._waiters:

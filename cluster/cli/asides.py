@@ -3,22 +3,27 @@
 Nothing here needs Ray. Except for the list, the broker must be stopped.
 """
 
+import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raylog.cluster.cli.common import TABLE, Bytes, Format, Output, note, show, show_json
-from raylog.cluster.cli.log import Compacted
+from raylog.cluster.cli.log import Compacted, Folders, ranges_of
+from raylog.storage.names import aside_number
+from raylog.storage.shell import command
 
 if TYPE_CHECKING:
     from raylog.storage.asides import Aside
+    from raylog.storage.tools.decide import Loss
 
 app = typer.Typer(
     help="Records that recovery took out of a log: list them, put them back, or remove them.",
     no_args_is_help=True,
 )
-COLUMNS = ("folder", "name", "bytes", "first offset", "end offset", "batches")
+COLUMNS = ("folder", "name", "bytes", "first offset", "end offset", "batches", "in the log")
 
 Folder = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Folder of a partition that no broker serves.")
@@ -30,42 +35,46 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command("list")
-def list_asides(
-    folders: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FOLDER...",
-            help="Folders of partitions, or log dirs with all their partitions.",
-        ),
-    ],
-    output: Format = TABLE,
-) -> None:
+def list_asides(folders: Folders, output: Format = TABLE) -> None:
     """Show what recovery took out of logs and kept beside them.
 
     Shows the offsets and the number of good batches in each file, from FIRST OFFSET on, before END
-    OFFSET (-1: the file has no good batch). Reads every byte of these files, and writes nothing;
-    the broker may run.
+    OFFSET (-1: the file has no good batch), and whether the log has them again (IN THE LOG: yes,
+    no, or - without a good batch). Finds batches of all versions, also behind damaged bytes; not
+    those that are inside of a damaged compressed set of versions 0 and 1. Reads every byte of these
+    files, and writes nothing; the broker may run.
     """
+    from raylog.storage.asides import is_in_log
     from raylog.storage.asides import list_asides as asides_in
     from raylog.storage.files import ReadOnlyFileSystem
     from raylog.storage.tools.folders import partition_folders
 
     fs = ReadOnlyFileSystem()
     found = [
-        (folder, aside)
+        (folder, aside, is_in_log(fs, folder, aside))
         for given in folders
         for folder in partition_folders(fs, given)
         for aside in asides_in(fs, folder)
     ]
     if output is Output.json:
-        show_json({"asides": [{"folder": folder, **aside._asdict()} for folder, aside in found]})
+        entries = [
+            {"folder": folder, **aside._asdict(), "is_in_log": in_log}
+            for folder, aside, in_log in found
+        ]
+        show_json({"asides": entries})
         return
-    show(COLUMNS, [_row(folder, aside) for folder, aside in found])
+    show(COLUMNS, [_row(*row) for row in found])
     if not found:
         note("nothing is set aside")
+    for folder, aside, _ in found:
+        if aside.unsearched_bytes:
+            note(
+                f"{os.path.join(folder, aside.name)}: the last {aside.unsearched_bytes} bytes were "
+                "not searched, because very many places look like batches; they may hold more"
+            )
 
 
-def _row(folder: str, aside: "Aside") -> tuple[object, ...]:
+def _row(folder: str, aside: "Aside", in_log: bool) -> tuple[object, ...]:
     return (
         folder,
         aside.name,
@@ -73,6 +82,7 @@ def _row(folder: str, aside: "Aside") -> tuple[object, ...]:
         aside.first_offset,
         aside.end_offset,
         aside.batches,
+        ("yes" if in_log else "no") if aside.batches else None,
     )
 
 
@@ -93,7 +103,8 @@ def restore(
     The file must begin where the log ends: if several files were set aside, restore the one with
     the lowest offset first. --allow-gap leaves out what is missing in between, for example a
     damaged batch. If new records were appended since, the file cannot be restored. A file that also
-    has bytes that are no good batch stays.
+    has bytes that are no good batch stays. The next start of the broker makes the indexes; until
+    then `raylog log verify` misses them.
     """
     from raylog.storage.files import RealFileSystem
     from raylog.storage.tools.decide import restore as restore_aside
@@ -103,14 +114,19 @@ def restore(
     rest_bytes = aside.size_bytes - aside.good_bytes
     if rest_bytes:
         note(
-            f"{name} stays: {rest_bytes} bytes of it are no good batch. When you do not need it "
-            f"any more: raylog log aside drop {folder} {name}"
+            f"{name} stays: in {rest_bytes} bytes of it no good batch was found. When you do not "
+            f"need it any more: {command('log', 'aside', 'drop', folder, name)}"
         )
 
 
 @app.command()
 def drop(folder: Folder, name: Name, yes: Yes = False) -> None:
-    """Remove a file that was set aside, for good."""
+    """Remove a file that was set aside, for good.
+
+    If the log does not have its records, this is their only copy: look at `raylog log aside list`
+    first.
+    """
+    from raylog.storage.asides import is_in_log
     from raylog.storage.files import RealFileSystem
     from raylog.storage.tools.decide import drop as drop_aside
     from raylog.storage.tools.decide import look
@@ -118,31 +134,71 @@ def drop(folder: Folder, name: Name, yes: Yes = False) -> None:
     fs = RealFileSystem()
     if not yes:
         aside = look(fs, folder, name)
-        _ask(f"{name} has {aside.size_bytes} bytes, offsets {_offsets(aside)}", "Remove it")
+        fact = f"{name} has {aside.size_bytes} bytes, offsets {_offsets(aside)}"
+        if aside.batches:
+            has = "has" if is_in_log(fs, folder, aside) else "does not have"
+            fact += f"; the log {has} these records"
+        note(fact)
+        _ask("Remove it")
     removed = drop_aside(fs, folder, name)
     typer.echo(f"{name}: removed, {removed.size_bytes} bytes")
 
 
 def accept_loss(folder: Folder, compacted: Compacted = False, yes: Yes = False) -> None:
-    """Let a log open that has lost flushed records (LogShorterThanFlushed).
+    """Let a log open that has lost flushed records.
 
-    Shows which offsets are lost. With --yes, writes down that the loss is accepted: the log opens
-    when the broker starts, and gives these offsets to new records. First mount the disk, or restore
-    the files from a copy, if you can.
+    That is the answer to LogShorterThanFlushed and FlushedRecordsMissing. Shows which offsets are
+    lost, and which files of the folder still have some of them. With --yes, writes down that the
+    loss is accepted: the log opens when the broker starts. It restores nothing. New records get the
+    offsets that are missing at the log's end; consumers skip those that are missing before. First
+    mount the disk, or restore the files from a copy, if you can.
     """
     from raylog.storage.files import RealFileSystem
-    from raylog.storage.tools.decide import accept
+    from raylog.storage.tools.decide import accept, look_for_loss
 
     fs = RealFileSystem()
-    loss = accept(fs, folder, is_compacted=compacted, is_sure=False)
-    if loss is None:
-        typer.echo("nothing is lost, and nothing was changed")
+    loss = look_for_loss(fs, folder, is_compacted=compacted)
+    if not loss.lost:
+        typer.echo(_no_loss(folder, loss))
         return
-    lost = f"offsets {loss.first_offset} to {loss.end_offset - 1} were on the disk and are missing"
+    lost = f"offsets {ranges_of(loss.lost)} were on the disk and are missing from the log"
+    note(lost)
+    for line in _where_kept(folder, loss):
+        note(line)
     if not yes:
-        _ask(lost, "Give these offsets to new records")
-    accept(fs, folder, is_compacted=compacted, is_sure=True)
+        _ask("Open the log without these records")
+    accept(fs, folder, is_compacted=compacted)
     typer.echo(f"{lost}; the loss is accepted, and the log opens when the broker starts")
+
+
+def _no_loss(folder: str, loss: "Loss") -> str:
+    if not loss.recovery_point:
+        return (
+            "the log dir's recovery-point-offset-checkpoint tells of no flushed record of this "
+            "partition, so it cannot be known whether one is missing; nothing was changed"
+        )
+    return (
+        f"no record below the recovery point, offset {loss.recovery_point}, was found to be "
+        "missing: there is no loss to accept, and nothing was changed. To check every record: "
+        + command("log", "verify", folder)
+    )
+
+
+def _where_kept(folder: str, loss: "Loss") -> Iterator[str]:
+    """Where good batches are that the log does not have, and how to put them back."""
+    if not loss.kept:
+        yield "no file of this folder has a good batch of them"
+        return
+    for file in loss.kept:
+        yield f"{file.name} has good batches, offsets {file.first_offset} to {file.end_offset - 1}"
+    logs = [file.name for file in loss.kept if aside_number(file.name) is None]
+    if logs:
+        drop = ["--drop-segments"] if logs != [loss.lost[-1].file] else []
+        yield f"to set them aside, instead of accepting: {command('log', 'repair', *drop, folder)}"
+    yield (
+        "before the broker starts, `raylog log aside restore` puts back what is set aside; "
+        "afterwards new records may have these offsets"
+    )
 
 
 def _offsets(aside: "Aside") -> str:
@@ -156,9 +212,8 @@ def is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _ask(fact: str, question: str) -> None:
+def _ask(question: str) -> None:
     """Ask the person at the terminal; without one, --yes is needed. Exit status 1 if it is no."""
-    note(fact)
     if not is_terminal():
         note("nothing was changed; give --yes")
         raise typer.Exit(1)

@@ -1,6 +1,6 @@
 """``raylog config get`` and ``set``: the configuration of topics and of the broker."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,6 @@ from raylog.cluster.cli.common import (
     show,
     show_json,
 )
-
-if TYPE_CHECKING:
-    from raylog.actors.messages import ConfigEntry
 
 app = typer.Typer(
     help="Show or change the configuration.",
@@ -45,16 +42,20 @@ def get(
 ) -> None:
     """Show keys and their values.
 
-    Also shows where each value was set: topic, broker, or default (Kafka's).
+    Also shows where each value was set: topic, broker, or default (Kafka's). For another name of a
+    broker's key, such as log.dir or log.retention.hours, it shows the key: log.dirs,
+    log.retention.ms.
     """
+    from raylog.cluster.controller.settings import of_broker_keys, of_topic_keys
+
     if topic is None and not of_broker:
         raise typer.BadParameter("give TOPIC or --broker")
     broker = connected(address, namespace)
     if of_broker or topic is None:
         wanted = [*([topic] if topic else []), *(keys or [])]
-        entries, subject = _wanted(broker.broker_config(), wanted), "broker"
+        entries, subject = of_broker_keys(broker.broker_config(), wanted), "broker"
     else:
-        entries, subject = _wanted(broker.topic_config(topic), keys or []), f"topic {topic}"
+        entries, subject = of_topic_keys(broker.topic_config(topic), keys or []), f"topic {topic}"
     if output is Output.json:
         show_json({"subject": subject, "config": entries})
         return
@@ -62,18 +63,6 @@ def get(
         ("key", "value", "set by"),
         [(entry.name, _text(entry.value), entry.source) for entry in entries],
     )
-
-
-def _wanted(entries: "list[ConfigEntry]", keys: list[str]) -> "list[ConfigEntry]":
-    from raylog.storage.errors import InvalidConfig
-
-    known = {entry.name: entry for entry in entries}
-    for key in keys:
-        if key not in known:
-            raise InvalidConfig(
-                key, None, "unknown key; see docs/CONFIG.md, or omit KEY to show all keys"
-            )
-    return [known[key] for key in keys] if keys else entries
 
 
 def _text(value: object) -> str:

@@ -1,5 +1,6 @@
 """``raylog health``: the problems of the broker, and what to do."""
 
+import re
 import shutil
 import sys
 import textwrap
@@ -21,6 +22,8 @@ from raylog.cluster.cli.common import (
 
 # Longer lines are hard to read.
 MAX_WIDTH = 100
+# Stands for a space where a line must not end.
+_NO_FOLD = "\0"
 _COLOURS = {
     "error": typer.colors.RED,
     "warning": typer.colors.YELLOW,
@@ -61,10 +64,22 @@ def health(
             colour = _COLOURS[finding.severity]
             typer.echo(f"{typer.style(finding.severity, fg=colour, bold=True)}  {finding.subject}")
             for text in (finding.what, "-> " + finding.todo):
-                typer.echo(
-                    textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    ")
-                )
+                typer.echo(folded(text, width))
     if problems:
         raise typer.Exit(1)
     if output is Output.table:
         note("no problem was found")
+
+
+def folded(text: str, width: int) -> str:
+    """The text in lines; a command, `in such quotes`, stays in one, so that it can be copied."""
+    kept = re.sub("`[^`]*`", lambda command: command[0].replace(" ", _NO_FOLD), text)
+    lines = textwrap.fill(
+        kept,
+        width,
+        initial_indent="    ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines.replace(_NO_FOLD, " ")

@@ -74,7 +74,8 @@ def main() -> None:
     try:
         app()
     except RaylogError as error:
-        print("error:", " ".join(str(error).split()), file=sys.stderr)
+        lines = (line.strip() for line in str(error).splitlines())
+        print("error:", " ".join(filter(None, lines)), file=sys.stderr)
         sys.exit(1)
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):  # which click turns into exit status 1

@@ -61,6 +61,7 @@ class FetchAnswer(Protocol):
 
     high_watermark: int
     log_start_offset: int
+    end_offset: int  # behind all offsets of the batches; -1 where there are none
 
     def read(self) -> Buffer | None:
         """The batches; None where there are none. Call it once, in the thread that decodes.

@@ -31,9 +31,10 @@ from raylog.storage.errors import RaylogError, StorageError
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
-from raylog.storage.records.batch import next_offset, read_header
+from raylog.storage.records.batch import read_header
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.layout import LOG_APPEND_TIME
+from raylog.storage.records.scan import next_offset
 
 # What may pass by itself: a restart, or a segment that was deleted before it was read.
 PASSING = (NotLeader, RequestTimedOut, StorageError)

@@ -22,8 +22,8 @@ from raylog.storage.buffers import Buffer
 from raylog.storage.descriptors import Descriptor
 from raylog.storage.errors import StorageError
 from raylog.storage.readable import Slice
-from raylog.storage.records.batch import next_offset
 from raylog.storage.records.decode import decode_table
+from raylog.storage.records.scan import next_offset
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
@@ -125,18 +125,26 @@ class PartitionReader:
         return log_actor.poll_request(request) if max_wait_ms else log_actor.fetch_request(request)
 
     def records(self, answer: FetchResult | bytes, offset: int, max_bytes: int) -> Buffer | None:
-        """The bytes of an answer, until the next call; None at the log's end."""
+        """The bytes of an answer, until the next call; None at the log's end.
+
+        Raises CorruptRecord for offsets that cannot be there: a position behind them skips records.
+        """
         result = FetchResult.decode(answer) if isinstance(answer, bytes) else answer
         if result.location is not None:
             content = self._buffer.read(result.location)
             if content is not None:
+                next_offset(content, offset, result.end_offset)
                 return content
             key = (self.topic, self.partition)
             results = self._broker.ask(
                 [key], lambda _, log_actor: log_actor.fetch(offset, max_bytes)
             )
             result = results[key]
-        return None if result.records is None else memoryview(result.records)  # type: ignore[arg-type]
+        if result.records is None:
+            return None
+        content = memoryview(result.records)  # type: ignore[arg-type]
+        next_offset(content, offset, result.end_offset)
+        return content
 
     def fetch(self, offset: int, max_bytes: int = FETCH_BYTES) -> Buffer | None:
         """Batches from ``offset`` on, now, until the next call; None at the log's end.

@@ -68,6 +68,7 @@ class RayFetchAnswer:
         "_partition",
         "_result",
         "aborted",
+        "end_offset",
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
@@ -78,6 +79,7 @@ class RayFetchAnswer:
     ) -> None:
         self.high_watermark = result.high_watermark
         self.log_start_offset = result.log_start_offset
+        self.end_offset = result.end_offset
         self.last_stable_offset = result.last_stable_offset
         self.aborted = result.aborted
         self._connection, self._partition, self._result = connection, partition, result

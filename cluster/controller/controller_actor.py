@@ -262,7 +262,7 @@ class ControllerImpl(Moves):
                 "a log dir of another node has the same directory.id, so one of the two disks is a "
                 "copy;"
             )
-            raise InvalidLogDir(path, why + " remove one of the two log dirs")
+            raise InvalidLogDir(path, why + " leave one of the two out of log.dirs")
 
     def _take_in(
         self, node: Node, directories: Mapping[str, str], state: NodeState, found: list[Found]

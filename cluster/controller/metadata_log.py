@@ -16,9 +16,9 @@ from raylog.storage.errors import DiskFull, InvalidLogDir, LogMissing, OutOfReso
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import METADATA_PARTITION
-from raylog.storage.records.batch import next_offset
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.scan import next_offset
 from raylog.storage.state.properties import random_id, read_meta
 
 # One read of the replay.
@@ -46,7 +46,8 @@ class MetadataLog:
             if not fs.is_dir(os.path.dirname(log_dir)):
                 raise InvalidLogDir(
                     log_dir,
-                    "neither the folder nor its parent exists; create it, or mount its disk",
+                    "neither the folder nor its parent exists; mount its disk, or create the "
+                    "parent for a new log dir",
                 )
             if fs.exists(log_dir) and not fs.is_dir(log_dir):
                 raise InvalidLogDir(log_dir, "this is a file; give a folder")
@@ -70,10 +71,12 @@ class MetadataLog:
 
     def _replay(self) -> None:
         offset = 0
-        while batches := self._log.read(offset, REPLAY_BYTES).read():
+        while (found := self._log.read(offset, REPLAY_BYTES)).size_bytes:
+            batches = found.read()
+            behind = next_offset(batches, offset, found.end_offset)
             for record in decode_records(batches, start_offset=offset):
                 self.state.apply(decode(record.value or b""))
-            offset = next_offset(batches, offset)
+            offset = behind
 
     def append(self, *records: Mapping[str, Any]) -> None:
         """Write the records, all or none, and then take them into the state.

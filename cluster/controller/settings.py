@@ -1,6 +1,6 @@
 """Configs as people see and change them: every key with its value and who set it. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from raylog.actors.messages import ConfigEntry
@@ -9,6 +9,8 @@ from raylog.actors.node.broker_config import (
     BROKER_SYNONYMS,
     BrokerConfig,
     broker_keys,
+    shown_as,
+    why_no_broker_key,
 )
 from raylog.storage.config import (
     FIXED_TOPIC_KEYS,
@@ -19,7 +21,7 @@ from raylog.storage.config import (
     no_such_key,
     parse_value,
 )
-from raylog.storage.errors import InvalidConfig
+from raylog.storage.errors import InvalidConfig, UnknownConfigKey
 
 TOPIC, BROKER, DEFAULT = "topic", "broker", "default"
 # Kafka's keys for Kafka's own tests: shown only where somebody set them.
@@ -39,18 +41,22 @@ def topic_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
     return overrides
 
 
-def _check_topic_key(key: str, value: Any = None) -> None:
-    """Raise InvalidConfig unless topics have this key."""
+def _check_topic_key(key: str, value: Any) -> None:
+    why = _why_no_topic_key(key)
+    if why:
+        raise InvalidConfig(key, value, why)
+
+
+def _why_no_topic_key(key: str) -> str:
+    """Why topics do not have this key; empty if they do."""
     if key in TOPIC_KEYS or key in FIXED_TOPIC_KEYS:
-        return
+        return ""
     for topic_key, synonyms in BROKER_SYNONYMS.items():
         if key in (name for name, _ in synonyms):
-            why = f"this is a broker key; use the topic key {topic_key}"
-            raise InvalidConfig(key, value, why)
+            return f"this is a broker key; use the topic key {topic_key}"
     if key in broker_keys():
-        why = "this is a broker key, and no topic key sets the same; see docs/CONFIG.md"
-        raise InvalidConfig(key, value, why)
-    raise InvalidConfig(key, value, no_such_key(key, TOPIC_KEYS))
+        return "this is a broker key, and no topic key sets the same; see docs/CONFIG.md"
+    return no_such_key(key, TOPIC_KEYS)
 
 
 def altered(
@@ -63,7 +69,9 @@ def altered(
     """
     gone = set(delete)
     for key in sorted(gone):
-        _check_topic_key(key)
+        why = _why_no_topic_key(key)
+        if why:
+            raise UnknownConfigKey(key, why)
         if key in changes:
             raise InvalidConfig(
                 key, changes[key], "the key is both set and deleted; do only one of the two"
@@ -100,6 +108,38 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
         for value in [getattr(config.topic_defaults, attribute_of(topic_key))]
     ]
     return sorted([*own, *shared])
+
+
+def of_topic_keys(entries: Sequence[ConfigEntry], keys: Sequence[str]) -> Sequence[ConfigEntry]:
+    """A topic's entries of these keys; all without a key. Raises UnknownConfigKey."""
+    known = {entry.name: entry for entry in entries}
+    for key in keys:
+        why = _why_no_topic_key(key) or _why_not_shown(key, known)
+        if why:
+            raise UnknownConfigKey(key, why)
+    return [known[key] for key in keys] or entries
+
+
+def _why_not_shown(key: str, known: Collection[str]) -> str:
+    """Why a topic's config does not show a key that topics have; empty if it does."""
+    if key in known:
+        return ""
+    if key in FIXED_TOPIC_KEYS:
+        return f"its only value is {FIXED_TOPIC_KEYS[key][0]!r}"
+    return "it is not set"
+
+
+def of_broker_keys(entries: Sequence[ConfigEntry], keys: Sequence[str]) -> Sequence[ConfigEntry]:
+    """The broker's entries of these keys; all without a key. Raises UnknownConfigKey.
+
+    Another name of a key is answered with the key.
+    """
+    known = {entry.name: entry for entry in entries}
+    for key in keys:
+        why = why_no_broker_key(key)
+        if why:
+            raise UnknownConfigKey(key, why)
+    return [known[shown_as(key)] for key in keys] or entries
 
 
 def _source(value: Any, default: Any) -> str:

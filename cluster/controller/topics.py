@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from raylog.actors.errors import (
-    InvalidPartitions,
     NoLogDirs,
     TopicBusy,
     TopicExists,
@@ -38,7 +37,7 @@ from raylog.cluster.controller.settings import (
 )
 from raylog.cluster.controller.state import LeftOver, all_answers, gather_patiently
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import RaylogError
+from raylog.storage.errors import InvalidPartitions, RaylogError
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
 from raylog.storage.state.properties import random_id
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.placement import BEING_OPENED
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
-from raylog.cluster.health.recovery import mended, recovering, set_aside
+from raylog.cluster.health.recovery import damaged, mended, recovering, set_aside
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     CORRUPT_SUFFIX,
@@ -60,6 +60,7 @@ def findings(facts: Facts) -> list[Finding]:
         _partitions,
         recovering,
         set_aside,
+        damaged,
         _upkeep,
         _slow_kernels,
     )
@@ -130,8 +131,8 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 ),
                 todo=log_dir.todo
                 or (
-                    "repair, replace or mount the disk, then run `raylog stop` and `raylog start`; "
-                    "all readable data is recovered"
+                    "mount or repair the disk, or replace it and restore a copy, then run `raylog "
+                    "stop` and `raylog start`; all readable data is recovered"
                 ),
             )
         elif log_dir.usable_bytes < NEARLY_FULL * log_dir.total_bytes:
@@ -142,8 +143,9 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
                 what=f"{log_dir.usable_bytes / log_dir.total_bytes:.1%} of its disk is free"
                 + (": appends fail, or will fail soon" if is_full else ""),
                 todo=(
-                    "lower retention.ms or retention.bytes of its largest topics (`raylog config "
-                    "set`), or move partitions to another log dir (`raylog partition move`)"
+                    "move partitions to another log dir (`raylog partition move`), or lower "
+                    "retention.ms or retention.bytes of its largest topics (`raylog config set`), "
+                    "which deletes their oldest records"
                 ),
             )
         if log_dir.loaded < log_dir.to_load:
@@ -229,8 +231,8 @@ def _partitions(facts: Facts) -> Iterator[Finding]:
                 "that"
             ),
             todo=(
-                "repair or replace the disk, then run `raylog stop` and `raylog start`; the log is "
-                "recovered"
+                "repair the disk, or replace it and restore a copy, then run `raylog stop` and "
+                "`raylog start`; the log is recovered"
             ),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from raylog.actors.messages import AsideFile, MendedTotal, OpeningReport, PartitionStatus
 from raylog.cluster.health.facts import INFO, NAMED_AT_MOST, WARNING, Facts, Finding, named
 from raylog.storage.report import Kind, Mended, Progress
+from raylog.storage.shell import command
 
 _UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 # What is no problem: the kind -> what it is, and whether anything was lost.
@@ -14,6 +15,9 @@ _HARMLESS: dict[Kind, str] = {
     "rebuilt": "of indexes or other files were made again from the log; nothing is missing",
     "removed": "of leftovers were removed; they held no record of their own",
 }
+
+# What is said in the place of an entry's reason, which is about the place of the cut alone.
+_REASONS: dict[Kind, str] = {"cut": "it begins with bytes that are no good batch"}
 
 
 def recovering(facts: Facts) -> Iterator[Finding]:
@@ -59,38 +63,69 @@ def set_aside(facts: Facts) -> Iterator[Finding]:
                 what="records that were on the disk are lost, and the loss was accepted: "
                 + "; ".join(_range(loss) for loss in losses),
                 todo=(
-                    "nothing: new records get these offsets. Consumers that were past the log's "
-                    "end get OffsetOutOfRange. This line ends when the partition is next opened"
+                    "nothing. If they were at the log's end, new records get these offsets, and "
+                    "consumers that were past the end get OffsetOutOfRange; else consumers skip "
+                    "them. This line ends when the partition is opened without a loss"
+                ),
+            )
+
+
+def damaged(facts: Facts) -> Iterator[Finding]:
+    """Segments that could not be read to their end when a log was opened."""
+    for status in facts.partitions:
+        entries = [entry for entry in status.report.records if entry.kind == "damaged"]
+        if entries:
+            yield Finding(
+                severity=WARNING,
+                subject=status.partition,
+                what="flushed records cannot be read: "
+                + "; ".join(f"{entry.file}: {entry.why}" for entry in entries),
+                todo=(
+                    "stop the broker, restore the file from a copy, and start the broker. Until "
+                    "then readers get CORRUPT_MESSAGE there, and can continue behind it. A batch "
+                    "that a producer sends again may be written twice if it was there before"
                 ),
             )
 
 
 def _asides(status: PartitionStatus, asides: Sequence[AsideFile]) -> Finding:
-    folder = status.folder
     by_name = {entry.kept_as: entry for entry in status.report.records}
     told = [_aside(aside, by_name.get(aside.name)) for aside in asides[:NAMED_AT_MOST]]
     left = len(asides) - len(told)
+    missing = [aside for aside in asides if not aside.is_in_log]
+    listing = _aside_command("list", status.folder)
+    if missing:
+        what = "recovery took bytes out of the log that may hold records, and kept them: "
+        restoring = _aside_command("restore", status.folder, missing[0].name)
+        todo = (
+            f"{listing} shows which records they hold. Then stop the broker, and put them back "
+            f"with {restoring}. Only if nobody needs them any more, remove them for good with "
+            + _aside_command("drop", status.folder, missing[0].name)
+        )
+    else:
+        what = "files that recovery took out of the log are still kept: "
+        todo = (
+            f"{listing} shows what they hold. If nobody needs their other bytes, stop the broker, "
+            "and remove them with " + _aside_command("drop", status.folder, asides[0].name)
+        )
     return Finding(
         severity=WARNING,
         subject=status.partition,
-        what=(
-            "recovery took bytes out of the log that may hold records, and kept them: "
-            + "; ".join(told)
-            + (f"; and {left} more" if left else "")
-        ),
-        todo=(
-            f"`raylog log aside list {folder}` shows which records they hold. Then stop the "
-            f"broker, and put them back with `raylog log aside restore {folder} "
-            f"{asides[0].name}`, or remove them with `raylog log aside drop {folder} "
-            f"{asides[0].name}`"
-        ),
+        what=what + "; ".join(told) + (f"; and {left} more" if left else ""),
+        todo=todo,
     )
+
+
+def _aside_command(*arguments: str) -> str:
+    return f"`{command('log', 'aside', *arguments)}`"
 
 
 def _aside(aside: AsideFile, entry: Mended | None) -> str:
     """One file that was set aside; ``entry``: what the last opening said of it, if it made it."""
+    if aside.is_in_log:
+        return f"{aside.name} ({aside.size_bytes} bytes; its good batches are in the log again)"
     offsets = "" if aside.end_offset < 0 else ", " + _range(aside)
-    why = "" if entry is None else f": {entry.why}"
+    why = "" if entry is None else f": {_REASONS.get(entry.kind, entry.why)}"
     return f"{aside.name} ({aside.size_bytes} bytes{offsets}){why}"
 
 

@@ -112,7 +112,7 @@ def _put_chunk(
 ) -> bool:
     """False if the map is full."""
     number, position = 0, 0
-    while number < len(headers):
+    while True:
         first = number
         put = _Put._make(offsets.table.put_batches(chunk, headers, number, position, start_offset))
         number, position = put.number, put.position
@@ -120,14 +120,13 @@ def _put_chunk(
         offsets.latest_offset = max(offsets.latest_offset, put.last_offset, behind)
         tally.records_read += sum(header.count for header in headers[first:number])
         if number == len(headers):
-            break
+            return True
         header = headers[number]
         tally.records_read += header.count
         batch = chunk[position : position + header.size_bytes]
         if put.is_full or not _put_batch(offsets, batch, header, start_offset, transactions):
             return False
         number, position = number + 1, position + header.size_bytes
-    return True
 
 
 def _put_batch(

@@ -70,7 +70,7 @@ def _read_chunks(segment: Segment, position: int, chunk_bytes: int) -> Iterator[
         chunk = memoryview(segment.log.read(min(chunk_bytes, size - position), position))
         whole, needed, is_old = _whole_bytes(chunk)
         if not whole:
-            if needed > size - position or needed <= len(chunk):
+            if needed > size - position:
                 raise CorruptRecord(
                     f"{segment.path}, position {position}",
                     "the last batch of the segment is incomplete",

@@ -22,16 +22,15 @@ from collections.abc import Callable
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptRecord, UnfinishedCompaction
 from raylog.storage.files import FileSystem
-from raylog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, offset_of
+from raylog.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, offset_of
 from raylog.storage.recovery import Batches
 from raylog.storage.segment import SUFFIXES, Segment
 
 
-def finish_swaps(fs: FileSystem, folder: str, remove: Callable[[str, str], None]) -> list[str]:
-    """Finish or undo a compaction, and remove all that was to be deleted.
+def finish_swaps(fs: FileSystem, folder: str, remove: Callable[[str, str], None]) -> None:
+    """Finish or undo a compaction. What was renamed ``.deleted`` stays.
 
     ``remove``: removes a file of the folder, by its name and the reason.
-    Returns the names that were to be deleted, and are now removed.
 
     Raises UnfinishedCompaction, with nothing changed, for a valid segment that is damaged.
     """
@@ -45,9 +44,6 @@ def finish_swaps(fs: FileSystem, folder: str, remove: Callable[[str, str], None]
         for name in valid
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
     }
-    doomed = [name for name in names if name.endswith(DELETED_SUFFIX)]
-    for name in doomed:
-        remove(name, "deleted by retention or compaction")
     # A .cleaned goes after the .swap beside it, which it tells from a valid one.
     for name in [*undone, *(name for name in names if name.endswith(CLEANED_SUFFIX))]:
         remove(name, "an unfinished compaction, whose sources are the log")
@@ -59,7 +55,6 @@ def finish_swaps(fs: FileSystem, folder: str, remove: Callable[[str, str], None]
         fs.rename(os.path.join(folder, name), os.path.join(folder, name.removesuffix(SWAP_SUFFIX)))
     if valid:
         fs.sync_dir(folder)
-    return doomed
 
 
 def _base(name: str) -> int:
@@ -73,8 +68,7 @@ def _end_offset(fs: FileSystem, folder: str, base_offset: int) -> int:
     segment = Segment(fs, folder, base_offset, LogConfig(), suffix=SWAP_SUFFIX)
     try:
         batches = Batches(segment, verify=True)
-        for _ in batches:
-            pass
+        batches.read()
         batches.check_whole()
         return max(batches.next_offset, base_offset + 1)
     except CorruptRecord as error:

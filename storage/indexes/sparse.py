@@ -58,6 +58,7 @@ class SparseIndex:
         # others in their place meanwhile, that is another dict.
         self._held: dict[str, Entries] = {}
         self._written, self._unflushed = 0, False  # bytes, of entries that are held to be changed
+        self._may_be_mapped = False  # the file, by a reader that still looks into it
         self.is_missing = False  # there was no file where one was looked for
 
     def __len__(self) -> int:
@@ -89,6 +90,7 @@ class SparseIndex:
         self._held = {"entries": entries}
 
     def _mapped_if_there(self, held: dict[str, Entries]) -> memoryview:
+        self._may_be_mapped = True  # before: its owner may look at this meanwhile
         try:
             self.is_missing = not self._fs.exists(self.path)
             return memoryview(b"") if self.is_missing else self._mapped()
@@ -107,7 +109,7 @@ class SparseIndex:
         if not self._held and self._fs.exists(self.path):
             self._check(memoryview(self._fs.read_file(self.path)))
         else:
-            self._check(memoryview(self._loaded()))
+            self._check(memoryview(bytes(self._loaded())))  # a copy: the writer may add to them
 
     def _mapped(self) -> memoryview:
         file = self._fs.open(self.path)
@@ -178,7 +180,11 @@ class SparseIndex:
 
     def _append(self, entry: bytes) -> None:
         entries = self.changeable()
-        entries += entry
+        try:
+            entries += entry
+        except BufferError:  # somebody looks into these
+            entries = bytearray().join((entries, entry))
+            self._hold(entries)
         if len(entries) - self._written >= UNWRITTEN_BYTES:
             self.write()
 
@@ -212,20 +218,22 @@ class SparseIndex:
         entries, size = self._loaded(), count * self.entry.size
         if size >= len(entries):
             return
+        written = len(entries) if isinstance(entries, memoryview) else self._written
+        if size < written and self._may_be_mapped:
+            self.replace(bytes(entries[:size]))
+            return
         # a copy: readers may be looking into the other one
         self._hold(bytearray(entries[:size]))
-        if isinstance(entries, memoryview):
-            # A reader that touches a page which was cut away from under its map ends the process.
-            self.release()
-            write_atomically(self._fs, self.path, bytes(entries[:size]))
-        elif size < self._written:
+        if size < written:
             self._opened().truncate(size)
-        else:
-            return
-        self._written, self._unflushed = size, True
+            self._written, self._unflushed = size, True
 
     def replace(self, content: bytes) -> None:
-        """Put ``content`` in the place of all entries, on disk too: the end of a rebuild."""
+        """Put ``content`` in the place of all entries, on disk too, in another file.
+
+        The file that was there stays as it is for those who have it mapped: who touches a page
+        that was cut away from under its map ends the process (SIGBUS).
+        """
         self.release()
         self._written = 0
         self._hold(bytearray(content))
@@ -240,7 +248,7 @@ class SparseIndex:
     def rewrite(self, content: bytes) -> None:
         """Put ``content`` in place of all entries.
 
-        Recovery makes it. It is flushed with the rest.
+        Recovery makes it, before there are readers. It is flushed with the rest.
 
         A crash before that may leave any part of it, and recovery, which then comes again, makes it
         again.

@@ -71,6 +71,9 @@ def read_aborted(content: bytes, base_offset: int) -> tuple[AbortedTransaction, 
 class TransactionIndex:
     """The aborted transactions of one segment. Read when first used.
 
+    A file that was found damaged stays so until all entries are replaced: who looked for it under
+    another name, and found none, would take aborted records for committed ones.
+
     One thread writes. Any number of threads may read meanwhile, without a lock: the list of entries
     only grows, or another list takes its place.
     """
@@ -82,6 +85,7 @@ class TransactionIndex:
         # The list, once it was read. Of two threads that read it at once both go on with the one
         # that comes first: the writer may add to it already.
         self._loaded: dict[str, list[AbortedTransaction]] = {}
+        self._damage: CorruptIndex | None = None  # what its file was found to be
         self._is_name_flushed, self._unflushed = True, False
 
     @property
@@ -93,11 +97,14 @@ class TransactionIndex:
         loaded = self._loaded
         if loaded:
             return loaded["entries"]
+        if self._damage is not None:
+            raise self._damage
         try:
             entries = list(self._read())
-        except CorruptIndex:
-            if not loaded:
-                raise  # else its writer came first, and was adding to the file
+        except CorruptIndex as damage:
+            if not loaded:  # else its writer came first, and was adding to the file
+                self._damage = damage
+                raise
             entries = []
         return loaded.setdefault("entries", entries)
 
@@ -185,7 +192,7 @@ class TransactionIndex:
         elif self._fs.exists(self.path):
             self._fs.remove(self.path)
             self._fs.sync_dir(os.path.dirname(self.path))
-        self._loaded = {"entries": list(entries)}
+        self._loaded, self._damage = {"entries": list(entries)}, None
         self._is_name_flushed = True
 
     def flush(self) -> None:

@@ -51,14 +51,15 @@ def scan_batches(buffer, int64_t position, bint check_crc):
     return out.take(used), position
 
 
-def walk(block, int64_t offset, int64_t limit, int64_t next_offset):
+def walk(block, int64_t offset, int64_t limit, int64_t next_offset,
+         int64_t end_offset=INT64_MAX):
     """(state, position, size, next offset) of the first v2 batch that reaches ``offset`` or ends
     behind ``limit``.
 
     The first batch begins at the block's begin; positions count from there. Offsets must rise from
-    ``next_offset`` on. Only headers have to be in the block. The state is WALK_FOUND; WALK_MORE:
-    the header at ``position`` is not whole in the block; or WALK_ODD: it is no header of version 2
-    that can stand there.
+    ``next_offset`` on, and stay below ``end_offset``. Only headers have to be in the block. The
+    state is WALK_FOUND; WALK_MORE: the header at ``position`` is not whole in the block; or
+    WALK_ODD: it is no header of version 2 that can stand there.
     """
     cdef View view = View(block)
     cdef const uint8_t* p
@@ -69,7 +70,9 @@ def walk(block, int64_t offset, int64_t limit, int64_t next_offset):
         length = big_endian(p + AT_LENGTH, 4)
         base = big_endian(p + AT_BASE_OFFSET, 8)
         last = add(base, big_endian(p + AT_LAST_OFFSET_DELTA, 4))
-        if p[AT_MAGIC] != MAGIC or length < MIN_BATCH_LENGTH or base < next_offset or last < base:
+        if p[AT_MAGIC] != MAGIC or length < MIN_BATCH_LENGTH:
+            return WALK_ODD, position, 0, next_offset
+        if base < next_offset or last < base or last >= end_offset:
             return WALK_ODD, position, 0, next_offset
         if last >= offset or position + length + LOG_OVERHEAD > limit:
             return WALK_FOUND, position, length + LOG_OVERHEAD, next_offset

@@ -210,7 +210,11 @@ cdef class Appender:
             self.largest = named_tuple(self.moment, (timestamp, last_offset))
             self.largest_timestamp = timestamp
         if self.since_entry > self.interval:
-            self._add_entries(last_offset - self.base_offset, position)
+            try:
+                self._add_entries(last_offset - self.base_offset, position)
+            except (BufferError, MemoryError):
+                # The batch is written: it counts. The next one gets the entry.
+                pass
         self.since_entry += size
         new_end = PyType_GenericAlloc(type(end), BOUND_FIELDS)
         put_item(new_end, BOUND_OFFSET, last_offset + 1)

@@ -261,20 +261,6 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         position += header.size_bytes
 
 
-def next_offset(fetched: Buffer, start_offset: int) -> int:
-    """Where to read on behind a fetch from ``start_offset``: behind its last whole batch.
-
-    Raises CorruptRecord where there is none, or where it does not lead on: a reader would ask for
-    ever.
-    """
-    behind = max((header.next_offset for _, header in iter_batches(fetched)), default=start_offset)
-    if behind <= start_offset:
-        raise CorruptRecord(
-            f"offset {start_offset}", "no whole batch behind it in what was fetched there"
-        )
-    return behind
-
-
 def stamp(
     batch: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0
 ) -> None:

@@ -12,28 +12,39 @@ id      name    the stream
 ======  ======  ==============================================================================
 
 A stream is decompressed chunk by chunk, up to a limit, so that a small batch cannot fill the memory
-of its reader: no more than a chunk beyond the limit is ever made. What a library is given at a time
-is bounded too, since some copy what they did not use yet. A codec's library is loaded with its
+of its reader: no more than a chunk beyond the limit is ever made. A block of snappy is unpacked
+whole, since it says its size before: it is one chunk, and within the limit. No block holds more
+than 21 times its own bytes, so ``max.message.bytes`` bounds it, too. What a library is given at a
+time is bounded, since some copy what they did not use yet. A codec's library is loaded with its
 first batch: a partition is a process, and most see one codec or none.
 Source: ``org.apache.kafka.common.compress``.
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import CorruptRecord, PlainBatchTooLarge, UnsupportedCompressionType
+from raylog.storage.errors import (
+    CorruptRecord,
+    PlainBatchTooLarge,
+    UnsupportedCompressionType,
+    no_memory,
+)
 from raylog.storage.records.zstd_frames import are_whole_frames
 
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 MAX_PLAIN_BYTES: Final = 2**30  # of a decompressed batch, and of a fetch: Arrow's offsets are int32
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
-CHUNK_BYTES: Final = 128 * 1024  # decompressed at a time; a block of snappy is one chunk
+CHUNK_BYTES: Final = 128 * 1024  # decompressed at a time
 PIECE_BYTES: Final = 16 * 1024  # of a stream, given to a library at a time
 MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # zstd's own default, which Kafka's clients keep to
+
+# What zstandard and lz4 say of it in an error of any kind.
+_NO_MEMORY: Final = re.compile("not enough memory|allocation_failed")
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -73,8 +84,8 @@ def decompress(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> 
 def plain_chunks(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -> Iterator[Buffer]:
     """The plain bytes, in chunks of about ``CHUNK_BYTES``.
 
-    Raises CorruptRecord for a malformed stream, and PlainBatchTooLarge once there are more than
-    ``max_bytes``.
+    Raises CorruptRecord for a malformed stream, PlainBatchTooLarge once there are more than
+    ``max_bytes``, and OutOfResources where the process has no memory for a codec.
     """
     if codec == CODECS["none"]:
         yield stream
@@ -89,7 +100,9 @@ def plain_chunks(codec: int, stream: Buffer, max_bytes: int = MAX_PLAIN_BYTES) -
                 raise _too_large(max_bytes)
             yield chunk
     except Exception as error:
-        if not isinstance(error, _malformed()):
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+            raise no_memory("its records") from error
+        if not isinstance(error, _malformed(codec)):
             raise
         raise CorruptRecord("its records", f"malformed stream of codec {codec}: {error}") from error
 
@@ -103,12 +116,20 @@ def _pieces(stream: memoryview) -> Iterator[memoryview]:
         yield stream[start : start + PIECE_BYTES]
 
 
-def _malformed() -> tuple[type[Exception], ...]:
-    """What the libraries raise for bytes that are no stream of theirs."""
-    import cramjam
-    import zstandard
+def _malformed(codec: int) -> tuple[type[Exception], ...]:
+    """What a codec's library, which is loaded by then, raises for bytes that are no stream of it.
 
-    return zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, EOFError
+    EOFError is our own.
+    """
+    if codec == CODECS["snappy"]:
+        import cramjam
+
+        return cramjam.DecompressionError, EOFError
+    if codec == CODECS["zstd"]:
+        import zstandard
+
+        return zstandard.ZstdError, EOFError
+    return (zlib.error if codec == CODECS["gzip"] else RuntimeError), EOFError
 
 
 def _identity(plain: Buffer, _: int | None) -> Buffer:
@@ -159,14 +180,16 @@ def _unsnappy(stream: memoryview, max_bytes: int) -> Iterator[Buffer]:
     import cramjam
 
     framed = bytes(stream[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+    left = max_bytes
     for block in _xerial_blocks(stream) if framed else (stream,):
         size = cramjam.snappy.decompress_raw_len(block)
-        if size > max_bytes:
+        if size > left:
             raise _too_large(max_bytes)
+        left -= size
         if size > len(block) * _SNAPPY_MOST_PLAIN:
-            # before the library allocates it: where there is no room, that ends the process
             raise EOFError(f"{len(block)} bytes cannot hold the {size} that they promise")
-        yield memoryview(cramjam.snappy.decompress_raw(block))
+        plain = bytearray(size)  # the library's own memory: without it, that ends the process
+        yield memoryview(plain)[: cramjam.snappy.decompress_raw_into(block, plain)]
 
 
 def _xerial_blocks(stream: memoryview) -> Iterator[memoryview]:

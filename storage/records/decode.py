@@ -3,12 +3,14 @@
 Both read all three versions, alone or mixed (the older two slowly: nobody writes them any more).
 Both check every CRC and every length, stop before a partial batch at the end (a fetch cuts where
 its bytes run out), and leave out control batches and offsets that were not asked for. Anything
-malformed raises CorruptRecord. Whether a batch's transaction was aborted is not known here.
+malformed raises CorruptRecord, and a process that has no memory for the records OutOfResources.
+Whether a batch's transaction was aborted is not known here.
 """
 
 from typing import TYPE_CHECKING
 
 from raylog.storage.buffers import Buffer
+from raylog.storage.errors import no_memory
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.records import kernel
 from raylog.storage.records.compression import MAX_PLAIN_BYTES
@@ -32,7 +34,12 @@ def decode_records(
     ``max_plain_batch_bytes``: a compressed batch that is larger when it is decompressed raises
     PlainBatchTooLarge.
     """
-    return kernel.ops.decode_rows(buffer, start_offset, check_crc, control, max_plain_batch_bytes)
+    try:
+        return kernel.ops.decode_rows(
+            buffer, start_offset, check_crc, control, max_plain_batch_bytes
+        )
+    except MemoryError:
+        raise no_memory("a fetch's records") from None
 
 
 def decode_table(
@@ -54,8 +61,10 @@ def decode_table(
     from raylog.storage.records import columns as arrow  # half a second, which rows can do without
 
     end = MAX_LONG if end_offset is None else end_offset
-    return arrow.decoded_batch(
-        kernel.ops.decode_columns(
+    try:
+        columns = kernel.ops.decode_columns(
             buffer, start_offset, end, check_crc, headers, max_plain_batch_bytes
         )
-    )
+        return arrow.decoded_batch(columns)
+    except MemoryError:  # pyarrow's own is one
+        raise no_memory("a fetch's records") from None

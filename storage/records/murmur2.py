@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from raylog.storage.buffers import Buffer
+from raylog.storage.errors import InvalidPartitions
+from raylog.storage.limits import MAX_INT
 from raylog.storage.records import kernel
 
 if TYPE_CHECKING:
@@ -25,15 +27,25 @@ def murmur2(key: Buffer) -> int:
 
 
 def partition_for_key(key: Buffer, partitions: int) -> int:
-    """The partition of ``key``, over all partitions, whether they are available or not."""
+    """The partition of ``key``, over all partitions, whether they are available or not.
+
+    Raises InvalidPartitions.
+    """
+    if not 1 <= partitions <= MAX_INT:
+        raise InvalidPartitions(partitions, 1, MAX_INT)
     return (kernel.ops.murmur2(key) & _POSITIVE) % partitions
 
 
 def partitions_for_column(array: "pa.Array", partitions: int) -> npt.NDArray[np.int32]:
-    """The partition of every key of a binary or string array; -1 for null."""
+    """The partition of every key of a binary or string array; -1 for null.
+
+    Raises InvalidPartitions.
+    """
     # Arrow, which single keys can do without
     from raylog.storage.records.columns import text_column
 
+    if not 1 <= partitions <= MAX_INT:
+        raise InvalidPartitions(partitions, 1, MAX_INT)
     return np.frombuffer(
         kernel.ops.partition_column(text_column("key", array), partitions), np.int32
     )

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord
+from raylog.storage.limits import MAX_LONG
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import check_crc, read_header
+from raylog.storage.records.batch import check_crc, iter_batches, read_header
 from raylog.storage.records.layout import MAGIC, MIN_BATCH_SIZE
 
 # The columns of a scan's rows.
@@ -87,3 +88,37 @@ def _scan_legacy(
     except CorruptRecord:
         pass
     return rows, position
+
+
+def next_offset(fetched: Buffer, start_offset: int, end_offset: int = MAX_LONG) -> int:
+    """Where to read on behind a fetch from ``start_offset``: behind its last whole batch.
+
+    Raises CorruptRecord where the batches' offsets do not rise, or reach ``end_offset``: no CRC
+    covers them, and a reader would skip records. And where no batch leads on: a reader would ask
+    for ever.
+    """
+    state, position, _, behind = kernel.ops.walk(fetched, MAX_LONG, MAX_LONG, 0, end_offset)
+    if state != kernel.ops.WALK_MORE or position != memoryview(fetched).nbytes:
+        behind = _behind(fetched, end_offset)
+    if behind <= start_offset:
+        raise CorruptRecord(
+            f"offset {start_offset}", "no whole batch behind it in what was fetched there"
+        )
+    return behind
+
+
+def _behind(fetched: Buffer, end_offset: int) -> int:
+    """The offset behind the last whole batch; 0 if there is none.
+
+    Over messages of older versions, and to say what is wrong.
+    """
+    behind = 0
+    for position, header in iter_batches(fetched):
+        if not behind <= header.base_offset <= header.last_offset < end_offset:
+            raise CorruptRecord(
+                f"position {position}",
+                f"offsets {header.base_offset} to {header.last_offset} where {behind} to "
+                f"{end_offset - 1} can be",
+            )
+        behind = header.next_offset
+    return behind

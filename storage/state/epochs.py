@@ -3,12 +3,13 @@
 Each opening of a log for writing begins an epoch, and every batch written carries it, so that it
 can be told which writer made it. Source: ``LeaderEpochFileCache`` of Kafka; KIP-101, KIP-279.
 
-**A full disk.** What keeps two writers apart is the lock on the folder; what the epoch adds is that
-no two of them ever write batches under one number. For that it must be in the file before the first
-batch that carries it, and no earlier: a number that no batch carries may be taken again. So a
-change that finds no room counts in memory, the file is *stale*, and ``Log`` saves it before it
-writes the next batch, or does not write that batch. Until then the file has more than is true
-(epochs that were cut off) or less (the one that has just begun), and an opening mends both.
+**A full disk, or no descriptor left.** What keeps two writers apart is the lock on the folder; what
+the epoch adds is that no two of them ever write batches under one number. For that it must be in
+the file before the first batch that carries it, and no earlier: a number that no batch carries may
+be taken again. So a change that could not be written counts in memory, the file is *stale*, and
+``Log`` saves it before it writes the next batch, or does not write that batch. Until then the file
+has more than is true (epochs that were cut off) or less (the one that has just begun), and an
+opening mends both. Or it has the change, but a loss of power may take it back.
 """
 
 import os
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
-from raylog.storage.errors import CorruptCheckpoint, DiskFull
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, OutOfResources
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_INT
 from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
@@ -38,7 +39,7 @@ class LeaderEpochs:
     """Epochs with their start offsets, rising in both; kept in the file and in memory.
 
     ``entries``: (epoch, start offset), oldest first. ``latest``: the newest epoch, -1 if there is
-    none. ``is_stale``: whether the file is behind, since the disk is full.
+    none. ``is_stale``: whether the file is behind, since it could not be written.
     """
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
@@ -68,7 +69,7 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """An epoch begins; entries that contradict it are dropped.
 
-        It is on the disk when this returns, unless the disk is full.
+        It is on the disk when this returns, unless the file is stale.
         """
         assert epoch >= 0
         assert start_offset >= 0
@@ -136,12 +137,12 @@ class LeaderEpochs:
         try:
             write_epochs(self._fs, self._path, entries)
             self.is_stale = False
-        except DiskFull:
+        except (DiskFull, OutOfResources):
             self.is_stale = True
         self._take(entries)
 
     def save(self) -> None:
-        """Bring a stale file up to date. Raises DiskFull, with the file as it was."""
+        """Bring a stale file up to date. Raises DiskFull or OutOfResources; it is stale then."""
         with self.lock:
             write_epochs(self._fs, self._path, self.entries)
             self.is_stale = False

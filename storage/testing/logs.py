@@ -30,15 +30,19 @@ def batch(
 
 
 def batch_of_size(size_bytes: int, count: int = 1, timestamp: int = T0) -> bytearray:
-    """A batch of exactly this many bytes."""
+    """A batch of exactly this many bytes.
+
+    Raises ValueError where no batch of ``count`` records has this size: a length that needs one
+    more byte makes a batch two bytes larger than the next smaller one.
+    """
     rows = [(timestamp, None, b"", ())] * (count - 1)
-    filling = size_bytes
-    while True:
-        made = encode_records([*rows, (timestamp, None, b"x" * filling, ())])
+    filling = size_bytes - len(encode_records([*rows, (timestamp, None, b"", ())]))
+    # A longer value makes two lengths of 1 to 5 bytes longer.
+    for length in range(filling, max(filling - 9, -1), -1):
+        made = encode_records([*rows, (timestamp, None, b"x" * length, ())])
         if len(made) == size_bytes:
             return made
-        filling -= len(made) - size_bytes
-        assert filling >= 0, "too many records for so few bytes"
+    raise ValueError(f"no batch of {count} records has {size_bytes} bytes")
 
 
 def of_producer(

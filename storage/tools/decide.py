@@ -6,26 +6,50 @@ the log dir for one that was left in order, since a log in it has changed.
 """
 
 import os
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
-from raylog.storage.asides import Aside, drop_aside, list_asides, restore_aside
-from raylog.storage.errors import AsideRefused
+from raylog.storage.asides import (
+    Aside,
+    aside_names,
+    drop_aside,
+    find_aside,
+    good_batches,
+    restore_aside,
+)
 from raylog.storage.files import FileSystem
-from raylog.storage.losses import accept_loss, find_loss
-from raylog.storage.names import parse_folder
+from raylog.storage.limits import MAX_LONG
+from raylog.storage.losses import accept_losses, checkpointed, find_losses
+from raylog.storage.names import LOG_SUFFIX, offset_of, segment_file
 from raylog.storage.report import Mended
+from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
-from raylog.storage.tools.folders import locked
+from raylog.storage.tools.folders import check_has_log, locked, partition_folder
 
 Answer = TypeVar("Answer")
+
+
+class Kept(NamedTuple):
+    """A file with good batches of offsets that the log does not have."""
+
+    name: str
+    first_offset: int
+    end_offset: int
+
+
+class Loss(NamedTuple):
+    """What a log lacks of what was flushed."""
+
+    recovery_point: int  # of the log dir's checkpoint; 0 if it has none
+    lost: tuple[Mended, ...]  # below the recovery point, by offset
+    kept: tuple[Kept, ...]  # the files of the folder that have some of it, or what comes behind
 
 
 def restore(fs: FileSystem, folder: str, name: str, *, allow_gap: bool) -> Aside:
     """Put an aside back. Raises LogLocked, and what ``restore_aside`` raises."""
 
     def work() -> Aside:
-        look(fs, folder, name)
+        find_aside(fs, folder, name)
         _open_as_after_a_crash(fs, folder)  # first: a crash may come before the next line is done
         return restore_aside(fs, folder, name, allow_gap=allow_gap)
 
@@ -33,11 +57,8 @@ def restore(fs: FileSystem, folder: str, name: str, *, allow_gap: bool) -> Aside
 
 
 def look(fs: FileSystem, folder: str, name: str) -> Aside:
-    """What an aside holds. Raises AsideRefused if there is none."""
-    for aside in list_asides(fs, folder):
-        if aside.name == name:
-            return aside
-    raise AsideRefused(os.path.join(folder, name), "there is no such file set aside")
+    """What an aside holds. Raises NotAPartitionFolder, or AsideRefused if there is none."""
+    return find_aside(fs, partition_folder(fs, folder), name)
 
 
 def drop(fs: FileSystem, folder: str, name: str) -> Aside:
@@ -45,29 +66,58 @@ def drop(fs: FileSystem, folder: str, name: str) -> Aside:
     return _offline(fs, folder, lambda: drop_aside(fs, folder, name))
 
 
-def accept(fs: FileSystem, folder: str, *, is_compacted: bool, is_sure: bool) -> Mended | None:
-    """What a log has lost; None if nothing. With ``is_sure``, the log may open without it.
+def look_for_loss(fs: FileSystem, folder: str, *, is_compacted: bool) -> Loss:
+    """What a log has lost; nothing is changed.
 
-    Raises LogLocked, AsideRefused, LogMissing or CorruptCheckpoint.
+    Raises LogLocked, NotAPartitionFolder or CorruptCheckpoint.
     """
 
-    def work() -> Mended | None:
-        if not is_sure:
-            return find_loss(fs, folder, is_compacted=is_compacted)
-        return accept_loss(fs, folder, is_compacted=is_compacted)
+    def work() -> Loss:
+        check_has_log(fs, folder)
+        lost = find_losses(fs, folder, is_compacted=is_compacted)
+        return Loss(
+            recovery_point=checkpointed(fs, folder, RECOVERY_POINTS),
+            lost=tuple(lost),
+            kept=tuple(_kept(fs, folder, lost)),
+        )
 
     return _offline(fs, folder, work)
 
 
+def accept(fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
+    """Let a log open without what it has lost. Raises as ``look_for_loss``."""
+    _offline(fs, folder, lambda: accept_losses(fs, folder, is_compacted=is_compacted))
+
+
+def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kept]:
+    """The files with good batches that the log does not have: of a gap, or behind its end.
+
+    The end is in the file that its loss names; of a gap, that file is the one that is gone.
+    """
+    logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    for name in (*logs, *aside_names(fs, folder)):
+        base_offset = offset_of(name)
+        assert base_offset is not None
+        wanted = [
+            (lost.first_offset, MAX_LONG if lost.file in logs else lost.end_offset)
+            for lost in losses
+            if name not in logs or segment_file(base_offset, LOG_SUFFIX) >= lost.file
+        ]
+        file = fs.open(os.path.join(folder, name))
+        try:
+            behind = [
+                header
+                for _, header in good_batches(file, base_offset)
+                if any(first <= header.base_offset < end for first, end in wanted)
+            ]
+        finally:
+            file.close()
+        if behind:
+            yield Kept(name, behind[0].base_offset, behind[-1].next_offset)
+
+
 def _offline(fs: FileSystem, folder: str, work: Callable[[], Answer]) -> Answer:
-    folder = os.path.abspath(folder)
-    if parse_folder(os.path.basename(folder)) is None:
-        raise AsideRefused(
-            folder, "this is not a partition's folder; its name must be <topic>-<partition>"
-        )
-    if not fs.is_dir(folder):
-        raise AsideRefused(folder, "the folder does not exist")
-    with locked(fs, folder):
+    with locked(fs, partition_folder(fs, folder)):
         return work()
 
 

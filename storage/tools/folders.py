@@ -4,18 +4,58 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from raylog.storage.asides import aside_names
+from raylog.storage.errors import NotAPartitionFolder
 from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import LOCK_FILE
-from raylog.storage.names import parse_folder
-from raylog.storage.tools.verify import base_offsets
+from raylog.storage.names import LOG_SUFFIX, offset_of, parse_folder
+
+
+def base_offsets(fs: FileSystem, folder: str) -> list[int]:
+    """Where the folder's segments begin."""
+    bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    return [base for base in bases if base is not None]
 
 
 def partition_folders(fs: FileSystem, folder: str) -> list[str]:
-    """The partitions' folders in a log dir; the folder itself if it is none."""
-    if not fs.is_dir(folder) or base_offsets(fs, folder):
+    """The partitions' folders in a log dir; the folder itself if it is one.
+
+    Raises NotAPartitionFolder.
+    """
+    _check_is_folder(fs, folder)
+    if base_offsets(fs, folder) or aside_names(fs, folder):
         return [folder]
     inner = [os.path.join(folder, name) for name in fs.list_dir(folder) if parse_folder(name)]
-    return [path for path in inner if fs.is_dir(path)] or [folder]
+    partitions = [path for path in inner if fs.is_dir(path)]
+    if not partitions:
+        raise NotAPartitionFolder(folder, "it has neither .log files nor folders of partitions")
+    return partitions
+
+
+def partition_folder(fs: FileSystem, folder: str) -> str:
+    """The absolute path of a partition's folder. Raises NotAPartitionFolder.
+
+    Whether it has a log is not looked at: see :func:`check_has_log`.
+    """
+    folder = os.path.abspath(folder)
+    _check_is_folder(fs, folder)
+    if parse_folder(os.path.basename(folder)) is None:
+        raise NotAPartitionFolder(folder, "its name is not <topic>-<partition>")
+    return folder
+
+
+def check_has_log(fs: FileSystem, folder: str) -> None:
+    """Raise NotAPartitionFolder unless a folder has a segment."""
+    _check_is_folder(fs, folder)
+    if not base_offsets(fs, folder):
+        raise NotAPartitionFolder(folder, "it has no .log file")
+
+
+def _check_is_folder(fs: FileSystem, path: str) -> None:
+    if fs.is_dir(path):
+        return
+    why = "this is a file, not a folder" if fs.exists(path) else "the folder does not exist"
+    raise NotAPartitionFolder(path, why)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from raylog.storage.config import COMPACT, DELETE, LogConfig
 from raylog.storage.errors import CorruptCheckpoint, RepairRefused, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.loader import open_log
-from raylog.storage.losses import accept_loss
+from raylog.storage.losses import accept_losses
 from raylog.storage.names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -35,13 +35,14 @@ from raylog.storage.names import (
     parse_folder,
     segment_file,
 )
+from raylog.storage.report import Kind, Mended
 from raylog.storage.state.checkpoints import (
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
     read_offsets,
 )
 from raylog.storage.state.properties import read_topic_id
-from raylog.storage.tools.folders import locked
+from raylog.storage.tools.folders import locked, partition_folder
 from raylog.storage.tools.verify import SegmentReport, count_recoverable, verify_folder
 
 
@@ -49,9 +50,12 @@ class Repaired(NamedTuple):
     """What a repair did."""
 
     copy: str  # where the files are as they were
-    cut: tuple[tuple[str, int], ...]  # files that lost bytes at their end, and how many
-    dropped: tuple[str, ...]  # .log files of segments that left the log
+    mended: tuple[Mended, ...]  # what was cut, set aside, made again and removed
+    lost: tuple[Mended, ...]  # flushed records that are missing; the log opens without them
     end_offset: int  # of the log now
+
+    def of_kind(self, kind: Kind) -> list[Mended]:
+        return [entry for entry in self.mended if entry.kind == kind]
 
 
 def repair_folder(
@@ -67,19 +71,15 @@ def repair_folder(
     """Repair ``folder``; None if nothing is wrong with it, and then nothing is changed.
 
     ``copy_to``: a folder that does not exist yet, or is empty, for the copy; default: one beside
-    ``folder``. ``drop_segments``: segments behind a damaged one may leave the log.
+    ``folder``. ``drop_segments``: segments behind a damaged one may leave the log. What leaves the
+    log is set aside (``asides.py``).
     ``is_compacted``: the topic's ``cleanup.policy`` has compact. ``on_copy`` is told where the copy
-    is before anything is changed. Raises LogLocked, LogMissing, RepairRefused,
+    is before anything is changed. Raises LogLocked, NotAPartitionFolder, RepairRefused,
     CorruptCheckpoint or DiskFull with nothing changed but the copy made.
     """
-    folder = os.path.abspath(folder)
+    folder = partition_folder(fs, folder)
     partition = parse_folder(os.path.basename(folder))
-    if partition is None:
-        raise RepairRefused(
-            folder, "this is not a partition's folder; its name must be <topic>-<partition>"
-        )
-    if not fs.is_dir(folder):
-        raise RepairRefused(folder, "the folder does not exist")
+    assert partition is not None
     with locked(fs, folder):
         before = verify_folder(fs, folder, is_compacted=is_compacted)
         if not any(report.problems for report in before):
@@ -93,22 +93,10 @@ def repair_folder(
         config = LogConfig(cleanup_policy=COMPACT if is_compacted else DELETE)
         log = open_log(fs, clock, folder, partition, config, log_start_offset=start_offset)
         log.close()
+        lost: list[Mended] = []
         with suppress(CorruptCheckpoint):  # the broker sets it aside, and then nothing is missed
-            accept_loss(fs, folder, is_compacted=is_compacted)
-        kept = {segment.base_offset: segment.size for segment in log.segments}
-        end_offset = log.log_end_offset
-    cut = tuple(
-        (segment_file(report.base_offset, LOG_SUFFIX), report.size_bytes - kept[report.base_offset])
-        for report in before
-        if report.size_bytes > kept.get(report.base_offset, report.size_bytes)
-    )
-    gone = (report.base_offset for report in before if report.base_offset not in kept)
-    return Repaired(
-        copy=copy,
-        cut=cut,
-        dropped=tuple(segment_file(base, LOG_SUFFIX) for base in gone),
-        end_offset=end_offset,
-    )
+            lost = accept_losses(fs, folder, is_compacted=is_compacted)
+    return Repaired(copy=copy, mended=log.mended, lost=tuple(lost), end_offset=log.log_end_offset)
 
 
 def _check(
@@ -139,23 +127,27 @@ def _check(
         raise RepairRefused(
             folder,
             f"the undamaged part ends at offset {last.next_offset}, before the log start offset "
-            f"{start}, so no record would be left; restore the folder from a copy, or delete the "
-            "topic and create it again",
+            f"{start}, so no record would be left; restore the folder from a copy",
         )
     if lost and not drop_segments:
-        raise RepairRefused(
-            folder,
-            f"{segment_file(last.base_offset, LOG_SUFFIX)} is damaged after offset "
-            f"{last.next_offset - 1}, and the repair would set aside the {len(lost)} segments "
-            f"after it ({sum(report.size_bytes for report in lost)} bytes); restore the file from "
-            "a copy, or allow this with --drop-segments"
-            + (
-                ""
-                if last.is_torn or is_compacted
-                else "; if the topic is compacted, give --compacted"
-            ),
-        )
+        raise RepairRefused(folder, _why_kept(last, lost, is_compacted=is_compacted))
     return start
+
+
+def _why_kept(last: SegmentReport, lost: Sequence[SegmentReport], *, is_compacted: bool) -> str:
+    """Why segments behind the last good one are not set aside without a word, and what to do."""
+    what = "is damaged" if last.is_torn else "or a segment that is gone lacks records"
+    why = (
+        f"{segment_file(last.base_offset, LOG_SUFFIX)} {what} after offset "
+        f"{last.next_offset - 1}, and the repair would set aside the {len(lost)} segments "
+        f"after it ({sum(report.size_bytes for report in lost)} bytes); restore the file from "
+        "a copy, or allow this with --drop-segments (their records leave the log, and the files "
+        "stay)"
+    )
+    if last.is_torn:
+        return why
+    why += "; `raylog log accept-loss` keeps them, if what is missing had been flushed"
+    return why if is_compacted else why + "; if the topic is compacted, give --compacted"
 
 
 def _remove_wrong_state(fs: FileSystem, folder: str, reports: Sequence[SegmentReport]) -> None:
@@ -179,6 +171,8 @@ def _beside(folder: str, partition: TopicPartition) -> str:
 def _copy(fs: FileSystem, folder: str, target: str) -> str:
     """Copy all files, on disk when this returns; a copy that fails is removed."""
     target = os.path.abspath(target)
+    if os.path.commonpath([folder, target]) == folder:
+        raise RepairRefused(folder, f"the folder for the copy, {target}, is inside; give another")
     if fs.exists(target) and (not fs.is_dir(target) or fs.list_dir(target)):
         raise RepairRefused(
             folder, f"the folder for the copy, {target}, already exists; give a new folder"

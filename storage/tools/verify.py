@@ -35,14 +35,12 @@ from raylog.storage.errors import (
     CorruptIndex,
     CorruptRecord,
     InvalidRecord,
-    LogMissing,
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.gaps import Gaps, Recovered
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_INT
 from raylog.storage.names import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -59,6 +57,7 @@ from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 from raylog.storage.state.properties import PARTITION_METADATA, read_topic_id
 from raylog.storage.tools.dump.logs import file_batches
+from raylog.storage.tools.folders import base_offsets, check_has_log
 
 
 class Problem(NamedTuple):
@@ -88,18 +87,10 @@ class SegmentReport(NamedTuple):
         return self.good_bytes < self.size_bytes
 
 
-def base_offsets(fs: FileSystem, folder: str) -> list[int]:
-    """Where the folder's segments begin; none if it is no partition's folder."""
-    if not fs.is_dir(folder):
-        return []
-    bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    return [base for base in bases if base is not None]
-
-
 def verify_folder(
     fs: FileSystem, folder: str, *, is_compacted: bool = False
 ) -> list[SegmentReport]:
-    """What was found, segment by segment. Raises LogMissing where there is none.
+    """What was found, segment by segment. Raises NotAPartitionFolder where there is none.
 
     ``is_compacted``: the topic's ``cleanup.policy`` has compact, so a gap may be no loss.
     """
@@ -122,30 +113,19 @@ def count_recoverable(
 ) -> int:
     """How many of the segments, from the first on, a recovery after a crash would keep."""
     checked = []
-    for report in reports:
+    for report, following in zip_longest(reports, [report.base_offset for report in reports[1:]]):
         checked.append(
             Recovered(report.size_bytes - report.good_bytes, report.next_offset, report.is_dense)
         )
-        if report.is_torn:
+        if report.is_torn and report.next_offset != following:
             break
-    deleted = {
-        offset_of(name)
-        for name in fs.list_dir(folder)
-        if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)
-    }
-    gaps = Gaps(fs, folder, deleted, is_compacted=is_compacted)
+    gaps = Gaps(fs, folder, is_compacted=is_compacted)
     return gaps.count_kept([report.base_offset for report in reports], checked)
 
 
 def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
+    check_has_log(fs, folder)
     bases = base_offsets(fs, folder)
-    if not bases:
-        why = (
-            "the partition's folder has no .log file"
-            if fs.is_dir(folder)
-            else "the folder does not exist"
-        )
-        raise LogMissing(folder, why)
     replayed = _Replayed(fs, folder, bases[0])
     for base, following in zip_longest(bases, bases[1:]):
         segment = Segment(fs, folder, base, LogConfig())

@@ -33,11 +33,12 @@ from raylog.storage.log_dir import LOCK_FILE, CheckpointedOffsets, LogDir
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import COMMITTED
 from raylog.storage.records import _kernel_py, kernel
-from raylog.storage.records.batch import iter_batches, next_offset
+from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.legacy import encode_legacy
+from raylog.storage.records.scan import next_offset
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -177,7 +178,7 @@ def read_all(log: Log, rows: list[Row], start: int | None = None, max_bytes: int
         columns = (table["offset"], table["timestamp"], table["key"], table["value"])
         assert list(zip(*columns, strict=True)) == some
         rows += some
-        offset = next_offset(content, offset)
+        offset = next_offset(content, offset, found.end_offset)
 
 
 def committed(log: Log) -> list[tuple[int, int]]:
@@ -185,7 +186,7 @@ def committed(log: Log) -> list[tuple[int, int]]:
     offset, aborted = log.log_start_offset, []
     while (found := log.read(offset, 1 << 20, COMMITTED)).size_bytes:
         aborted += [entry[:2] for entry in found.aborted]
-        offset = next_offset(found.read(), offset)
+        offset = next_offset(found.read(), offset, found.end_offset)
     return aborted
 
 

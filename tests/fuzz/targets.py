@@ -23,13 +23,13 @@ from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.indexes.transaction_index import TransactionIndex
 from raylog.storage.records import _kernel_py, compression, kernel, legacy
-from raylog.storage.records.batch import BatchHeader, iter_batches, next_offset, read_header, seal
+from raylog.storage.records.batch import BatchHeader, iter_batches, read_header, seal
 from raylog.storage.records.columns import decoded_batch
 from raylog.storage.records.compression import compress, decompress
 from raylog.storage.records.control import read_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.layout import HEADER_SIZE
-from raylog.storage.records.scan import scan_batches
+from raylog.storage.records.scan import next_offset, scan_batches
 from raylog.storage.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from raylog.storage.schemas.groups import GROUP_RECORDS
 from raylog.storage.schemas.metadata import METADATA_RECORDS
@@ -244,7 +244,11 @@ def walks(data: bytes) -> None:
         return
     offset, limit, next_offset, wanted = struct.unpack_from(">qqqq", data)
     block = data[32:]
-    for wants in ((offset, limit, next_offset), (offset, MAX_INT64, 0), (MAX_INT64, limit, 0)):
+    for wants in (
+        (offset, limit, next_offset, wanted),
+        (offset, MAX_INT64, 0),
+        (MAX_INT64, limit, 0),
+    ):
         agreed(partial(walk, block, *wants))
     for entry_size, at, width in ((8, 0, 4), (8, 4, 4), (12, 0, 8), (12, 8, 4)):
         for warm_bytes in (0, 8192, limit & MAX_INT64):

@@ -3,13 +3,15 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 from typer.core import TyperGroup
 
 from raylog.cluster.cli.main import app
+from raylog.storage import errors as storage_errors
+from raylog.storage.report import Kind
 from tests.harness.paths import ROOT
 
 # UsageError, of click or of what typer has in its place
@@ -49,6 +51,46 @@ def test_every_file_that_the_glossary_and_the_architecture_name_is_there() -> No
         named = re.findall(rf"`((?:{folders})/[\w./]*)`", text)
         assert named, name
         assert [path for path in named if not (ROOT / path).exists()] == [], name
+
+
+OPERATIONS = (ROOT / "docs" / "OPERATIONS.md").read_text()
+
+
+def error_rows() -> dict[str, str]:
+    """The rows of the tables of errors: name -> what one sees."""
+    _, _, section = OPERATIONS.partition("\n## Errors and what to do\n")
+    section, _, _ = section.partition("\n## ")
+    cells = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    rows = {row[0].removeprefix("| "): row[1] for row in cells}
+    return {name: seen for name, seen in rows.items() if name not in ("error", "---")}
+
+
+def test_operations_has_every_error_of_a_log_or_a_disk() -> None:
+    classes = {
+        name for name in vars(storage_errors) if isinstance(vars(storage_errors)[name], type)
+    }
+    named = {
+        name
+        for name in classes
+        if issubclass(getattr(storage_errors, name), storage_errors.RaylogError)
+    }
+    assert set(error_rows()) == named - {"RaylogError"}
+
+
+@pytest.mark.parametrize("name", error_rows())
+def test_what_operations_says_one_sees_is_what_the_error_says(name: str) -> None:
+    kind = getattr(storage_errors, name)
+    sentence = str(kind(*(f"<{field}>" for field in kind.fields)))
+    if kind.template != "{why}" and kind is not storage_errors.StorageError:
+        assert [
+            words for words in re.findall('"([^"]*)"', error_rows()[name]) if words not in sentence
+        ] == []
+
+
+def test_operations_has_every_kind_of_what_recovery_does() -> None:
+    assert set(re.findall(r"^\| `(\w+)` \| .* \| .* \| .* \|$", OPERATIONS, re.MULTILINE)) >= set(
+        get_args(Kind)
+    )
 
 
 def raylog_commands(page: str) -> list[list[str]]:

@@ -4,6 +4,7 @@
 import builtins
 import pickle
 import re
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -11,7 +12,7 @@ from importlib import import_module
 import pytest
 
 from raylog import errors
-from raylog.errors import RaylogError
+from raylog.errors import LogShorterThanFlushed, RaylogError, UnknownTopicOrPartition
 from tests.harness.paths import ROOT
 
 # Every module of raylog that defines an error class.
@@ -114,8 +115,8 @@ def test_a_code_has_the_name_and_is_retried_as_in_kafkas_table(kind: type[Raylog
 
 
 def test_every_error_that_is_raised_is_in_raylog_errors() -> None:
-    """But Python's own, and one that the package of schemas keeps to itself."""
-    own = {kind.__name__ for kind in every_class()} | {"Refusal"}
+    """But Python's own, and two that the kernel's twin and the schemas keep to themselves."""
+    own = {kind.__name__ for kind in every_class()} | {"Malformed", "Refusal"}
     others: dict[str, str] = {}
     for folder in ("storage", "actors", "cluster"):
         for path in set((ROOT / folder).rglob("*.py")) - set((ROOT / "storage/testing").iterdir()):
@@ -145,3 +146,22 @@ def test_an_error_made_with_the_wrong_number_of_arguments_is_our_mistake(
 ) -> None:
     with pytest.raises(TypeError, match=kind.__name__):
         kind(*["x"] * (len(kind.fields) + 1))
+
+
+def test_a_path_in_a_command_is_quoted() -> None:
+    path = "/my disk/it's/t-0"
+    (command,) = re.findall("`(raylog log [^`]*)`", LogShorterThanFlushed(path, 10, 12).advice)
+    assert shlex.split(command)[-1] == path
+
+
+@pytest.mark.parametrize("kind", every_class())
+def test_no_advice_tells_to_delete_a_topic(kind: type[RaylogError]) -> None:
+    """Its records, and those of its other partitions, may be the only copy."""
+    sentence = str(kind(*(f"<{name}>" for name in kind.fields)))
+    assert not re.search("delete (the |a )?topic|delete it first|remove one of", sentence)
+
+
+def test_a_partition_that_a_topic_does_not_have_is_no_topic_to_create() -> None:
+    why = "the topic has 2 partitions"
+    assert "create" not in str(UnknownTopicOrPartition("t", 7, why))
+    assert "create the topic" in str(UnknownTopicOrPartition("t", None, "it does not exist"))

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import grimp
+import pytest
 
 HEAVY = ("pyarrow", "pandas", "cramjam", "zstandard", "lz4")
 SMALL_PARTITION = """
@@ -17,6 +18,15 @@ for n in range(20):
 assert len(records_of(disk.open(is_clean=False, segment_bytes=500))) == 20  # a recovery scans, too
 print(sorted({name.partition(".")[0] for name in sys.modules}))
 """
+GARBAGE = """
+import sys
+from raylog.storage.errors import CorruptRecord
+from raylog.storage.records.compression import decompress
+try:
+    decompress({codec}, b"this is no stream")
+except CorruptRecord:
+    print(sorted({{name.partition(".")[0] for name in sys.modules}}))
+"""
 
 
 def loaded_by(program: str) -> str:
@@ -29,6 +39,16 @@ def test_a_partition_of_plain_batches_loads_neither_arrow_nor_pandas_nor_a_codec
     loaded = loaded_by(SMALL_PARTITION)
     assert "raylog" in loaded
     assert [name for name in HEAVY if f"'{name}'" in loaded] == []
+
+
+@pytest.mark.parametrize(
+    ("codec", "library"), [(1, None), (2, "cramjam"), (3, "lz4"), (4, "zstandard")]
+)
+def test_what_is_no_stream_loads_no_other_codec_than_its_own(
+    codec: int, library: str | None
+) -> None:
+    loaded = loaded_by(GARBAGE.format(codec=codec))
+    assert [name for name in HEAVY if f"'{name}'" in loaded] == ([library] if library else [])
 
 
 def test_tables_of_records_do_not_load_pandas() -> None:

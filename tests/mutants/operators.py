@@ -160,6 +160,10 @@ class _Finder(ast.NodeVisitor):
     visit_FunctionDef = _visit_function
     visit_AsyncFunctionDef = _visit_function
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg != "strict":  # of zip: it tells our own mistakes, as an assert does
+            self.visit(node.value)
+
     # -- the errors --------------------------------------------------------------------------------
 
     def visit_Compare(self, node: ast.Compare) -> None:

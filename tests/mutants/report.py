@@ -6,7 +6,9 @@ from typing import Literal, NamedTuple
 # killed: a test failed. timeout: the tests did not end; that counts as killed.
 # living: all tests passed. unreached: no test runs the line; that counts as living.
 # equivalent: it lives, and equivalents.txt says why nobody can see it.
-Outcome = Literal["killed", "timeout", "living", "unreached", "equivalent"]
+# suspect: the fast tests passed, the slow ones have not run yet.
+Outcome = Literal["killed", "timeout", "living", "unreached", "equivalent", "suspect"]
+KILLED = ("killed", "timeout")
 
 
 class Result(NamedTuple):

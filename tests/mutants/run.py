@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tests.mutants.operators import Mutant, mutants_of, with_keys
 from tests.mutants.recording import FILES, MAP
-from tests.mutants.report import Result
+from tests.mutants.report import KILLED, Result
 
 # Which tests look at the storage.
 SUITES = ("tests/unit/storage", "tests/unit/actors", "tests/faults")
@@ -28,8 +28,11 @@ LAST = ("tests/faults/test_syscalls.py", "tests/faults/test_interleavings.py")
 LAST_SECONDS = 120.0
 # The tests of one mutant take at most so long by the map, fastest first.
 MOST_SECONDS = 60.0
-# A run that takes so much longer than the map says hangs.
-SLOWER, GRACE_SECONDS = 4.0, 20.0
+# Of these, so many seconds come first, for all mutants: most are killed there.
+FAST_SECONDS = 8.0
+# A run that takes so much longer than the map says hangs: seconds of the processor against those of
+# a clock, and without the tracer of the map.
+SLOWER, GRACE_SECONDS = 2.0, 10.0
 # Where a line outside of functions is changed, every test of its file may notice.
 START_SECONDS = 3.0
 
@@ -58,7 +61,21 @@ def all_mutants(tree: Path, files: Iterable[str]) -> list[Planted]:
     return planted
 
 
-def choose_tests(mutant: Mutant, known: Mapping[str, Known]) -> list[str]:
+def draw(every: Sequence[Planted], seed: int, count: int) -> list[Planted]:
+    """So many of them, 0 for all, in an order by the seed.
+
+    A change of the source changes the draw only where it adds and removes mutants.
+    """
+
+    def rank(planted: Planted) -> bytes:
+        return hashlib.sha256(f"{seed} {planted.key}".encode()).digest()
+
+    return sorted(every, key=rank)[: count or None]
+
+
+def choose_tests(
+    mutant: Mutant, known: Mapping[str, Known], most_seconds: float = MOST_SECONDS
+) -> list[str]:
     """The tests that run its lines, fastest first, as many as the time allows."""
     wanted = frozenset(range(mutant.line, mutant.end_line + 1))
     touching = [
@@ -70,7 +87,7 @@ def choose_tests(mutant: Mutant, known: Mapping[str, Known]) -> list[str]:
     chosen, total = list[str](), 0.0
     for seconds, test in sorted(touching):
         total += seconds
-        if total > MOST_SECONDS and chosen:
+        if total > most_seconds and chosen:
             break
         chosen.append(test)
     return chosen
@@ -120,7 +137,7 @@ def _fingerprint(tree: Path, files: Sequence[str]) -> str:
     digest = hashlib.sha256(repr(files).encode())
     for folder in ("storage", "actors", "tests"):
         for path in sorted((tree / folder).rglob("*.py")):
-            if "tests/mutants" not in str(path):
+            if "/mutants/" not in str(path):
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -169,22 +186,44 @@ class Worker:
         self._process.wait()
 
 
-def run_one(worker: Worker, planted: Planted, known: Mapping[str, Known]) -> Result:
+def run_fast(worker: Worker, planted: Planted, known: Mapping[str, Known]) -> Result:
+    """What the fast tests say; if they let it live it is a suspect."""
+    tests = choose_tests(planted.mutant, known, FAST_SECONDS)
+    result = _run_tests(worker, planted, tests, known)
+    return result if result.outcome in KILLED else result._replace(outcome="suspect")
+
+
+def run_slow(worker: Worker, planted: Planted, known: Mapping[str, Known]) -> Result:
+    """What becomes of a suspect."""
+    fast = choose_tests(planted.mutant, known, FAST_SECONDS)
+    every = choose_tests(planted.mutant, known)
+    slow = [test for test in every if test not in fast]
+    result = _run_tests(worker, planted, slow, known)
+    if result.outcome in KILLED:
+        return result
+    last = _run(worker, planted, LAST, LAST_SECONDS)
+    if last.outcome in KILLED or every:
+        return last
+    # where no other test comes, these are no proof that a test does
+    return last._replace(outcome="unreached")
+
+
+def _run_tests(
+    worker: Worker, planted: Planted, tests: Sequence[str], known: Mapping[str, Known]
+) -> Result:
+    expected = sum(known[test].seconds for test in tests)
+    return _run(worker, planted, tests, expected * SLOWER + GRACE_SECONDS)
+
+
+def _run(worker: Worker, planted: Planted, tests: Sequence[str], seconds: float) -> Result:
     began = time.monotonic()
-    mutant = planted.mutant
-    tests = choose_tests(mutant, known)
-    answer = {"outcome": "unreached", "by": ""}
+    answer = {"outcome": "living", "by": ""}
     if tests:
-        expected = sum(known[test].seconds for test in tests)
-        answer = worker.run(planted, tests, expected * SLOWER + GRACE_SECONDS)
-    if answer["outcome"] in ("living", "unreached"):
-        last = worker.run(planted, LAST, LAST_SECONDS)
-        # where no other test comes, these are no proof that a test does
-        answer = last if tests or last["outcome"] != "living" else answer
+        answer = worker.run(planted, tests, seconds)
     return Result(
         key=planted.key,
-        place=f"{mutant.path}:{mutant.line}",
-        kind=mutant.kind,
+        place=f"{planted.mutant.path}:{planted.mutant.line}",
+        kind=planted.mutant.kind,
         outcome=answer["outcome"],  # type: ignore[arg-type]
         by=answer["by"],
         seconds=round(time.monotonic() - began, 1),
@@ -224,22 +263,43 @@ def workers(tree: Path, count: int) -> Iterator[Queue[Worker]]:
 
 
 def run_all(
-    todo: Sequence[Planted], known: Mapping[str, Known], tree: Path, jobs: int
+    todo: Sequence[Planted],
+    known: Mapping[str, Known],
+    tree: Path,
+    jobs: int,
+    equivalents: Container[str],
 ) -> Iterator[Result]:
-    """The results, as they come."""
+    """The results, as they come.
+
+    First all mutants by their fast tests. Those that live are suspects, and come again when the
+    slow tests and ``LAST`` have run. Known equivalents are spared these.
+    """
     with workers(tree, jobs) as free, ThreadPoolExecutor(jobs) as pool:
 
-        def take(planted: Planted) -> Result:
+        def take(run: Callable[..., Result], planted: Planted) -> Result:
             worker = free.get()
             try:
-                return run_one(worker, planted, known)
+                return run(worker, planted, known)
             finally:
                 free.put(worker)
 
+        def all_of(run: Callable[..., Result], some: Iterable[Planted]) -> Iterator[Result]:
+            futures = [pool.submit(take, run, planted) for planted in some]
+            for future in as_completed(futures):
+                yield future.result()
+
         if todo:
             check_workers(free, tree, todo[0], known)
-        for future in as_completed([pool.submit(take, planted) for planted in todo]):
-            yield future.result()
+        suspects = set[str]()
+        for result in all_of(run_fast, todo):
+            if result.outcome != "suspect":
+                yield result
+            elif result.key in equivalents:
+                yield result._replace(outcome="living")
+            else:
+                suspects.add(result.key)
+                yield result
+        yield from all_of(run_slow, [planted for planted in todo if planted.key in suspects])
 
 
 def minutes(seconds: float) -> str:

@@ -31,6 +31,7 @@ MEMORY_BYTES = 8 << 30  # an error may be a loop that allocates
 POLL_S = 0.01
 CLOCK_PER_PROCESSOR = 10  # who waits for ever uses no processor
 FEW_SCHEDULES = "5"  # of each pair in test_interleavings.py: it runs for every mutant that lives
+SAME_SCHEDULES = "1"  # a seed: the same mutants live again
 NOT_EXCHANGED, NOT_RUN = 90, 91  # exit statuses that pytest does not have
 QUIET = ("-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no")
 
@@ -156,6 +157,7 @@ def _wait(child: int, seconds: float) -> int | None:
 
 def main() -> None:
     os.environ.setdefault("RAYLOG_SCHEDULES", FEW_SCHEDULES)
+    os.environ.setdefault("RAYLOG_SEED", SAME_SCHEDULES)
     answers = os.fdopen(os.dup(1), "w")
     orders = os.fdopen(os.dup(0))
     _silence()

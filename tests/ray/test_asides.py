@@ -1,5 +1,5 @@
 """A damaged batch with records behind it: recovery keeps them, health tells it, a command brings
-them back."""
+them back. Records that are lost: a command accepts it, once."""
 
 import os
 import signal
@@ -81,6 +81,30 @@ def test_what_recovery_set_aside_is_told_and_a_command_brings_it_back(
     last = raylog.start([log_dir], namespace=namespace)
     assert last.health() == []
     assert last.stop()
+
+
+@pytest.mark.timeout(240)
+def test_an_accepted_loss_is_settled_when_the_partition_serves(
+    namespace: str, log_dir: str
+) -> None:
+    broker = raylog.start([log_dir], namespace=namespace)
+    broker.create_topic("t", partitions=1)
+    with broker.producer() as producer:
+        for number in range(BATCHES):
+            producer.send("t", b"%d" % number).result()
+    assert broker.stop()
+    folder = Path(log_dir) / str(TOPIC)
+    content = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(content[: int(scan_batches(content).rows[DAMAGED, 0])])
+    assert run_here("log", "accept-loss", str(folder), "--yes").returncode == 0
+
+    again = raylog.start([log_dir], namespace=namespace)
+    assert values(again) == list(range(DAMAGED))
+    checkpoint = Path(log_dir) / "recovery-point-offset-checkpoint"
+    assert f"t 0 {DAMAGED}" in checkpoint.read_text().splitlines()
+    assert (folder / "accepted-losses").read_text() == "0\n0\n"
+    assert ["were on the disk are lost" in finding.what for finding in again.health()] == [True]
+    assert again.stop()
 
 
 def damage_batch(path: Path, number: int) -> None:

@@ -12,7 +12,6 @@ import raylog
 from raylog.actors.errors import (
     BrokerNotFound,
     BrokerRunning,
-    InvalidPartitions,
     InvalidRequest,
     TopicExists,
     UnknownTopicOrPartition,
@@ -25,6 +24,7 @@ from raylog.storage.errors import (
     InconsistentClusterId,
     InvalidConfig,
     InvalidLogDir,
+    InvalidPartitions,
     InvalidRecord,
     InvalidTopic,
     LogLocked,

@@ -11,12 +11,12 @@ import pytest
 import ray
 
 import raylog
-from raylog.actors.errors import InvalidPartitions, UnknownTopicOrPartition
+from raylog.actors.errors import UnknownTopicOrPartition
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.cluster.broker import Broker
-from raylog.storage.errors import InvalidConfig, RaylogError, RecordTooLarge
+from raylog.storage.errors import InvalidConfig, InvalidPartitions, RaylogError, RecordTooLarge
 from raylog.storage.names import TopicPartition
 from raylog.storage.testing.logs import batch_of_size
 from raylog.storage.testing.waiting import wait_for

@@ -72,7 +72,7 @@ def test_an_offset_is_decoded_as_it_was() -> None:
 def test_an_answer_to_a_fetch_is_decoded_as_it_was(
     aborted: tuple[tuple[int, int], ...] | None, location: Slice | None
 ) -> None:
-    result = FetchResult(None, location, 9, 2, 8, aborted)
+    result = FetchResult(None, location, 9, 2, 7, 8, aborted)
     assert FetchResult.decode(result.encode()) == result
 
 

@@ -7,7 +7,6 @@ import pytest
 from ray.exceptions import RayTaskError
 
 from raylog.actors.errors import (
-    InvalidPartitions,
     InvalidRequest,
     NoLogDirs,
     RequestTimedOut,
@@ -17,7 +16,7 @@ from raylog.actors.errors import (
 from raylog.actors.requests import READ_COMMITTED, OffsetAnswer, Serves, decode_offset
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.admin import Admin, NewTopic
-from raylog.storage.errors import InvalidConfig
+from raylog.storage.errors import InvalidConfig, InvalidPartitions
 from raylog.storage.names import TopicPartition
 from tests.unit.cluster.client.test_ray_connection import HERE, Actor, World, metadata
 from tests.unit.cluster.controller.controllers import Cluster, Manager

@@ -36,6 +36,8 @@ def changes(source: str, kind: str = "") -> set[str]:
         ("x = 7", "constant", {"x = 8", "x = 6"}),
         ("x = 0", "constant", {"x = 1"}),
         ("x = True", "constant", {"x = False"}),
+        ("f(a=True)", "constant", {"f(a=False)"}),
+        ("zip(a, b, strict=True)", "constant", set()),
         ("if a.b(): pass", "negation", {"if (not (a.b())): pass"}),
         ("x = [a for a in b if a.c]", "negation", {"x = [a for a in b if (not (a.c))]"}),
         ("a.b(c)", "statement", {"pass"}),

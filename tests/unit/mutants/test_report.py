@@ -2,9 +2,19 @@
 
 import pytest
 
+from tests.harness.paths import ROOT
+from tests.mutants.__main__ import EQUIVALENTS
 from tests.mutants.operators import mutants_of
 from tests.mutants.report import Outcome, Result, read_equivalents, summary, with_equivalents
-from tests.mutants.run import MOST_SECONDS, Known, choose_tests
+from tests.mutants.run import (
+    MOST_SECONDS,
+    Known,
+    Planted,
+    all_mutants,
+    choose_tests,
+    draw,
+    run_fast,
+)
 from tests.mutants.worker import exchange, outcome_of
 
 KEY = "storage/log.py Log.flush\n- a < b\n+ a <= b"
@@ -28,6 +38,12 @@ def test_a_reason_makes_a_living_mutant_equivalent_and_no_killed_one() -> None:
 def test_an_equivalent_without_a_reason_is_refused() -> None:
     with pytest.raises(ValueError, match="reason"):
         read_equivalents(KEY)
+
+
+def test_every_equivalent_is_still_an_error_of_the_source() -> None:
+    reasons = read_equivalents(EQUIVALENTS.read_text())
+    paths = {key.split(" ")[0] for key in reasons}
+    assert {*reasons} <= {each.key for each in all_mutants(ROOT, sorted(paths))}
 
 
 def test_the_share_counts_timeouts_as_killed_and_leaves_equivalents_out() -> None:
@@ -57,6 +73,41 @@ def test_tests_that_run_the_line_are_chosen_fastest_first_within_the_time() -> N
     }
     assert choose_tests(mutant, known) == ["faster", "fast"]
     assert choose_tests(mutant, {"slow": Known(2 * MOST_SECONDS, here)}) == ["slow"]
+
+
+def planted(number: int) -> Planted:
+    (mutant,) = mutants_of("def f():\n    return a\n", "storage/log.py")
+    return Planted(f"key {number}", mutant, source="")
+
+
+def test_a_seed_draws_the_same_and_a_change_elsewhere_exchanges_few() -> None:
+    every = [planted(number) for number in range(100)]
+    drawn = draw(every, 10, 20)
+    assert drawn == draw([*reversed(every)], 10, 20) != draw(every, 11, 20)
+    changed = [planted(100), *every[1:]]
+    assert len({*drawn} & {*draw(changed, 10, 20)}) >= 19
+    assert len(draw(every, 10, 0)) == 100
+
+
+class FakeWorker:
+    """Answers each order with the same outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    def run(self, _planted: Planted, tests: list[str], _seconds: float) -> dict[str, str]:
+        assert tests
+        return {"outcome": self.outcome, "by": ""}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"), [("killed", "killed"), ("timeout", "timeout"), ("living", "suspect")]
+)
+def test_what_the_fast_tests_let_live_is_a_suspect(outcome: Outcome, expected: Outcome) -> None:
+    known = {"fast": Known(0.1, {"storage/log.py": frozenset({2})})}
+    worker = FakeWorker(outcome)
+    assert run_fast(worker, planted(1), known).outcome == expected  # type: ignore[arg-type]
+    assert run_fast(worker, planted(1), {}).outcome == "suspect"  # type: ignore[arg-type]
 
 
 def test_outside_of_functions_every_test_of_the_file_may_notice() -> None:

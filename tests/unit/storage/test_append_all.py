@@ -1,5 +1,6 @@
 """Several batches in one call: one write, an answer each, as if they came one by one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from raylog.storage.state.producers import LastRecord
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, of_producer, offsets_of
 from raylog.storage.validation import COORDINATOR, CheckedBatch, Origin, check_append
-from raylog.storage.writer import AppendInfo
+from raylog.storage.writer import AppendInfo, Piece, SegmentWriter
 
 
 def checked(log: Log, *batches: bytearray, origin: Origin = "client") -> list[CheckedBatch]:
@@ -289,11 +290,7 @@ def test_after_an_undo_that_failed_nothing_more_is_written(
     log = disk.open()
     torn = UndoInterrupted(log.segments[0].path, "a signal interrupted the call")
     size = log.segments[0].log.size
-
-    def fails(*_: object) -> None:
-        raise torn
-
-    monkeypatch.setattr(log._writer, "append", fails)
+    fail_once(monkeypatch, log._writer, torn)
     batches = [
         check_append(batch(value=b"x" * 100), log.config, T0),
         check_append(batch(value=b"y" * 100), log.config, T0),
@@ -302,3 +299,25 @@ def test_after_an_undo_that_failed_nothing_more_is_written(
     monkeypatch.setattr(log, "_should_roll", lambda *_: True)  # each is written alone
     assert log.append_all(batches, T0) == [torn, torn, torn]
     assert log.segments[0].log.size == size
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, writer: SegmentWriter, error: Exception) -> None:
+    """The next write fails, and leaves torn bytes. Those behind it would not fail."""
+    append, errors = writer.append, [error]
+
+    def fails(pieces: Sequence[Piece]) -> None:
+        if errors:
+            raise errors.pop()
+        append(pieces)
+
+    monkeypatch.setattr(writer, "append", fails)
+
+
+def test_a_duplicate_of_what_lies_behind_torn_bytes_is_not_written_either(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open()
+    torn = UndoInterrupted(log.segments[0].path, "a signal interrupted the call")
+    fail_once(monkeypatch, log._writer, torn)
+    assert append_all(log, of_producer(0), of_producer(0)) == [torn, torn]
+    assert log.segments[0].log.size == 0

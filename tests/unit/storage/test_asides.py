@@ -1,15 +1,19 @@
 """What recovery takes out of a log is kept, once, told, and can be put back."""
 
-from typing import Any
+import os
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from raylog.storage.asides import (
     aside_names,
     drop_aside,
+    is_in_log,
     list_asides,
     restore_aside,
 )
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     AsideRefused,
     DiskFull,
@@ -17,13 +21,16 @@ from raylog.storage.errors import (
     NoRoom,
     NoRoomToSetAside,
 )
-from raylog.storage.log import Log
+from raylog.storage.files import RealFileSystem
+from raylog.storage.loader import open_log
 from raylog.storage.mirror import Mirror
 from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.recovery import check_indexes
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
     FOLDER,
+    PARTITION,
     Disk,
     batch,
     batch_of_size,
@@ -31,23 +38,7 @@ from raylog.storage.testing.logs import (
     offsets_of,
 )
 from raylog.storage.validation import COORDINATOR
-
-SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
-FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 20, 40))
-
-
-def fill(disk: Disk, batches: int = 30) -> Log:
-    """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
-    log = disk.open(**SMALL)
-    for number in range(batches):
-        log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
-    log.close()
-    return log
-
-
-def content(disk: Disk) -> dict[str, bytes]:
-    return {name: disk.read(name) for name in disk.names()}
-
+from tests.harness.small_logs import FIRST, SECOND, SMALL, THIRD, content, fill
 
 # -- set aside -------------------------------------------------------------------------------------
 
@@ -62,7 +53,7 @@ def test_a_cut_tail_is_kept_and_told(disk: Disk) -> None:
     (cut,) = [mended for mended in log.mended if mended.kind == "cut"]
     assert cut == ("cut", SECOND, 500, 30, 40, "no good batch", SECOND + ".aside-0")
     (aside,) = list_asides(disk.fs, FOLDER)
-    assert aside == (SECOND + ".aside-0", 20, 500, 32, 40, 4, 400)
+    assert aside == (SECOND + ".aside-0", 20, 500, 32, 40, 4, 400, 0)
 
 
 LOST_HEADERS = {
@@ -82,11 +73,54 @@ def test_a_lost_header_does_not_hide_the_good_batches_behind(disk: Disk, damage:
     log = disk.open(is_clean=False, **SMALL)
     log.close()
     (aside,) = list_asides(disk.fs, FOLDER)
-    assert aside[3:] == (32, 40, 4, 400)
+    assert aside[3:7] == (32, 40, 4, 400)
     assert [m.end_offset for m in log.mended if m.kind == "cut"] == [40]
     restore_aside(disk.fs, FOLDER, aside.name, allow_gap=True)
     left = [*range(30), *range(32, 40)]
     assert offsets_of(disk.open(is_clean=False, **SMALL)) == left
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_behind_a_lost_header_are_found_too(
+    disk: Disk, magic: int, codec: str
+) -> None:
+    """Each set has two messages; a compressed one has only its last offset in the header."""
+    rows = [(T0, b"k", b"v"), (T0, b"k", b"w")]
+    sets = [
+        encode_legacy(rows, magic=magic, base_offset=first, compression_type=codec)
+        for first in range(0, 12, 2)
+    ]
+    lengths = [len(messages) for messages in sets]
+    damaged = bytearray(b"".join(sets))
+    at = sum(lengths[:2])
+    damaged[at + 8 : at + 17] = bytes(9)  # the length and the magic of the third
+    disk.write(FIRST, bytes(damaged))
+    for suffix in (".index", ".timeindex"):
+        disk.fs.remove(disk.path(FIRST.replace(".log", suffix)))
+    log = disk.open(is_clean=False)
+    assert offsets_of(log) == [0, 1, 2, 3]
+    log.close()
+    (found,) = list_asides(disk.fs, FOLDER)
+    # Without a codec each message is a batch, and the second one of the damaged set is good.
+    lost = 6 if codec == "gzip" else 5
+    assert (found.first_offset, found.end_offset) == (lost, 12)
+    restore_aside(disk.fs, FOLDER, found.name, allow_gap=True)
+    assert offsets_of(disk.open(is_clean=False)) == [0, 1, 2, 3, *range(lost, 12)]
+
+
+def test_an_aside_of_another_log_is_not_in_this_one(disk: Disk) -> None:
+    """The same offsets with newer records: their leader epoch tells them apart."""
+    fill(disk, 20)
+    disk.damage(SECOND, flip(550))
+    log = disk.open(is_clean=False, **SMALL)
+    (aside,) = list_asides(disk.fs, FOLDER)
+    assert not is_in_log(disk.fs, FOLDER, aside)
+    for _ in range(10):
+        log.append(batch_of_size(100, 2), leader_epoch=1)
+    assert offsets_of(log)[-1] == 49
+    log.close()
+    assert not is_in_log(disk.fs, FOLDER, aside)
 
 
 def test_a_batch_in_a_damaged_record_is_not_taken_for_one_of_the_log(disk: Disk) -> None:
@@ -132,6 +166,17 @@ def test_a_restore_without_room_says_so_and_can_be_tried_again(disk: Disk) -> No
     assert restore_aside(disk.fs, FOLDER, name, allow_gap=True).end_offset == 40
 
 
+def test_bytes_that_look_like_many_batches_end_the_search_and_are_told(disk: Disk) -> None:
+    """Each looks like a batch up to the end of the file: to read them all takes for ever."""
+    fill(disk, 20)
+    plausible = (25).to_bytes(8, "big") + (2_000_000).to_bytes(4, "big") + bytes(4) + b"\x02"
+    many = plausible.ljust(61, b"\0") * 50_000
+    disk.damage(SECOND, lambda content: content[:500] + b"x" + many + bytes(2_000_061))
+    disk.open(is_clean=False, **SMALL).close()
+    (kept,) = list_asides(disk.fs, FOLDER)
+    assert kept.unsearched_bytes > 2_000_000
+
+
 def test_zero_bytes_are_cut_and_not_kept(disk: Disk) -> None:
     fill(disk, 20)
     disk.damage(SECOND, lambda content: content + b"\0" * 5000)
@@ -155,7 +200,41 @@ def test_segments_behind_a_loss_are_kept_and_told(disk: Disk) -> None:
     assert told[THIRD][:5] == ("set_aside", THIRD, 1000, 40, 60)
     assert told[THIRD].kept_as == THIRD + ".aside-0"
     assert told[THIRD.replace(".log", ".index")].kind == "removed"
-    assert list_asides(disk.fs, FOLDER) == [(THIRD + ".aside-0", 40, 1000, 40, 60, 10, 1000)]
+    assert list_asides(disk.fs, FOLDER) == [(THIRD + ".aside-0", 40, 1000, 40, 60, 10, 1000, 0)]
+
+
+def test_where_a_damaged_segment_ended_is_not_guessed(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:500])
+    disk.damage(THIRD, lambda content: content[:950])
+    told = {mended.file: mended for mended in disk.open(is_clean=False, **SMALL).mended}
+    assert told[THIRD][:5] == ("set_aside", THIRD, 950, 40, -1)
+
+
+@pytest.mark.parametrize("third", [None, b"\0" * 100], ids=["set aside", "removed"])
+def test_what_left_the_log_is_not_held_open(tmp_path: Path, third: bytes | None) -> None:
+    disk = Disk()
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:500])
+    if third is not None:
+        disk.write(THIRD, third)
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    for name in disk.names():
+        (folder / name).write_bytes(disk.read(name))
+    fs = RealFileSystem()
+    log = open_log(fs, disk.clock, str(folder), PARTITION, LogConfig(**SMALL), is_clean=False)
+    assert log.log_end_offset == 30
+    assert [path for path in open_paths() if THIRD in path] == []
+
+
+def open_paths() -> list[str]:
+    """What this process has open, by path."""
+    paths = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            paths.append(os.readlink(f"/proc/self/fd/{number}"))
+    return paths
 
 
 def test_a_segment_without_a_batch_is_removed(disk: Disk) -> None:
@@ -304,7 +383,7 @@ def test_on_a_compacted_topic_offsets_may_be_missing_before_it(disk: Disk) -> No
     assert aside_names(disk.fs, FOLDER) == [name], "its other bytes may hold records"
     log = disk.open(is_clean=False, cleanup_policy="compact", **SMALL)
     assert offsets_of(log) == [*range(30), *range(32, 40)]
-    with pytest.raises(AsideRefused, match="the log has other records up to 40"):
+    with pytest.raises(AsideRefused, match="the log has its good batches already"):
         restore_aside(disk.fs, FOLDER, name, allow_gap=True)
 
 

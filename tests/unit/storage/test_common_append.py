@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -11,10 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.limits import MAX_LONG
@@ -22,9 +23,11 @@ from raylog.storage.log import Log
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size
+from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, offsets_of, records_of
+from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.validation import check_append
 from raylog.storage.writer import SegmentWriter
+from tests.harness.limits import file_size_limit
 
 compiled = pytest.mark.skipif(kernel.KERNEL != "compiled", reason="no compiled kernel")
 
@@ -287,19 +290,6 @@ def test_a_full_device_is_an_error(ops: ModuleType, size: int) -> None:
     assert raised.value.errno == errno.ENOSPC
 
 
-@contextmanager
-def file_size_limit(size_bytes: int) -> Iterator[None]:
-    """Files of this process stay below a size: the write that reaches it is a short one."""
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
-
-
 @pytest.mark.parametrize("size", [200, 4096, 5000, 70_000])
 @pytest.mark.parametrize("left", [0, 1, 16, 20, 199])
 def test_what_a_failed_write_left_is_cut_off(
@@ -359,3 +349,95 @@ def test_files_in_memory_and_on_a_disk_stamp_alike(tmp_path: Path) -> None:
         real.append_stamped(STAMP, content)
     assert disk.read("f") == (tmp_path / "f").read_bytes()
     assert in_memory.size == real.size
+
+
+# -- somebody looks at the indexes meanwhile -------------------------------------------------------
+
+
+@pytest.mark.parametrize("leader_epoch", [None, 1], ids=["checked here", "a new epoch"])
+def test_a_view_of_the_indexes_fails_no_append_that_was_written(
+    ops: ModuleType, leader_epoch: int | None
+) -> None:
+    """A bytearray cannot grow while it is looked into; the batch is in the file by then."""
+    with serving(ops):
+        disk = Disk()
+        log = disk.open(index_interval_bytes=0)
+        for number in range(3):
+            log.append(bytes(batch(timestamp=T0 + number)))
+        segment = log.segments[-1]
+        indexes = segment.offset_index, segment.time_index
+        for looked_at in (indexes[:1], indexes[1:], indexes):
+            views = [memoryview(index.changeable()) for index in looked_at]
+            for _ in range(3):
+                end = log.log_end_offset
+                records = bytes(batch(timestamp=T0 + end))
+                assert log.append(records, leader_epoch).base_offset == end
+                assert log.append_checked(
+                    check_append(bytes(batch(timestamp=T0 + end)), log.config, T0), T0
+                ).base_offset == (end + 1)
+            for view in views:
+                view.release()
+            log.append(bytes(batch(timestamp=T0 + log.log_end_offset)))
+        end = log.log_end_offset
+        assert offsets_of(log) == [*range(end)]
+        for offset in range(end):
+            assert log.read(offset, 0).size_bytes == len(batch())
+        assert not log.wrong_indexes
+        log.close()
+        again = disk.open(index_interval_bytes=0)
+        assert offsets_of(again) == [*range(end)]
+        assert again.log_end_offset == end
+
+
+# -- somebody changes the batch meanwhile ----------------------------------------------------------
+
+
+def as_array(owner: bytearray) -> Any:
+    return np.frombuffer(owner, np.uint8)
+
+
+def checked_and_appended(log: Log, records: Any) -> None:
+    log.append_checked(check_append(records, log.config, T0), T0)
+
+
+def appended_with_others(log: Log, records: Any) -> None:
+    log.append_all([check_append(records, log.config, T0)], T0)
+
+
+@pytest.mark.parametrize("append", [Log.append, checked_and_appended, appended_with_others])
+@pytest.mark.parametrize("given", [bytearray, memoryview, as_array])
+@pytest.mark.parametrize("topic", [{}, {"message_timestamp_type": "LogAppendTime"}])
+def test_what_was_checked_is_written_whoever_changes_the_buffer_meanwhile(
+    ops: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    append: Callable[[Log, Any], object],
+    given: Callable[[bytearray], Any],
+    topic: dict[str, Any],
+) -> None:
+    with serving(ops):
+        disk = Disk()
+        log = disk.open(**topic)
+        log.append(bytes(batch()))  # the first of a segment goes another way
+        owner = bytearray(batch(value=b"v" * 100))
+        real = MemoryFileSystem.change
+
+        def change(fs: MemoryFileSystem, verb: str, path: str) -> None:
+            if verb == "append" and path.endswith(".log"):
+                owner[-50] ^= 1
+            real(fs, verb, path)
+
+        monkeypatch.setattr(MemoryFileSystem, "change", change)
+        append(log, given(owner))
+        assert owner != batch(value=b"v" * 100)
+        assert records_of(log)[1].value == b"v" * 100
+
+
+def test_only_what_can_be_changed_is_copied() -> None:
+    fixed = bytes(batch(value=b"v" * 100))
+    config = LogConfig()
+    assert check_append(fixed, config, T0).content is fixed
+    views: list[Any] = [memoryview(fixed), np.frombuffer(fixed, np.uint8)]
+    for records in views:
+        content = check_append(records, config, T0).content
+        assert np.shares_memory(np.frombuffer(content, np.uint8), np.frombuffer(fixed, np.uint8))
+    assert type(check_append(bytearray(fixed), config, T0).content) is bytes

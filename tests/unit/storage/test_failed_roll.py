@@ -5,10 +5,18 @@ from typing import Any
 import pytest
 
 from raylog.actors.partition.partition import Partition
-from raylog.storage.errors import DiskFull, OutOfResources, StorageError, UndoInterrupted
+from raylog.storage.asides import list_asides
+from raylog.storage.errors import (
+    CorruptRecord,
+    DiskFull,
+    OutOfResources,
+    StorageError,
+    UndoInterrupted,
+)
 from raylog.storage.segment import Segment
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import Disk, batch, batch_of_size, offsets_of
+from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, flip, offsets_of
+from raylog.storage.tools.verify import verify_folder
 
 CONFIG: dict[str, Any] = {"segment_bytes": 400, "flush_messages": 1}
 
@@ -80,3 +88,67 @@ def test_a_new_segment_that_can_be_neither_used_nor_removed_stops_the_log(
     with pytest.raises(StorageError):
         partition.append(batch())
     assert offsets_of(disk.open(is_clean=False)) == [0]
+
+
+# -- the segment before one that came back ---------------------------------------------------------
+
+FIRST, SECOND = (f"{base:020d}.log" for base in (0, 5))
+TORN = bytes(batch_of_size(90))[:70]
+
+
+def fill(disk: Disk) -> None:
+    """Five records in five batches, all flushed."""
+    log = disk.open()
+    for number in range(5):
+        log.append(batch_of_size(100, 1, T0 + number), leader_epoch=0)
+    log.flush()
+    disk.fs = disk.fs.crash("flushed", names="flushed")
+
+
+def check_usable(disk: Disk, expected: list[int]) -> None:
+    """The log goes on, and all of its files agree."""
+    log = disk.open(recovery_point=len(expected))
+    assert offsets_of(log) == expected
+    assert log.append(batch(timestamp=T0 + 10), leader_epoch=9).base_offset == len(expected)
+    log.close()
+    assert [report.problems for report in verify_folder(disk.fs, FOLDER)] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    "surplus",
+    [TORN, b"\0" * 33, bytes(batch_of_size(100)), bytes(batch(timestamp=T0, base_offset=5)) + TORN],
+    ids=["torn", "zeros", "old", "overlapping"],
+)
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_what_lies_behind_the_batch_that_leads_to_the_recovery_point_is_cut(
+    disk: Disk, surplus: bytes, is_empty: bool
+) -> None:
+    """A roll and an fsync failed, and the name of the new segment came back with the power."""
+    fill(disk)
+    disk.damage(FIRST, lambda content: content + surplus)
+    disk.write(SECOND, b"" if is_empty else bytes(batch(timestamp=T0 + 5, base_offset=5)))
+    expected = list(range(5 if is_empty else 6))
+    log = disk.open(is_clean=False, recovery_point=5)
+    assert offsets_of(log) == expected
+    assert [mended.size_bytes for mended in log.mended if mended.kind == "cut"] == [len(surplus)]
+    assert len(disk.read(FIRST)) == 500
+    kept = [aside.size_bytes for aside in list_asides(disk.fs, FOLDER)]
+    assert kept == ([len(surplus)] if any(surplus) else [])
+    log.close()
+    check_usable(disk, expected)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [flip(450), lambda content: content[:470], lambda content: flip(450)(content) + TORN],
+)
+def test_flushed_records_that_are_damaged_there_keep_no_log_from_opening(
+    disk: Disk, damage: Any
+) -> None:
+    fill(disk)
+    disk.damage(FIRST, damage)
+    disk.write(SECOND, bytes(batch(timestamp=T0 + 5, base_offset=5)))
+    log = disk.open(is_clean=False, recovery_point=5)
+    assert offsets_of(log, 5) == [5]
+    with pytest.raises(CorruptRecord):
+        offsets_of(log)

@@ -79,6 +79,16 @@ def test_truncation_cuts_and_the_next_append_goes_to_the_new_end(
     assert (file.size, fs.read_file(at("f"))) == (3, b"abX")
 
 
+def test_a_stamp_takes_the_place_of_a_batchs_first_bytes(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    fs.write_file(at("f"), b"ab")
+    file = fs.open(at("f"))
+    file.append_stamped(b"XY", b"..cd")
+    file.append_stamped(b"Z", b".e")
+    assert (file.size, fs.read_file(at("f"))) == (8, b"abXYcdZe")
+
+
 def test_an_open_file_outlives_its_name(fs: FileSystem, at: Callable[[str], str]) -> None:
     file = fs.open(at("f"), create=True)
     file.append([b"ab"])
@@ -149,6 +159,16 @@ def test_a_file_in_the_place_of_a_folder_is_a_named_error(
 def test_the_mtime_is_in_ms(fs: FileSystem, at: Callable[[str], str]) -> None:
     fs.write_file(at("f"), b"")
     assert 1_600_000_000_000 < fs.mtime_ms(at("f")) < 4_000_000_000_000
+
+
+def test_the_facts_of_a_file_tell_whether_it_has_changed(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    fs.write_file(at("f"), b"abcd")
+    fs.set_mtime_ms(at("f"), 1_700_000_000_123)
+    assert fs.stat(at("f")) == (fs.open(at("f")).inode, 4, 1_700_000_000_123)
+    assert fs.mtime_ms(at("f")) == 1_700_000_000_123
+    assert fs.stat(at("g")) is None
 
 
 def test_a_lock_is_held_against_every_other_owner(fs: FileSystem, at: Callable[[str], str]) -> None:
@@ -338,15 +358,48 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
     return calls
 
 
-def test_a_sealed_file_keeps_its_descriptor_until_it_is_flushed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file.append([b"abcd"]),
+        lambda file: file.append_stamped(b"ab", b"..cd"),
+        lambda file: [file.append([b"abcdef"]), file.flush(), file.truncate(4)],
+    ],
+    ids=["append", "stamped", "truncate"],
+)
+def test_a_sealed_file_keeps_its_descriptor_until_it_is_flushed(
+    tmp_path: Path, change: Callable[[RealFile], None]
+) -> None:
     """The system tells an error of writing back only to those who have had the file open."""
-    fs = RealFileSystem(max_sealed=0)
-    file = written(fs, tmp_path / "f")
+    file = RealFileSystem(max_sealed=0).open(str(tmp_path / "f"), create=True)
+    change(file)
     file.seal()
     assert count_open(tmp_path) == 1
     file.flush()
     assert count_open(tmp_path) == 0
     assert file.read(9, 0) == b"abcd"
+
+
+def test_a_file_that_was_never_written_waits_for_no_flush(tmp_path: Path) -> None:
+    file = RealFileSystem(max_sealed=0).open(str(tmp_path / "f"), create=True)
+    file.seal()
+    assert count_open(tmp_path) == 0
+
+
+def test_a_flush_that_failed_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(RealFileSystem(max_sealed=0), tmp_path / "f")
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fails)
+        with pytest.raises(StorageError):
+            file.flush()
+    file.seal()
+    assert count_open(tmp_path) == 1
 
 
 def test_sealing_flushes_where_too_many_wait_for_it(
@@ -391,6 +444,17 @@ def test_a_file_that_is_opened_again_is_found_under_its_new_name(
     monkeypatch.setattr(os, "replace", replace_then_read)
     file.rename(str(tmp_path / "g"))
     assert file.read(9, 0) == b"abcd"
+
+
+def test_a_copy_has_the_bytes_and_the_mtime_and_leaves_nothing_open(tmp_path: Path) -> None:
+    fs, source, target = RealFileSystem(), str(tmp_path / "f"), str(tmp_path / "g")
+    fs.write_file(source, b"abcd")
+    fs.set_mtime_ms(source, 12345)
+    fs.write_file(target, b"something longer")
+    copied: list[int] = []
+    fs.copy_file(source, target, copied.append, flush=True)
+    assert (fs.read_file(target), fs.mtime_ms(target), copied) == (b"abcd", 12345, [4])
+    assert count_open(tmp_path) == 0
 
 
 def test_another_file_under_its_name_is_not_read(tmp_path: Path) -> None:
@@ -538,6 +602,19 @@ def test_faults_come_when_ordered_and_count_every_change() -> None:
     assert fs.log == ["create /f", "append /f", "append /f"]
     with fs.failing(lambda path: StorageError(path, "gone")), pytest.raises(StorageError):
         file.flush()
+
+
+def test_a_rename_that_the_disk_refuses_is_the_disks_failure() -> None:
+    fs = MemoryFileSystem()
+    fs.write_file("/f", b"old")
+    with (
+        fs.failing(lambda path: StorageError(path, "Input/output error"), "rename"),
+        pytest.raises(StorageError) as raised,
+    ):
+        write_atomically(fs, "/f", b"new")
+    assert type(raised.value) is StorageError
+    assert raised.value.is_disk_failure
+    assert fs.read_file("/f") == b"old"
 
 
 def test_who_only_looks_cannot_write(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from raylog.actors.partition.partition import Partition
 from raylog.storage.clock import SystemClock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull, SwapUnfinished
+from raylog.storage.errors import DiskFull, OutOfResources, SwapUnfinished
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
@@ -128,6 +128,29 @@ def test_a_partition_opens_on_a_full_disk_is_read_and_has_its_retention(disk: Di
         assert not again.is_offline
     assert again.append(batch()).base_offset == 3
     assert not log.epochs.is_stale
+
+
+def test_a_start_that_was_raised_without_descriptors_cuts_the_epochs_in_memory_and_then_on_disk(
+    disk: Disk,
+) -> None:
+    def out_of_descriptors(path: str) -> OutOfResources:
+        return OutOfResources(path, "this process has no file descriptor left")
+
+    log = disk.open(segment_bytes=100, retention_bytes=100)
+    for epoch in range(4):
+        log.append(batch_of_size(100), leader_epoch=epoch)
+    log.flush()
+    file = disk.path("leader-epoch-checkpoint.tmp")
+    with disk.fs.failing(out_of_descriptors, "create", under=file):
+        assert log.delete_old_segments() == 3
+        assert log.epochs.entries == ((3, 3),)
+        assert disk.names(".snapshot") == ["00000000000000000003.snapshot"]
+        with pytest.raises(OutOfResources):
+            log.append(batch_of_size(100))
+        assert log.delete_records(4) == 4
+    assert log.epochs.entries == ((3, 4),)
+    log.append(batch_of_size(100))
+    assert LeaderEpochs(disk.fs, FOLDER).entries == ((3, 4),)
 
 
 def test_no_two_lives_write_batches_in_one_epoch_however_full_the_disk_was(disk: Disk) -> None:

@@ -29,17 +29,18 @@ def test_a_gap_is_a_loss_unless_it_may_be_compactions(
 ) -> None:
     if compacted_to is not None:
         write_offsets(disk.fs, f"/logs/{CLEANER_OFFSETS}", {PARTITION: compacted_to})
-    gaps = Gaps(disk.fs, FOLDER, set(), is_compacted=is_compacted)
+    gaps = Gaps(disk.fs, FOLDER, is_compacted=is_compacted)
     assert gaps.is_loss(segment, 20) == is_loss
 
 
 def test_a_gap_where_retention_renamed_a_segment_is_no_loss(disk: Disk) -> None:
-    assert not Gaps(disk.fs, FOLDER, {10}, is_compacted=False).is_loss(DENSE, 20)
+    disk.write(f"{10:020d}.log.deleted", b"")
+    assert not Gaps(disk.fs, FOLDER, is_compacted=False).is_loss(DENSE, 20)
 
 
 def test_a_checkpoint_that_cannot_be_read_makes_no_gap_a_loss(disk: Disk) -> None:
     disk.fs.write_file(f"/logs/{CLEANER_OFFSETS}", b"garbage")
-    assert not Gaps(disk.fs, FOLDER, set(), is_compacted=False).is_loss(DENSE, 20)
+    assert not Gaps(disk.fs, FOLDER, is_compacted=False).is_loss(DENSE, 20)
 
 
 def test_a_compacted_folder_of_kafka_with_an_emptied_segment_keeps_all_records(disk: Disk) -> None:

@@ -22,6 +22,7 @@ from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import stamp
+from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.report import Progress
 from raylog.storage.state.checkpoints import write_epochs
@@ -135,6 +136,11 @@ def test_a_folder_without_a_log_file_is_an_error(disk: Disk, left: list[str]) ->
 def test_a_log_that_ends_before_its_start_is_an_error(disk: Disk) -> None:
     with pytest.raises(LogMissing, match="ends at offset 0, but it began at 5"):
         disk.open(log_start_offset=5)
+
+
+def test_so_is_one_without_any_record_after_a_crash(disk: Disk) -> None:
+    with pytest.raises(LogMissing, match="it began at 50"):
+        disk.open(is_clean=False, log_start_offset=50)
 
 
 def test_kafkas_scenario_of_a_log_that_a_recovery_cut_before_its_start(disk: Disk) -> None:
@@ -319,14 +325,24 @@ def test_a_tail_lost_behind_a_compacted_segment_is_seen_too(disk: Disk) -> None:
     assert disk.names(".log") == ["00000000000000000000.log", "00000000000000000020.log"]
 
 
-def test_a_retention_that_was_torn_is_no_loss(disk: Disk) -> None:
-    """The new name of the second segment survived, that of the first did not."""
-    fill(disk, 30)
-    for suffix in (".log", *INDEXES):
+@pytest.mark.parametrize("suffixes", [(".log",), (".log", *INDEXES)])
+@pytest.mark.parametrize("recovery_point", [0, 60])
+def test_a_retention_that_was_torn_is_no_loss(
+    disk: Disk, recovery_point: int, suffixes: tuple[str, ...]
+) -> None:
+    """The new names of the second segment survived, those of the first did not."""
+    fill(disk, 30).flush()
+    for suffix in suffixes:
         name = disk.path(f"00000000000000000020{suffix}")
         disk.fs.rename(name, name + ".deleted")
-    log = disk.open(is_clean=False, **SMALL)
-    assert offsets_of(log) == [*range(20), *range(40, 60)]
+    for _ in range(2):  # the renamed .log explains the gap as long as there is one
+        disk.fs = disk.fs.crash()
+        log = disk.open(is_clean=False, recovery_point=recovery_point, **SMALL)
+        assert offsets_of(log) == [*range(20), *range(40, 60)]
+        assert disk.names(".deleted") == ["00000000000000000020.log.deleted"]
+    for suffix in (".log", *INDEXES):
+        disk.fs.remove(disk.path(f"00000000000000000000{suffix}"))
+    assert offsets_of(disk.open(is_clean=False, **SMALL)) == list(range(40, 60))
     assert disk.names(".deleted") == []
 
 
@@ -405,6 +421,31 @@ def test_both_indexes_missing_everywhere(disk: Disk) -> None:
     holds_everything(disk.open(**SMALL), 40)
 
 
+@pytest.mark.parametrize("suffixes", [INDEXES[:1], INDEXES[1:], INDEXES])
+def test_a_missing_index_of_the_active_segment_is_made_again_and_told(
+    disk: Disk, suffixes: tuple[str, ...]
+) -> None:
+    fill(disk).close()
+    names = [f"00000000000000000020{suffix}" for suffix in suffixes]
+    whole = [disk.read(name) for name in names]
+    for name in names:
+        disk.fs.remove(disk.path(name))
+    log = disk.open(**SMALL)
+    assert [disk.read(name) for name in names] == whole
+    assert {*names} <= {mended.file for mended in log.mended if mended.kind == "rebuilt"}
+
+
+def test_without_snapshots_the_producers_of_all_segments_are_known(disk: Disk) -> None:
+    log = disk.open()
+    for producer in (7, 8, 9):
+        log.append(of_producer(0, producer=producer))
+        log.roll()
+    log.close()
+    for name in disk.names(".snapshot"):
+        disk.fs.remove(disk.path(name))
+    assert {*disk.open().last_records()} == {7, 8, 9}
+
+
 # -- what is read, and what is told ----------------------------------------------------------------
 
 
@@ -427,6 +468,25 @@ def test_a_clean_start_reads_the_active_segment_from_its_last_index_entry_on(
     # but for the time of its first batch, by which it is rolled
     assert min(position for path, position in reads if path == active and position) == 600
     assert (log.log_end_offset, log.mended) == (76, ())
+
+
+def test_after_a_crash_flushed_segments_are_read_from_their_last_index_entry_on(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk, 38).close()
+    reads: list[tuple[str, int]] = []
+    read = MemoryFile.read
+
+    def counted(self: MemoryFile, size_bytes: int, position: int) -> bytes:
+        reads.append((self.path, position))
+        return read(self, size_bytes, position)
+
+    monkeypatch.setattr(MemoryFile, "read", counted)
+    log = disk.open(is_clean=False, recovery_point=76, **SMALL)
+    sealed = [disk.path(f"{base:020d}.log") for base in (0, 20, 40)]
+    for path in sealed:
+        assert {position for name, position in reads if name == path} == {800}
+    assert log.log_end_offset == 76
 
 
 def test_recovery_tells_how_far_it_has_come(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,6 +538,9 @@ def test_recovery_holds_the_entries_of_no_sealed_segment(disk: Disk) -> None:
         for name in disk.names(suffix):
             disk.write(name, b"")
     log = disk.open(is_clean=False, **SMALL)
+    for segment in log.segments[:-1]:
+        assert not segment.offset_index._held
+        assert not segment.time_index._held
     files = {name: disk.read(name) for suffix in INDEXES for name in disk.names(suffix)}
     assert all(files.values())
     after = Disk(disk.fs.crash("flushed", names="all"))
@@ -511,23 +574,40 @@ def test_all_that_recovery_did_is_told(disk: Disk) -> None:
     assert disk.open(is_clean=False, recovery_point=40, **SMALL).mended == ()
 
 
-def test_a_bad_sector_in_an_index_ends_in_a_rebuild(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(disk).close()
+def fail_once(monkeypatch: pytest.MonkeyPatch, paths: set[str]) -> None:
+    """The first time that one of these files is read there is a bad sector."""
     read_file = MemoryFileSystem.read_file
-    bad = {disk.path(f"{base:020d}{suffix}") for base in (0, 20) for suffix in INDEXES}
 
     def failing(self: MemoryFileSystem, path: str) -> bytes:
-        if path in bad:
-            bad.discard(path)
+        if path in paths:
+            paths.discard(path)
             raise StorageError(path, "Input/output error")
         return read_file(self, path)
 
     monkeypatch.setattr(MemoryFileSystem, "read_file", failing)
+
+
+def test_a_bad_sector_in_an_index_ends_in_a_rebuild(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk).close()
+    bad = {disk.path(f"{base:020d}{suffix}") for base in (0, 20) for suffix in INDEXES}
+    fail_once(monkeypatch, bad)
     log = disk.open(is_clean=False, recovery_point=30, **SMALL)
     holds_everything(log)
     assert len(log.mended) == 4
+
+
+@pytest.mark.parametrize("suffix", INDEXES)
+def test_after_an_orderly_stop_the_active_segments_indexes_are_tried_before_they_are_mapped(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """A bad sector under a map would end the process."""
+    fill(disk).close()
+    fail_once(monkeypatch, {disk.path(f"00000000000000000020{suffix}")})
+    log = disk.open(**SMALL)
+    holds_everything(log)
+    assert [mended.kind for mended in log.mended] == ["rebuilt", "rebuilt"]
 
 
 # -- epochs, snapshots -----------------------------------------------------------------------------
@@ -627,6 +707,68 @@ def test_a_damaged_batch_in_a_sealed_segment_keeps_no_log_from_opening(
         assert [record.offset for record in decode_records(found.read())] == [0, 1]
         if suffix:
             disk.fs.remove(disk.path("00000000000000000000" + suffix))
+
+
+def of_producers(disk: Disk) -> None:
+    """Two sealed segments and the active one, of 16 batches by producers 7 and 8 in turn."""
+    log = disk.open(**SMALL)
+    for number in range(16):
+        log.append(of_producer(number // 2, producer=7 + number % 2, timestamp=T0))
+        if number in (5, 10):
+            log.roll()
+    log.close()
+    disk.fs.remove(disk.path(f"{16:020d}.snapshot"))
+
+
+@pytest.mark.parametrize("damage", ["a batch's length", "a batch's offset", "a cut"])
+@pytest.mark.parametrize("has_indexes", [True, False])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_damaged_sealed_segment_and_lost_snapshots_keep_no_log_from_opening(
+    disk: Disk, damage: str, has_indexes: bool, is_clean: bool
+) -> None:
+    """What the good batches tell of the producers is known, and what is not is told."""
+    of_producers(disk)
+    for name in disk.names(".snapshot"):
+        disk.write(name, b"lost")
+    name = f"{6:020d}.log"
+    size_bytes = len(disk.read(name)) // 5
+    changes = {
+        "a batch's length": flip(3 * size_bytes + 11),
+        "a batch's offset": flip(3 * size_bytes + 7, 6),
+        "a cut": lambda content: content[: 3 * size_bytes + 30],
+    }
+    disk.damage(name, changes[damage])
+    if not has_indexes:
+        disk.write(f"{6:020d}.index", b"garbage")
+    log = disk.open(is_clean=is_clean, recovery_point=16, **SMALL)
+    (told,) = [mended for mended in log.mended if mended.kind == "damaged"]
+    assert (told.file, told.size_bytes) == (name, 0)
+    assert "corrupt record batch" in told.why
+    assert "producer must" not in told.why
+    assert offsets_of(log, 11) == list(range(11, 16))
+    for producer in (7, 8):
+        again = log.append(of_producer(7, producer=producer, timestamp=T0))
+        assert (again.is_duplicate, again.last_offset) == (True, 7 + producer)
+    log.close()
+    assert all(mended.kind != "damaged" for mended in disk.open(**SMALL).mended)
+
+
+def test_a_damaged_marker_tells_nothing_of_its_transaction(disk: Disk) -> None:
+    """It is not believed: whether it was a commit or an abort is not known."""
+    log = disk.open(**SMALL)
+    log.append(of_producer(0, transactional=True))
+    marker = encode_marker(Marker(False, 1, T0), producer_id=7, producer_epoch=0)
+    position = log.segments[0].size
+    log.append(marker, 0, "coordinator")
+    log.roll()
+    log.append(batch(timestamp=T0))
+    log.close()
+    for name in disk.names(".snapshot"):
+        disk.fs.remove(disk.path(name))
+    disk.damage(f"{0:020d}.log", flip(position + len(marker) - 12))
+    log = disk.open(recovery_point=3, **SMALL)
+    assert [mended.kind for mended in log.mended] == ["damaged"]
+    assert log.last_stable_offset == 0
 
 
 def test_what_a_recovery_cut_never_comes_back(disk: Disk) -> None:

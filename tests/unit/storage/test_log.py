@@ -12,6 +12,7 @@ from raylog.storage.errors import (
     OutOfResources,
     RecordBatchTooLarge,
     RecordTooLarge,
+    StorageError,
     UnsupportedCompressionType,
 )
 from raylog.storage.indexes.time_index import TimestampOffset
@@ -28,6 +29,7 @@ from raylog.storage.records.batch import read_header, seal
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
+    FOLDER,
     Disk,
     batch,
     batch_of_size,
@@ -287,6 +289,9 @@ def test_special_times(disk: Disk) -> None:
     )
     assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
     assert log.offset_for_timestamp(0) is None
+    log.append(batch(timestamp=0))
+    assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(0, 0)
+    log.truncate_to(0)
     for timestamp in (5, 9, 9, 3):
         log.append(batch_of_size(100, timestamp=timestamp))
     assert log.offset_for_timestamp(LATEST) == TimestampOffset(-1, 4)
@@ -338,6 +343,21 @@ def test_a_flush_moves_the_recovery_point_and_survives_power(disk: Disk) -> None
     assert (log.recovery_point, disk.fs.operations) == (5, operations)
 
 
+def test_a_flush_below_a_new_segment_syncs_no_folder(disk: Disk) -> None:
+    log = disk.open()
+    log.append(batch())
+    log.flush()
+    log.append(batch())
+    log.roll()
+    begin = disk.fs.operations
+    log.flush_due()
+    assert log.recovery_point == 2
+    assert [done for done in disk.fs.log[begin:] if "sync_dir" in done] == []
+    log.append(batch())
+    log.flush()
+    assert [done for done in disk.fs.log[begin:] if "sync_dir" in done] == [f"sync_dir {FOLDER}"]
+
+
 def test_upkeep_flushes_sealed_segments_and_the_active_one_when_its_time_has_come(
     disk: Disk,
 ) -> None:
@@ -379,6 +399,29 @@ def test_old_segments_go_in_two_steps_and_readers_of_them_can_finish(disk: Disk)
         "00000000000000000002.snapshot",
         "00000000000000000004.snapshot",
     ]
+
+
+@pytest.mark.parametrize("failing", range(12))
+def test_a_deletion_that_fails_is_tried_again_and_holds_up_no_other(
+    disk: Disk, failing: int
+) -> None:
+    log = disk.open(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=500)
+    for _ in range(5):
+        log.append(batch_of_size(100))
+    assert log.delete_old_segments() == 5
+    disk.clock.advance(500)
+    before = disk.fs.operations
+    disk.fs.fail_at(before + failing, lambda path: StorageError(path, "Input/output error"))
+    with pytest.raises(StorageError, match="Input/output error"):
+        log.purge_deleted()
+    left = disk.names(".deleted")
+    assert 1 <= len(left) <= 3
+    assert len({name.partition(".")[0] for name in left}) == 1
+    log.purge_deleted()
+    assert disk.names(".deleted") == left, "it waits for as long again"
+    disk.clock.advance(500)
+    log.purge_deleted()
+    assert disk.names(".deleted") == []
 
 
 def test_retention_removes_the_snapshot_of_a_close_within_a_segment(disk: Disk) -> None:

@@ -1,12 +1,16 @@
 """Fsynced records that are missing are noticed; who accepts that says so once."""
 
-from typing import Any
-
 import pytest
 
-from raylog.storage.errors import CorruptCheckpoint, LogMissing, LogShorterThanFlushed
-from raylog.storage.log import Log
-from raylog.storage.losses import accept_loss
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    DiskFull,
+    FlushedRecordsMissing,
+    LogMissing,
+    LogShorterThanFlushed,
+)
+from raylog.storage.gaps import Gaps
+from raylog.storage.losses import accept_losses, drop_settled
 from raylog.storage.state.checkpoints import (
     ACCEPTED_LOSSES,
     LOG_START_OFFSETS,
@@ -23,22 +27,7 @@ from raylog.storage.testing.logs import (
     flip,
     offsets_of,
 )
-
-SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
-FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 20, 40))
-
-
-def fill(disk: Disk, batches: int = 30) -> Log:
-    """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
-    log = disk.open(**SMALL)
-    for number in range(batches):
-        log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
-    log.close()
-    return log
-
-
-def content(disk: Disk) -> dict[str, bytes]:
-    return {name: disk.read(name) for name in disk.names()}
+from tests.harness.small_logs import FIRST, SECOND, SMALL, THIRD, content, fill
 
 
 def checkpoint(disk: Disk, recovery_point: int, log_start_offset: int = 0) -> None:
@@ -88,8 +77,7 @@ def test_an_accepted_loss_opens_the_log_and_is_told(disk: Disk) -> None:
     fill(disk)
     disk.damage(THIRD, flip(550))
     checkpoint(disk, 60)
-    lost = accept_loss(disk.fs, FOLDER)
-    assert lost is not None
+    (lost,) = accept_losses(disk.fs, FOLDER)
     assert lost[:5] == ("lost", THIRD, 0, 50, 60)
     assert disk.read(ACCEPTED_LOSSES) == b"0\n1\n50 60\n"
     log = disk.open(is_clean=False, recovery_point=60, **SMALL)
@@ -99,13 +87,22 @@ def test_an_accepted_loss_opens_the_log_and_is_told(disk: Disk) -> None:
     assert log.append(batch(timestamp=T0)).base_offset == 50
 
 
+def test_the_loss_of_a_whole_last_segment_is_told_as_that_segments(disk: Disk) -> None:
+    fill(disk)
+    disk.write(THIRD, b"")
+    checkpoint(disk, 60)
+    (lost,) = accept_losses(disk.fs, FOLDER)
+    assert lost[:5] == ("lost", THIRD, 0, 40, 60)
+    assert lost in disk.open(is_clean=False, recovery_point=60, **SMALL).mended
+
+
 def test_a_loss_is_accepted_once_and_survives(disk: Disk) -> None:
     fill(disk)
     disk.damage(THIRD, flip(550))
     checkpoint(disk, 60)
-    first = accept_loss(disk.fs, FOLDER)
+    first = accept_losses(disk.fs, FOLDER)
     disk.fs = disk.fs.crash("flushed", names="flushed")
-    assert accept_loss(disk.fs, FOLDER) == first
+    assert accept_losses(disk.fs, FOLDER) == first
     assert disk.read(ACCEPTED_LOSSES) == b"0\n1\n50 60\n"
     for _ in range(3):  # the checkpoint of the recovery point may be written late
         log = disk.open(is_clean=False, recovery_point=60, **SMALL)
@@ -117,7 +114,7 @@ def test_the_next_loss_is_noticed_again(disk: Disk) -> None:
     fill(disk)
     disk.damage(THIRD, flip(550))
     checkpoint(disk, 60)
-    accept_loss(disk.fs, FOLDER)
+    accept_losses(disk.fs, FOLDER)
     log = disk.open(is_clean=False, recovery_point=60, **SMALL)
     for number in range(10):
         log.append(batch_of_size(100, 2, T0 + number))
@@ -127,7 +124,7 @@ def test_the_next_loss_is_noticed_again(disk: Disk) -> None:
     with pytest.raises(LogShorterThanFlushed, match="everything below 70"):
         disk.open(is_clean=False, recovery_point=70, **SMALL)
     checkpoint(disk, 70)
-    accept_loss(disk.fs, FOLDER)
+    accept_losses(disk.fs, FOLDER)
     assert disk.read(ACCEPTED_LOSSES) == b"0\n2\n50 60\n64 70\n"
 
 
@@ -135,7 +132,7 @@ def test_an_accepted_loss_covers_no_other_one_below_its_end(disk: Disk) -> None:
     fill(disk)
     disk.damage(THIRD, lambda content: content[:200])
     checkpoint(disk, 60)
-    accept_loss(disk.fs, FOLDER)
+    accept_losses(disk.fs, FOLDER)
     log = disk.open(is_clean=False, recovery_point=60, **SMALL)
     assert log.log_end_offset == 44
     for number in range(5):
@@ -147,27 +144,313 @@ def test_an_accepted_loss_covers_no_other_one_below_its_end(disk: Disk) -> None:
     for is_clean in (True, False):
         with pytest.raises(LogShorterThanFlushed, match=r"ends at offset 52, but .* below 54"):
             disk.open(is_clean=is_clean, recovery_point=54, **SMALL)
-    assert accept_loss(disk.fs, FOLDER)
+    assert accept_losses(disk.fs, FOLDER)
     assert disk.open(is_clean=False, recovery_point=54, **SMALL).log_end_offset == 52
+
+
+@pytest.mark.parametrize("is_dropped_at_once", [True, False])
+def test_the_same_records_produced_again_and_lost_again_are_another_loss(
+    disk: Disk, is_dropped_at_once: bool
+) -> None:
+    """A crash may come between the checkpoint and the end of the acceptance."""
+    fill(disk)
+    disk.damage(THIRD, lambda content: content[:500])
+    checkpoint(disk, 60)
+    accept_losses(disk.fs, FOLDER)
+    log = disk.open(is_clean=False, recovery_point=60, **SMALL)
+    checkpoint(disk, log.recovery_point)
+    if is_dropped_at_once:
+        drop_settled(disk.fs, FOLDER, log.log_end_offset)
+    else:
+        disk.fs = disk.fs.crash()
+        log = disk.open(is_clean=False, recovery_point=50, **SMALL)
+    assert disk.read(ACCEPTED_LOSSES) == b"0\n0\n"
+    for number in range(5):
+        log.append(batch_of_size(100, 2, T0 + number))
+    log.close()
+    assert log.recovery_point == 60
+    checkpoint(disk, 60)
+    disk.damage(THIRD, lambda content: content[:500])
+    for is_clean in (True, False):
+        with pytest.raises(LogShorterThanFlushed, match="ends at offset 50"):
+            disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
+
+
+def test_a_loss_that_is_restored_after_all_is_not_accepted_any_more(disk: Disk) -> None:
+    fill(disk)
+    whole = disk.read(THIRD)
+    disk.damage(THIRD, lambda content: content[:500])
+    checkpoint(disk, 60)
+    accept_losses(disk.fs, FOLDER)
+    disk.write(THIRD, whole)
+    assert disk.open(is_clean=False, recovery_point=60, **SMALL).log_end_offset == 60
+    disk.damage(THIRD, lambda content: content[:500])
+    with pytest.raises(LogShorterThanFlushed):
+        disk.open(is_clean=False, recovery_point=60, **SMALL)
 
 
 def test_a_log_that_is_whole_has_nothing_to_accept(disk: Disk) -> None:
     fill(disk)
-    assert accept_loss(disk.fs, FOLDER) is None
+    assert accept_losses(disk.fs, FOLDER) == []
     checkpoint(disk, 60)
-    assert accept_loss(disk.fs, FOLDER) is None
+    assert accept_losses(disk.fs, FOLDER) == []
     checkpoint(disk, 45)
     disk.damage(THIRD, flip(550))
-    assert accept_loss(disk.fs, FOLDER) is None
+    assert accept_losses(disk.fs, FOLDER) == []
     assert ACCEPTED_LOSSES not in disk.names()
 
 
 def test_what_is_no_log_has_nothing_to_accept(disk: Disk) -> None:
     with pytest.raises(LogMissing):
-        accept_loss(disk.fs, "/logs/other")
+        accept_losses(disk.fs, "/logs/other")
     disk.fs.write_file(f"/logs/{RECOVERY_POINTS}", b"garbage")
     with pytest.raises(CorruptCheckpoint):
-        accept_loss(disk.fs, FOLDER)
+        accept_losses(disk.fs, FOLDER)
+
+
+# -- a segment that is missing in the middle -------------------------------------------------------
+
+
+def lose_second(disk: Disk, *left: str) -> None:
+    """The files of the second segment are gone, but for those with these suffixes."""
+    for name in disk.names():
+        if name.startswith(SECOND[:20]) and not name.endswith(left or ("-",)):
+            disk.fs.remove(disk.path(name))
+
+
+@pytest.mark.parametrize("left", [".index", ".timeindex", ".snapshot"])
+def test_a_segment_that_is_gone_in_the_middle_is_refused_with_nothing_changed(
+    disk: Disk, left: str
+) -> None:
+    """Its index or snapshot tells of it, also after an orderly stop."""
+    fill(disk)
+    disk.write(f"{20:020d}.snapshot", b"any")
+    lose_second(disk, left)
+    before = content(disk)
+    for is_clean in (True, False):
+        with pytest.raises(FlushedRecordsMissing, match="from 20 on, before 40") as caught:
+            disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
+        assert (caught.value.first_offset, caught.value.end_offset) == (20, 40)
+        assert content(disk) == before
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("batch_position", [500, 900])
+def test_it_is_refused_behind_a_damaged_segment_too(
+    disk: Disk, batch_position: int, is_clean: bool
+) -> None:
+    fill(disk)
+    disk.damage(FIRST, flip(batch_position + 11))
+    lose_second(disk, ".timeindex")
+    with pytest.raises(FlushedRecordsMissing, match="from 20 on, before 40"):
+        disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
+    checkpoint(disk, 60)
+    assert [entry[3:5] for entry in accept_losses(disk.fs, FOLDER)] == [(20, 40)]
+    for _ in range(2):  # the index may come back with a loss of power
+        assert disk.open(is_clean=is_clean, recovery_point=60, **SMALL).log_end_offset == 60
+        disk.fs = disk.fs.crash("flushed", names="flushed")
+
+
+@pytest.mark.parametrize("recovery_point", [40, 41, 60])
+def test_after_a_crash_it_is_noticed_without_any_trace(disk: Disk, recovery_point: int) -> None:
+    fill(disk)
+    lose_second(disk)
+    before = content(disk)
+    with pytest.raises(FlushedRecordsMissing, match="from 20 on, before 40"):
+        disk.open(is_clean=False, recovery_point=recovery_point, **SMALL)
+    assert content(disk) == before
+
+
+def test_the_tail_of_a_flushed_segment_that_is_gone_is_noticed_after_a_crash(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:700])
+    with pytest.raises(FlushedRecordsMissing, match="from 34 on, before 40"):
+        disk.open(is_clean=False, recovery_point=60, **SMALL)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("left", [".index", ".log"])  # .log: nothing is left
+def test_a_segment_that_is_missing_opens_once_that_is_accepted(
+    disk: Disk, left: str, is_clean: bool
+) -> None:
+    fill(disk)
+    lose_second(disk)
+    if left == ".index":
+        disk.write(SECOND.replace(".log", ".index"), b"")
+    checkpoint(disk, 60)
+    (lost,) = accept_losses(disk.fs, FOLDER)
+    assert lost[:5] == ("lost", SECOND, 0, 20, 40)
+    assert disk.read(ACCEPTED_LOSSES) == b"0\n1\n20 40\n"
+    disk.fs = disk.fs.crash("flushed", names="flushed")
+    log = disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
+    assert offsets_of(log) == [*range(20), *range(40, 60)]
+    assert (lost in log.mended) == (left == ".index" or not is_clean)
+    assert log.append(batch(timestamp=T0)).base_offset == 60
+    log.close()
+    again = disk.open(is_clean=False, recovery_point=61, **SMALL)
+    assert offsets_of(again) == [*range(20), *range(40, 61)]
+    assert accept_losses(disk.fs, FOLDER) == [lost]
+    assert disk.read(ACCEPTED_LOSSES) == b"0\n1\n20 40\n"
+
+
+def test_all_that_is_lost_is_accepted_at_once_and_stays_as_long_as_it_is_needed(
+    disk: Disk,
+) -> None:
+    fill(disk)
+    lose_second(disk)
+    disk.damage(THIRD, lambda content: content[:500])
+    checkpoint(disk, 60)
+    lost = accept_losses(disk.fs, FOLDER)
+    assert [(entry.first_offset, entry.end_offset) for entry in lost] == [(20, 40), (50, 60)]
+    operations = disk.fs.operations
+    drop_settled(disk.fs, FOLDER, 50)
+    assert disk.fs.operations == operations
+    disk.open(is_clean=False, recovery_point=60, **SMALL)
+    assert disk.read(ACCEPTED_LOSSES) == b"0\n2\n20 40\n50 60\n"
+
+
+def test_a_gap_that_ends_at_the_recovery_point_is_accepted(disk: Disk) -> None:
+    fill(disk)
+    lose_second(disk)
+    checkpoint(disk, 40)
+    assert [entry[3:5] for entry in accept_losses(disk.fs, FOLDER)] == [(20, 40)]
+    log = disk.open(is_clean=False, recovery_point=40, **SMALL)
+    assert offsets_of(log) == [*range(20), *range(40, 60)]
+
+
+def test_a_segment_that_retention_has_renamed_is_nothing_to_accept(disk: Disk) -> None:
+    fill(disk)
+    disk.fs.rename(disk.path(SECOND), disk.path(SECOND + ".deleted"))
+    checkpoint(disk, 60)
+    assert accept_losses(disk.fs, FOLDER) == []
+
+
+def test_an_acceptance_that_cannot_be_read_or_dropped_keeps_no_whole_log_closed(
+    disk: Disk,
+) -> None:
+    fill(disk)
+    checkpoint(disk, 60)
+    for accepted in (b"garbage", b"0\n1\n50 60\n"):
+        disk.write(ACCEPTED_LOSSES, accepted)
+        with disk.fs.failing(DiskFull, "append"):
+            assert disk.open(recovery_point=60, **SMALL).log_end_offset == 60
+        assert disk.read(ACCEPTED_LOSSES) == accepted
+
+
+def test_a_larger_gap_than_the_accepted_one_is_another_loss(disk: Disk) -> None:
+    fill(disk, 40)
+    lose_second(disk)
+    checkpoint(disk, 80)
+    accept_losses(disk.fs, FOLDER)
+    disk.fs.remove(disk.path(THIRD))
+    for is_clean in (True, False):
+        with pytest.raises(FlushedRecordsMissing, match="from 20 on, before 60"):
+            disk.open(is_clean=is_clean, recovery_point=80, **SMALL)
+    accept_losses(disk.fs, FOLDER)
+    log = disk.open(is_clean=False, recovery_point=80, **SMALL)
+    assert offsets_of(log) == [*range(20), *range(60, 80)]
+    assert disk.read(ACCEPTED_LOSSES) == b"0\n1\n20 60\n"
+
+
+def test_an_acceptance_goes_with_its_gap(disk: Disk) -> None:
+    fill(disk)
+    second = {name: data for name, data in content(disk).items() if name.startswith(SECOND[:20])}
+    lose_second(disk)
+    checkpoint(disk, 60)
+    accept_losses(disk.fs, FOLDER)
+    for name, data in second.items():  # restored from a copy after all
+        disk.write(name, data)
+    log = disk.open(is_clean=False, recovery_point=60, **SMALL)
+    assert offsets_of(log) == list(range(60))
+    assert disk.read(ACCEPTED_LOSSES) == b"0\n0\n"
+
+
+def test_an_acceptance_outlives_damage_that_hides_its_gap(disk: Disk) -> None:
+    fill(disk)
+    lose_second(disk)
+    checkpoint(disk, 60)
+    accept_losses(disk.fs, FOLDER)
+    disk.damage(FIRST, flip(911))
+    disk.open(is_clean=False, recovery_point=60, **SMALL)
+    disk.damage(FIRST, flip(911))  # restored
+    log = disk.open(is_clean=False, recovery_point=60, **SMALL)
+    assert offsets_of(log) == [*range(20), *range(40, 60)]
+
+
+def test_a_segment_that_is_restored_without_its_indexes_mends_the_log(disk: Disk) -> None:
+    fill(disk)
+    second = disk.read(SECOND)
+    lose_second(disk, ".timeindex")
+    with pytest.raises(FlushedRecordsMissing):
+        disk.open(recovery_point=60, **SMALL)
+    disk.write(SECOND, second)
+    assert offsets_of(disk.open(is_clean=False, recovery_point=60, **SMALL)) == list(range(60))
+
+
+def test_a_gap_above_the_recovery_point_is_not_what_an_orderly_stop_leaves(disk: Disk) -> None:
+    """Without its checkpoint nobody knows what was flushed: the log is recovered as after a
+    crash."""
+    fill(disk)
+    lose_second(disk, ".index")
+    log = disk.open(is_clean=True, recovery_point=0, **SMALL)
+    assert offsets_of(log) == list(range(20))
+    assert disk.names(".aside-0") == [THIRD + ".aside-0"]
+    assert [mended.file for mended in log.mended if mended.kind == "set_aside"] == [THIRD]
+
+
+def test_an_index_without_its_log_where_nothing_is_missing_is_a_leftover(disk: Disk) -> None:
+    fill(disk)
+    disk.write(f"{10:020d}.index", b"")
+    disk.write(f"{10:020d}.snapshot", b"")
+    for is_clean in (True, False):
+        log = Disk(disk.fs.crash()).open(is_clean=is_clean, recovery_point=60, **SMALL)
+        assert offsets_of(log) == list(range(60))
+        assert [mended.kind for mended in log.mended] == ["removed", "removed"]
+
+
+def test_a_gap_below_the_log_start_is_no_loss(disk: Disk) -> None:
+    fill(disk)
+    lose_second(disk, ".index")
+    for is_clean in (True, False):
+        again = Disk(disk.fs.crash())
+        log = again.open(is_clean=is_clean, recovery_point=60, log_start_offset=40, **SMALL)
+        assert offsets_of(log) == list(range(40, 60))
+    checkpoint(disk, 60, 40)
+    assert accept_losses(disk.fs, FOLDER) == []
+    checkpoint(disk, 60, 39)
+    assert len(accept_losses(disk.fs, FOLDER)) == 1
+
+
+def test_a_gap_of_compaction_below_the_recovery_point_is_no_loss(disk: Disk) -> None:
+    fill(disk)
+    lose_second(disk, ".index")
+    for is_clean in (True, False):
+        again = Disk(disk.fs.crash())
+        log = again.open(is_clean=is_clean, recovery_point=60, cleanup_policy="compact", **SMALL)
+        assert offsets_of(log) == [*range(20), *range(40, 60)]
+    checkpoint(disk, 60)
+    assert accept_losses(disk.fs, FOLDER, is_compacted=True) == []
+
+
+def test_a_segment_that_retention_was_renaming_is_no_loss(disk: Disk) -> None:
+    """A crash came before its indexes were renamed, too."""
+    fill(disk)
+    for name in (FIRST, SECOND):
+        disk.fs.rename(disk.path(name), disk.path(name + ".deleted"))
+    log = disk.open(is_clean=False, recovery_point=60, **SMALL)
+    assert offsets_of(log) == list(range(40, 60))
+
+
+def test_after_an_orderly_stop_no_sealed_segment_is_read_for_gaps(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk)
+    read = []
+    monkeypatch.setattr(Gaps, "missing_behind", lambda *arguments: read.append(arguments))
+    disk.open(recovery_point=60, **SMALL)
+    assert read == []
+    disk.open(is_clean=False, recovery_point=60, **SMALL)
+    assert len(read) == 2
 
 
 # -- what is no loss -------------------------------------------------------------------------------
@@ -177,6 +460,8 @@ def test_records_below_the_log_start_are_no_loss(disk: Disk) -> None:
     """Kafka raises the recovery point to the log start, flushed or not."""
     fill(disk)
     disk.damage(THIRD, flip(550))
+    checkpoint(disk, 58, 58)
+    assert accept_losses(disk.fs, FOLDER) == []
     log = disk.open(is_clean=False, recovery_point=58, log_start_offset=58, **SMALL)
     assert (log.log_start_offset, log.log_end_offset) == (58, 58)
 
@@ -235,7 +520,7 @@ def test_an_older_copy_beside_a_newer_checkpoint_is_refused_until_it_is_accepted
         disk.write(name, data)
     with pytest.raises(LogShorterThanFlushed, match="ends at offset 40, but everything below 46"):
         disk.open(is_clean=False, recovery_point=46, **SMALL)
-    accept_loss(disk.fs, FOLDER)
+    accept_losses(disk.fs, FOLDER)
     assert disk.open(is_clean=False, recovery_point=46, **SMALL).log_end_offset == 40
 
 

@@ -255,6 +255,7 @@ def test_a_read_answers_all_that_a_fetch_needs(
         segment_base=0,
         position=0,
         size_bytes=found.size_bytes,
+        end_offset=end,
         log_start_offset=0,
         high_watermark=6,
         last_stable_offset=3,
@@ -265,7 +266,7 @@ def test_a_read_answers_all_that_a_fetch_needs(
     assert found == expected
     nothing = log.read(end, 10_000, isolation)
     assert nothing == expected._replace(
-        file=None, path="", segment_base=-1, size_bytes=0, aborted=()
+        file=None, path="", segment_base=-1, size_bytes=0, end_offset=-1, aborted=()
     )
 
 
@@ -389,6 +390,41 @@ def test_a_read_that_a_truncation_comes_into_answers_from_one_moment(
     assert len(calls) == 2
     assert (found.high_watermark, found.last_stable_offset, found.log_end_offset) == (4, 4, 4)
     assert len(decode_records(found.read())) == 4 - start
+
+
+def cut_after(monkeypatch: pytest.MonkeyPatch, log: Log, name: str, offset: int) -> None:
+    """The log is truncated when the first call of a method has its answer."""
+    real, calls = getattr(log, name), []
+
+    def then_cut(*args: Any) -> Any:
+        answer = real(*args)
+        calls.append(args)
+        if len(calls) == 1:
+            log.truncate_to(offset)
+        return answer
+
+    monkeypatch.setattr(log, name, then_cut)
+
+
+def test_batches_that_are_cut_when_they_were_found_are_not_the_answer(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open()
+    for _ in range(6):
+        log.append(batch(2))
+    cut_after(monkeypatch, log, "_find", 4)
+    found = log.read(0, 1000)
+    assert (found.high_watermark, len(decode_records(found.read()))) == (4, 4)
+
+
+def test_a_time_that_is_cut_when_it_was_found_is_not_the_answer(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open()
+    for number in range(6):
+        log.append(batch(timestamp=T0 + number))
+    cut_after(monkeypatch, log, "_first_at", 4)
+    assert log.offset_for_timestamp(T0 + 5) is None
 
 
 # -- lying indexes ---------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Reading a segment to its end, and making its indexes again."""
 
 from collections.abc import Callable
+from struct import pack
 
 import pytest
 
@@ -8,6 +9,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptIndex, CorruptRecord
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.records.batch import stamp
+from raylog.storage.records.scan import POSITION
 from raylog.storage.recovery import (
     Batches,
     check_indexes,
@@ -109,6 +111,12 @@ def test_pieces_may_be_of_any_size(
     """Pieces smaller than a batch, and with batches over their ends."""
     monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", piece_bytes)
     assert found(box.open()) == (0, 140, True)
+    headers = [
+        piece.header(position)
+        for piece in Batches(box.open())
+        for position in piece.rows[:, POSITION].tolist()
+    ]
+    assert [header.base_offset for header in headers] == list(range(40, 140, 10))
     check_indexes(box.open())
     for damaged, kept in (
         (flip(6500)(box.content), 6),
@@ -132,6 +140,33 @@ def test_no_read_is_larger_than_a_piece(box: Box, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(MemoryFile, "read", counted)
     assert found(box.open()) == (0, 140, True)
     assert max(sizes) <= 300
+
+
+@pytest.mark.parametrize("piece_bytes", [100, 5000])
+def test_a_crc_is_looked_at_where_that_is_asked_for(box: Box, piece_bytes: int) -> None:
+    segment = box.holding(flip(2500)(box.content))
+    for verify, good in ((False, 10), (True, 2)):
+        batches = Batches(segment, verify=verify, piece_bytes=piece_bytes)
+        assert sum(len(piece.rows) for piece in batches) == good
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (flip(2500), "position 2000: the CRC is wrong"),
+        (flip(9500), "position 9000: the CRC is wrong"),
+        (lambda c: c[:9500], "position 9000: only 500 of 1000 bytes of a batch"),
+        (flip(2006), "position 2000: offsets 316 to 325 where 60 must follow"),
+        (flip(2007, 3), "position 2000: offsets 52 to 61 where 60 must follow"),
+    ],
+)
+def test_what_is_wrong_with_the_first_bad_batch_is_told(
+    box: Box, change: Callable[[bytes], bytes], why: str
+) -> None:
+    batches = Batches(box.holding(change(box.content)), verify=True, end_offset=BASE + 100)
+    assert len([*batches]) == 1
+    with pytest.raises(CorruptRecord, match=why):
+        batches.check_whole()
 
 
 def test_a_gap_between_batches_is_told(box: Box) -> None:
@@ -220,6 +255,11 @@ def test_the_bytes_of_an_index_file_tell_whether_it_is_one(
 # -- after an orderly stop -------------------------------------------------------------------------
 
 
+def test_an_entry_of_the_first_offset_and_of_time_0_is_no_fault(box: Box) -> None:
+    box.fs.write_file(INDEXES[1], pack(">qi", 0, 0))
+    assert index_fault(box.fs, box.open()) is None
+
+
 def test_the_tail_is_read_from_the_last_index_entry_on(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +289,18 @@ def test_the_last_entry_of_an_index_is_believed_only_after_a_look(box: Box, path
                 read_tail(box.open())
 
 
+def test_an_empty_segment_ends_where_it_begins_and_has_no_epoch(box: Box) -> None:
+    for path in INDEXES:
+        box.fs.write_file(path, b"")
+    assert read_tail(box.holding(b"")) == (BASE, -1)
+
+
+def test_a_time_index_without_entries_is_not_what_an_orderly_stop_leaves(box: Box) -> None:
+    box.fs.write_file(INDEXES[1], b"")
+    with pytest.raises(CorruptIndex, match="the time index has no entry"):
+        read_tail(box.open())
+
+
 def test_a_torn_tail_is_not_what_an_orderly_stop_leaves(box: Box) -> None:
     with pytest.raises(CorruptIndex):
         read_tail(box.holding(box.content[:-1]))
@@ -272,6 +324,32 @@ def test_every_change_of_the_leader_epoch_counts() -> None:
     ]
     assert last_epoch([segment]) == 9
     assert last_epoch([]) == -1
+
+
+def test_the_last_epoch_is_that_of_the_last_batch() -> None:
+    box = Box((3, 3, 3, 7, 7, 7, 7, 9, 9, 9), interval_bytes=1 << 20)
+    assert last_epoch([box.open()]) == 9
+
+
+def test_of_a_segment_of_one_epoch_only_the_first_batches_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("raylog.storage.recovery.LOOKUP_BYTES", 2000)
+    box = Box((3,) * 10)
+    following = Segment(box.fs, "/", BASE + 100, box.config, create=True)
+    records = batch(1)
+    stamp(records, BASE + 100, 3)
+    following.log.append([records])
+    read: list[str] = []
+    real = MemoryFile.read
+
+    def counted(file: MemoryFile, size_bytes: int, position: int) -> bytes:
+        read.append(file.path)
+        return real(file, size_bytes, position)
+
+    monkeypatch.setattr(MemoryFile, "read", counted)
+    assert epoch_changes([box.open(), following]) == [EpochChange(3, 40, 0)]
+    assert read.count(LOG) == 1
 
 
 def test_the_epochs_of_large_batches_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:

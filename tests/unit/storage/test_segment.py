@@ -1,9 +1,17 @@
 """A segment: index cadence, roll conditions, finding, recovery."""
 
+from struct import pack
+
 import pytest
 
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import DiskFull, StorageError, UndoFailed
+from raylog.storage.errors import (
+    CorruptIndex,
+    CorruptRecord,
+    DiskFull,
+    StorageError,
+    UndoFailed,
+)
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records.batch import read_header, stamp
@@ -179,6 +187,15 @@ def test_a_slice_ends_with_a_batch_and_has_one_at_least(dense: Box) -> None:
             assert found == (start, 1000 * expected)
 
 
+def test_a_batch_that_repeats_the_offset_before_it_is_corrupt(dense: Box) -> None:
+    again = batch_of_size(1000, 10)
+    stamp(again, 49, 0)
+    dense.segment.log.truncate(1000)
+    dense.segment.log.append([again])
+    with pytest.raises(CorruptRecord, match="offsets 49 to 58 where 50 to"):
+        list(dense.segment.batches())
+
+
 def test_a_lookup_by_time_enters_at_the_index_and_finds_the_first_record() -> None:
     box = Box(base_offset=40, index_interval_bytes=2 * len(batch()) - 1)
     for number in range(40, 50):
@@ -208,6 +225,8 @@ def test_the_largest_timestamp_falls_back_to_the_files_mtime() -> None:
     box.fs.now_ms = 12345
     box.append(batch(timestamp=-1))
     assert box.segment.largest_timestamp == 12345
+    box.append(batch(timestamp=0))
+    assert box.segment.largest_timestamp == 0
     box.append(batch(timestamp=77))
     assert box.segment.largest_timestamp == 77
 
@@ -222,6 +241,29 @@ def test_the_largest_timestamp_is_right_when_entries_are_missing_at_the_end(lost
     path = "/00000000000000000000.timeindex"
     box.fs.write_file(path, box.fs.read_file(path)[: 24 - lost])
     assert box.reopen().max_timestamp == TimestampOffset(70, 2)
+
+
+def test_by_the_index_no_batch_before_a_position_reaches_an_offset(dense: Box) -> None:
+    assert dense.segment.offset_beyond(1000) == dense.segment.offset_beyond(3000) == 79
+    assert dense.segment.offset_beyond(9500) is None
+
+
+def test_both_indexes_of_a_flushed_segment_survive_a_loss_of_power(dense: Box) -> None:
+    dense.seal()
+    dense.segment.flush()
+    dense.fs.sync_dir("/")
+    crashed = dense.fs.crash("flushed", names="flushed")
+    for suffix in ("log", "index", "timeindex"):
+        path = f"/00000000000000000040.{suffix}"
+        assert crashed.read_file(path) == dense.fs.read_file(path) != b""
+
+
+def test_a_truncation_takes_the_entries_of_what_goes_from_both_indexes(dense: Box) -> None:
+    assert (len(dense.entries()), len(dense.times())) == (3, 3)
+    dense.segment.truncate_to(105)
+    assert dense.segment.size == 6000
+    assert dense.entries() == [(79, 3000)]
+    assert dense.times() == [(T0 + 3, 79)]
 
 
 # -- damaged indexes -------------------------------------------------------------------------------
@@ -243,6 +285,48 @@ def test_no_flipped_bit_in_the_offset_index_gives_a_wrong_batch(dense: Box) -> N
             dense.fs.write_file(path, flip(position, bit)(content))
             refused += answers_rightly_or_refuses(dense)
     assert refused > len(content)
+
+
+def test_an_entry_that_leads_into_a_batch_ends_no_slice_there_and_is_noted(dense: Box) -> None:
+    closed(dense).fs.write_file("/00000000000000000040.index", pack(">ii", 29, 2500))
+    segment = dense.reopen()
+    assert segment.slice(40, 3500, 10_000) == (0, 3000)
+    assert segment.index_problem is not None
+    assert segment.index_problem.args[0] == 40
+
+
+def test_an_entry_may_have_an_offset_within_its_batch(dense: Box) -> None:
+    """Kafka made such entries for the first offset, long ago."""
+    closed(dense).fs.write_file("/00000000000000000040.index", pack(">ii", 30, 3000))
+    segment = dense.reopen()
+    for offset in (70, 75, 79):
+        assert segment.find(offset) == (3000, 1000)
+    assert segment.index_problem is None
+
+
+def test_an_entry_that_leads_out_of_the_file_tells_no_offset_and_is_noted(dense: Box) -> None:
+    closed(dense).fs.write_file("/00000000000000000040.index", pack(">ii", 29, 10_000))
+    segment = dense.reopen()
+    assert segment.offset_beyond(1000) is None
+    assert segment.index_problem is not None
+    assert segment.index_problem.args[0] == 40
+
+
+def test_a_last_time_entry_that_lies_is_not_believed(dense: Box) -> None:
+    path = "/00000000000000000040.timeindex"
+    content = closed(dense).fs.read_file(path)
+    dense.fs.write_file(path, flip(len(content) - 12 + 5)(content))
+    segment = dense.reopen()
+    assert segment.max_timestamp == TimestampOffset(T0 + 9, 139)
+    assert segment.index_problem is not None
+
+
+def test_without_a_time_index_the_largest_timestamp_is_the_batches() -> None:
+    box = Box(base_offset=40)
+    for timestamp in (-1, 7, 5):
+        box.append(batch(timestamp=timestamp))
+    closed(box).fs.write_file("/00000000000000000040.timeindex", b"damaged")
+    assert box.reopen().max_timestamp == TimestampOffset(7, 41)
 
 
 def answers_rightly_or_refuses(box: Box) -> int:
@@ -340,3 +424,29 @@ def test_a_damaged_segment_can_be_doomed(dense: Box) -> None:
     segment.rename(".deleted")
     segment.delete()
     assert dense.fs.list_dir("/") == []
+
+
+def test_a_damaged_transaction_index_stays_damaged_while_it_is_renamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader that found no file there would take aborted records for committed ones."""
+    box = Box()
+    box.append(batch())
+    closed(box).fs.write_file("/00000000000000000000.txnindex", b"\xff" * 7)
+    segment, rename = box.reopen(), MemoryFileSystem.rename
+    names: list[str] = []
+
+    def rename_and_look(fs: MemoryFileSystem, source: str, target: str) -> None:
+        rename(fs, source, target)
+        names.append(target)
+        with pytest.raises(CorruptIndex):
+            segment.txn_index.collect(0, 1)
+
+    monkeypatch.setattr(MemoryFileSystem, "rename", rename_and_look)
+    segment.rename(".deleted")
+    assert names[-1] == "/00000000000000000000.txnindex.deleted"
+    segment.delete()
+    with pytest.raises(CorruptIndex):
+        segment.txn_index.collect(0, 1)
+    segment.txn_index.replace([])
+    assert segment.txn_index.entries == ()

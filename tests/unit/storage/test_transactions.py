@@ -18,9 +18,9 @@ from raylog.storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from raylog.storage.files import RealFileSystem
+from raylog.storage.files import RealFile, RealFileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction, TransactionIndex
-from raylog.storage.loader import open_log
+from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import COMMITTED, LATEST, MAX_TIMESTAMP
@@ -28,7 +28,7 @@ from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.control import Marker, encode_marker, read_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import Disk, batch, of_producer
+from raylog.storage.testing.logs import PARTITION, TOPIC_ID, Disk, batch, of_producer
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 from raylog.storage.validation import COORDINATOR
 from raylog.storage.writer import AppendInfo
@@ -226,6 +226,13 @@ def test_times_behind_the_last_stable_offset_are_not_told_to_readers_of_committe
     assert log.offset_for_timestamp(MAX_TIMESTAMP, COMMITTED) is None
 
 
+def test_a_time_may_lead_to_a_marker(disk: Disk) -> None:
+    log = disk.open()
+    log.append(of_producer(0, timestamp=T0 - 5, transactional=True))
+    end(log, 7)
+    assert log.offset_for_timestamp(T0) == (T0, 1)
+
+
 # -- reading ---------------------------------------------------------------------------------------
 
 
@@ -339,6 +346,19 @@ def test_an_index_collects_what_touches_a_range_and_knows_when_it_is_complete() 
     assert again.entries == (entries[0], entries[2])
 
 
+def test_a_sealed_segments_index_is_open_read_only(tmp_path: Path) -> None:
+    fs, folder = RealFileSystem(), str(tmp_path / "orders-0")
+    create_log(fs, folder, TOPIC_ID)
+    log = open_log(fs, SystemClock(), folder, PARTITION, LogConfig())
+    send(log, 1, 0)
+    end(log, 1, abort=True)
+    file = log.segments[0].txn_index._file
+    assert isinstance(file, RealFile)
+    assert file.opened().is_writable
+    log.roll()
+    assert not file.opened().is_writable
+
+
 def test_a_torn_or_damaged_index_is_made_again(disk: Disk) -> None:
     log = disk.open()
     send(log, 1, 0)
@@ -346,12 +366,28 @@ def test_a_torn_or_damaged_index_is_made_again(disk: Disk) -> None:
     log.close()
     name = "00000000000000000000.txnindex"
     whole = disk.read(name)
-    for damaged in (whole + b"\0" * 33, b"\1" + whole[1:], whole[:17] + b"\xff" * 9 + whole[26:]):
+    for damaged in (
+        whole + b"\0" * 33,
+        b"\1" + whole[1:],
+        whole[:9] + b"\2" + whole[10:],  # the id of another producer
+        whole[:17] + b"\xff" * 9 + whole[26:],
+    ):
         disk.write(name, damaged)
         again = disk.open()
         assert again.segments[0].txn_index.entries == (AbortedTransaction(1, 0, 1, 2),)
         again.close()
         assert disk.read(name)[: len(whole)] == whole
+
+
+def test_recovery_takes_a_marker_at_the_begin_of_a_segment_once(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.roll()
+    end(log, 1, abort=True)
+    log.flush()
+    again = disk.open(is_clean=False, recovery_point=1)
+    assert again.segments[1].txn_index.entries == (AbortedTransaction(1, 0, 1, 2),)
+    assert [m.file for m in again.mended if m.file.endswith(".txnindex")] == []
 
 
 @pytest.mark.parametrize("finish", [Log.flush, Log.close])

@@ -71,6 +71,20 @@ def test_producers_and_epochs_go_back_with_the_end(disk: Disk) -> None:
     assert disk.names(".snapshot") == ["00000000000000000004.snapshot"]
 
 
+def test_an_epoch_without_records_goes_where_nothing_else_is_cut(disk: Disk) -> None:
+    log = filled(disk)
+    log.epochs.assign(3, 12)
+    assert not log.truncate_to(12)
+    assert log.epochs.latest == 2
+
+
+def test_no_snapshot_of_what_lies_before_the_start_is_kept(disk: Disk) -> None:
+    log = filled(disk)
+    log.delete_records(4)
+    log.truncate_to(6)
+    assert disk.names(".snapshot") == []
+
+
 def test_the_indexes_forget_what_was_cut(disk: Disk) -> None:
     log = disk.open(index_interval_bytes=0)
     for number in range(10):

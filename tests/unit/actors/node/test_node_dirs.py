@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from raylog.actors.errors import NoLogDirs
-from raylog.actors.messages import Configured
+from raylog.actors.messages import Configured, PartitionOffsets
 from raylog.actors.node.dirs import Opened
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
@@ -20,11 +20,18 @@ from raylog.storage.errors import (
     RaylogError,
     StorageError,
 )
-from raylog.storage.loader import create_log
+from raylog.storage.loader import create_log, open_log
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
+from raylog.storage.losses import accept_losses
 from raylog.storage.names import TopicPartition
-from raylog.storage.state.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
+from raylog.storage.state.checkpoints import (
+    ACCEPTED_LOSSES,
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
+from raylog.storage.testing.memory import Stopped, Survives
 from tests.unit.actors.node.nodes import (
     CLUSTER,
     DELAY_MS,
@@ -36,6 +43,14 @@ from tests.unit.actors.node.nodes import (
     B,
     Node,
 )
+
+# What survives of contents, what of names, and a seed.
+CRASHES: list[tuple[Survives, Survives, int]] = [
+    ("all", "all", 0),
+    ("flushed", "flushed", 0),
+    ("all", "flushed", 0),
+    ("torn", "torn", 1),
+]
 
 
 @pytest.fixture
@@ -219,7 +234,8 @@ def test_a_dir_that_fails_takes_its_partitions_along_and_no_others(node: Node) -
     assert node.dirs.take_orphans() == []
     assert list(node.dirs.opened) == [OTHERS]
     with pytest.raises(
-        LogDirOffline, match="log dir /disk/a is offline: Input/output error; repair or replace"
+        LogDirOffline,
+        match="log dir /disk/a is offline: Input/output error; repair its disk, or replace",
     ):
         node.dirs.dir_of(ORDERS, failed)
     node.dirs.fail(failed, "again")
@@ -269,6 +285,59 @@ def test_a_checkpoint_that_cannot_be_written_takes_the_dir_offline_and_the_next_
         node.dirs.write_recovery_points()
     assert [dir.path for dir in node.dirs.offline] == [A]
     assert node.checkpoint(B) == {OTHERS: 5}
+
+
+def lose_records(node: Node) -> str:
+    """ORDERS ends at 0 with a recovery point of 5, which was accepted; returns its folder."""
+    folder = f"{node.make()}/{ORDERS}"
+    node.record_offsets(ORDERS, 5, 0, 5)
+    node.dirs.write_recovery_points()
+    assert len(accept_losses(node.fs, folder)) == 1
+    return folder
+
+
+def test_a_log_that_was_opened_in_spite_of_a_loss_gets_its_checkpoint_at_once(node: Node) -> None:
+    folder = lose_records(node)
+    node.dirs.settle_losses(ORDERS, PartitionOffsets(0, 0, 0, 0))
+    assert node.checkpoint(A) == {ORDERS: 0}
+    assert node.fs.read_file(f"{folder}/{ACCEPTED_LOSSES}") == b"0\n0\n"
+    node.dirs.settle_losses(OTHERS, PartitionOffsets(0, 0, 0, 0))  # it went meanwhile
+
+
+def test_wherever_that_is_stopped_the_loss_is_accepted_or_settled() -> None:
+    begun = Node().start()
+    lose_records(begun)
+    whole = begun.again()
+    whole.open()
+    first = whole.fs.operations
+    whole.dirs.settle_losses(ORDERS, PartitionOffsets(0, 0, 0, 0))
+    assert whole.fs.operations > first + 5
+    for stop in range(first, whole.fs.operations + 1):
+        for survives, names, seed in CRASHES:
+            node = begun.again()
+            node.open()
+            node.fs.stop_at(stop)
+            with suppress(Stopped):
+                node.dirs.settle_losses(ORDERS, PartitionOffsets(0, 0, 0, 0))
+            fs = node.fs.crash(survives, names=names, seed=seed + stop)
+            later = Node(fs).start()
+            point = later.checkpoint(A)[ORDERS]
+            assert point in (0, 5)
+            folder = f"{A}/{ORDERS}"
+            log = open_log(
+                fs, later.clock, folder, ORDERS, LogConfig(), is_clean=False, recovery_point=point
+            )
+            assert ["lost"] * (point == 5) == [m.kind for m in log.mended if m.kind == "lost"]
+            assert (len(fs.read_file(f"{folder}/{ACCEPTED_LOSSES}")) > 4) == (point == 5)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_loss_accepted(node: Node) -> None:
+    folder = lose_records(node)
+    accepted = node.fs.read_file(f"{folder}/{ACCEPTED_LOSSES}")
+    with node.fs.failing(DiskFull, under=A):
+        node.dirs.settle_losses(ORDERS, PartitionOffsets(0, 0, 0, 0))
+    assert node.checkpoint(A) == {ORDERS: 5}
+    assert node.fs.read_file(f"{folder}/{ACCEPTED_LOSSES}") == accepted
 
 
 def test_a_full_disk_loses_a_checkpoint_and_no_dir(node: Node) -> None:

@@ -98,7 +98,7 @@ def test_the_end_of_the_log_is_an_answer_without_batches(actor: LogActorImpl) ->
     for node in (HERE, "another node"):
         answer = actor.fetch_batches(FETCH.encode(node))
         assert isinstance(answer, bytes)
-        assert FetchResult.decode(answer) == FetchResult(None, None, 0, 0, 0)
+        assert FetchResult.decode(answer) == FetchResult(None, None, 0, 0, -1, 0)
     with pytest.raises(OffsetOutOfRange):
         actor.fetch_batches(FETCH._replace(offset=1).encode(HERE))
 

@@ -68,7 +68,7 @@ def test_an_aside_is_told_with_its_offsets_or_as_a_write_that_was_not_finished()
     log.append(batch(count=3))
     log.close()
     whole = disk.read("00000000000000000000.log")
-    assert aside_of(disk, whole) == AsideFile(NAME, len(whole), 0, 3)
+    assert aside_of(disk, whole) == AsideFile(NAME, len(whole), 0, 3, is_in_log=True)
     for size_bytes in (1, HEADER_SIZE - 1, HEADER_SIZE, len(whole) - 1):
         assert aside_of(disk, whole[:size_bytes]) == AsideFile(NAME, size_bytes, is_unfinished=True)
     damaged = flip(len(whole) - 1)(whole)

@@ -63,7 +63,7 @@ def test_what_is_appended_is_fetched(disk: Disk) -> None:
 
 def test_the_end_is_empty_at_once_and_beyond_is_an_error(disk: Disk) -> None:
     partition = partition_on(disk)
-    assert partition.fetch(0) == FetchResult(None, None, 0, 0, 0)
+    assert partition.fetch(0) == FetchResult(None, None, 0, 0, -1, 0)
     with pytest.raises(OffsetOutOfRange):
         partition.fetch(1, max_wait_ms=LONG_MS)
 
@@ -304,6 +304,24 @@ def test_parked_polls_are_told_when_a_partition_ends(
             poll.result(DEADLINE_S)
 
 
+def test_a_poll_that_finds_the_partition_offline_leaves_no_waiter(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = partition_on(disk)
+    read = partition.log.read
+
+    def read_and_go_offline(*arguments: Any) -> Any:
+        found = read(*arguments)
+        with disk.fs.failing(failing, "append"), pytest.raises(StorageError):
+            partition.append(batch())
+        return found
+
+    monkeypatch.setattr(partition.log, "read", read_and_go_offline)
+    with pytest.raises(StorageError, match="Input/output error"):
+        partition.fetch(0, max_wait_ms=LONG_MS)
+    assert partition.waiting == 0
+
+
 def test_a_write_that_could_not_be_undone_takes_the_partition_offline() -> None:
     outcomes = []
     for good_operations in range(12):
@@ -392,3 +410,15 @@ def test_an_append_may_come_between_two_slices_of_producers_that_are_forgotten(
     partition.maintain(ProducerExpiration(1000))
     assert lock.taken == 3, "two, two and one"
     assert partition.rest_s(ProducerExpiration(1000)) == MAX_REST_S
+
+
+def test_a_located_answer_travels_as_bytes_with_all_its_fields(disk: Disk) -> None:
+    partition = partition_on(disk)
+    for offset in (0, 2):
+        partition.append(batch(2))
+        found = partition.fetch(offset, locate=True)
+        assert found.location is not None
+        assert found.end_offset == offset + 2
+        assert FetchResult.decode(found.encode()) == found
+    nothing = partition.fetch(4, locate=True)
+    assert FetchResult.decode(nothing.encode()) == nothing

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from raylog.actors.messages import PartitionOffsets, PartitionStatus
-from raylog.actors.partition.opening import asides_in, report_of
+from raylog.actors.partition.opening import asides_in
 from raylog.cluster.health.facts import Facts
 from raylog.cluster.health.findings import findings
 from raylog.storage.errors import LogShorterThanFlushed
 from raylog.storage.log import Log
+from raylog.storage.state.checkpoints import RECOVERY_POINTS, write_offsets
 from raylog.storage.testing.logs import offsets_of
 from tests.harness.real_dirs import (
     BATCH_BYTES,
@@ -26,6 +26,7 @@ from tests.harness.real_dirs import (
     stop,
 )
 from tests.harness.shell import Done, run_here
+from tests.harness.statuses import serving_status
 
 # The log has 25 batches of one record: 10, 10 and 5 in a segment.
 FIRST, SECOND, THIRD = (f"{base:020}.log" for base in (0, 10, 20))
@@ -92,14 +93,15 @@ def aside(*arguments: str) -> Done:
 
 def test_the_list_tells_files_and_offsets_of_a_folder_or_of_a_log_dir(damaged: Path) -> None:
     rows = [
-        f"{damaged}\t{TAIL}\t500\t16\t20\t4",
-        f"{damaged}\t{SEGMENT}\t500\t20\t25\t5",
+        f"{damaged}\t{TAIL}\t500\t16\t20\t4\tno",
+        f"{damaged}\t{SEGMENT}\t500\t20\t25\t5\tno",
     ]
-    header = "folder\tname\tbytes\tfirst offset\tend offset\tbatches"
+    header = "folder\tname\tbytes\tfirst offset\tend offset\tbatches\tin the log"
     assert aside("list", str(damaged)).lines() == [header, *rows]
     assert aside("list", str(damaged.parent)).lines() == [header, *rows]
     document = json.loads(aside("list", "--format", "json", str(damaged)).stdout)
     assert [entry["name"] for entry in document["asides"]] == [TAIL, SEGMENT]
+    assert [entry["is_in_log"] for entry in document["asides"]] == [False, False]
 
 
 def test_a_list_of_nothing_says_so(folder: Path) -> None:
@@ -118,7 +120,7 @@ def test_the_list_needs_no_lock_and_changes_nothing(damaged: Path) -> None:
 def test_what_is_restored_is_in_the_log_and_what_was_damaged_stays(damaged: Path) -> None:
     done = aside("restore", str(damaged), TAIL, "--allow-gap")
     assert done.lines() == [f"{TAIL}: offsets 16 to 19 are in the log again"]
-    assert f"{TAIL} stays: 100 bytes of it are no good batch" in done.stderr
+    assert f"{TAIL} stays: in 100 bytes of it no good batch was found" in done.stderr
     assert aside("restore", str(damaged), SEGMENT).stderr == ""
     assert not (damaged / SEGMENT).exists()
     left = [*range(15), *range(16, 25)]
@@ -172,7 +174,7 @@ def test_a_drop_needs_a_word_and_removes_one_file(damaged: Path) -> None:
     refused = aside("drop", str(damaged), TAIL)
     assert refused.returncode == 1
     assert refused.stderr.splitlines() == [
-        f"{TAIL} has 500 bytes, offsets 16 to 19",
+        f"{TAIL} has 500 bytes, offsets 16 to 19; the log does not have these records",
         "nothing was changed; give --yes",
     ]
     assert (damaged / TAIL).exists()
@@ -206,17 +208,52 @@ def test_under_a_running_broker_everything_is_refused(
 
 
 @pytest.mark.parametrize(
-    "command", [("aside", "restore"), ("aside", "drop", "--yes"), ("accept-loss",)]
+    "command",
+    [("aside", "restore"), ("aside", "drop"), ("aside", "drop", "--yes"), ("accept-loss",)],
 )
 def test_what_is_no_partition_is_refused(disk: Path, command: tuple[str, ...]) -> None:
     disk.mkdir()
+    (disk / "file-0").touch()
     name = () if command[0] == "accept-loss" else (TAIL,)
-    why = "this is not a partition's folder; its name must be <topic>-<partition>"
-    for path, told in ((disk, why), (disk / "t-0", "the folder does not exist")):
+    for path, why in (
+        (disk, "its name is not <topic>-<partition>"),
+        (disk / "t-0", "the folder does not exist"),
+        (disk / "file-0", "this is a file, not a folder"),
+    ):
         done = run_here("log", *command, str(path), *name)
         assert done.returncode == 1
-        assert done.stderr == f"error: {path}: {told}; nothing was changed\n"
-    assert list(disk.iterdir()) == []
+        assert done.stderr.startswith(f"error: {path}: {why}; nothing was changed. Check the path")
+    assert [path.name for path in disk.iterdir()] == ["file-0"]
+
+
+def test_a_folder_without_a_log_has_not_lost_nothing(disk: Path) -> None:
+    (disk / "t-0").mkdir(parents=True)
+    done = run_here("log", "accept-loss", str(disk / "t-0"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "it has no .log file; nothing was changed" in done.stderr
+
+
+def test_a_restored_file_is_known_as_such_until_it_is_dropped(damaged: Path) -> None:
+    aside("restore", str(damaged), TAIL, "--allow-gap")
+    again = aside("restore", str(damaged), TAIL, "--allow-gap")
+    assert again.returncode == 1
+    assert "the log has its good batches already; nothing was changed" in again.stderr
+    restart(damaged.parent)
+    rows = [line.split("\t")[1:] for line in aside("list", str(damaged)).lines()[1:]]
+    assert rows == [
+        [TAIL, "500", "16", "20", "4", "yes"],
+        [SEGMENT, "500", "20", "25", "5", "no"],
+    ]
+    asked = aside("drop", str(damaged), TAIL)
+    assert "offsets 16 to 19; the log has these records" in asked.stderr
+
+
+def test_health_tells_no_record_of_a_restored_file_as_missing(damaged: Path) -> None:
+    aside("restore", str(damaged), TAIL, "--allow-gap")
+    aside("restore", str(damaged), SEGMENT)
+    (finding,) = findings(told(damaged, restart(damaged.parent)))
+    assert f"{TAIL} (500 bytes; its good batches are in the log again)" in finding.what
+    assert "offsets 16" not in finding.what
 
 
 # -- lost records ----------------------------------------------------------------------------------
@@ -232,10 +269,14 @@ def shorter(folder: Path) -> Path:
 
 
 def test_a_loss_is_shown_and_accepted_only_with_a_word(shorter: Path) -> None:
-    lost = "offsets 20 to 24 were on the disk and are missing"
+    lost = "offsets 20 to 24 were on the disk and are missing from the log"
     asked = run_here("log", "accept-loss", str(shorter))
     assert asked.returncode == 1
-    assert asked.stderr.splitlines() == [lost, "nothing was changed; give --yes"]
+    assert asked.stderr.splitlines() == [
+        lost,
+        "no file of this folder has a good batch of them",
+        "nothing was changed; give --yes",
+    ]
     with pytest.raises(LogShorterThanFlushed):
         restart(shorter.parent)
     accepted = run_here("log", "accept-loss", str(shorter), "--yes")
@@ -251,8 +292,61 @@ def test_a_loss_is_shown_and_accepted_only_with_a_word(shorter: Path) -> None:
 
 def test_where_nothing_is_lost_nothing_is_accepted(folder: Path) -> None:
     done = run_here("log", "accept-loss", str(folder), "--yes")
-    assert done.lines() == ["nothing is lost, and nothing was changed"]
+    assert done.lines() == [
+        "no record below the recovery point, offset 25, was found to be missing: there is no loss "
+        f"to accept, and nothing was changed. To check every record: raylog log verify {folder}"
+    ]
     assert not (folder / "accepted-losses").exists()
+
+
+def test_without_a_recovery_point_nobody_says_that_nothing_is_lost(folder: Path) -> None:
+    crash(folder.parent)
+    (line,) = run_here("log", "accept-loss", str(folder), "--yes").lines()
+    assert "so it cannot be known whether one is missing; nothing was changed" in line
+
+
+@pytest.fixture
+def rotten(folder: Path) -> Path:
+    """A partition with a damage below its recovery point, 17: 15 is bad, 16 to 24 are good."""
+    content = bytearray((folder / SECOND).read_bytes())
+    content[5 * BATCH_BYTES + 70] ^= 1
+    (folder / SECOND).write_bytes(content)
+    crash(folder.parent)
+    write_offsets(FS, str(folder.parent / RECOVERY_POINTS), {PARTITION: 17})
+    return folder
+
+
+def test_a_loss_says_which_files_still_have_records_and_how_to_keep_them(rotten: Path) -> None:
+    asked = run_here("log", "accept-loss", str(rotten))
+    lost, second, third, repair, before = asked.stderr.splitlines()[:-1]
+    assert lost == "offsets 15 to 16 were on the disk and are missing from the log"
+    assert second == f"{SECOND} has good batches, offsets 16 to 19"
+    assert third == f"{THIRD} has good batches, offsets 20 to 24"
+    command = shlex.split(repair.partition(": ")[2])
+    assert command == ["raylog", "log", "repair", "--drop-segments", str(rotten)]
+    assert "before the broker starts" in before
+    assert run_here(*command[1:]).returncode == 0
+    assert aside("restore", str(rotten), TAIL, "--allow-gap").returncode == 0
+    assert aside("restore", str(rotten), SEGMENT).returncode == 0
+    assert reread(rotten.parent) == [*range(15), *range(16, 25)]
+
+
+def test_a_repair_says_what_was_lost_and_that_this_is_accepted(rotten: Path) -> None:
+    repaired = run_here("log", "repair", "--drop-segments", str(rotten)).lines()
+    assert f"{THIRD}: set aside, kept as {SEGMENT}" in repaired
+    assert (
+        "offsets 15 to 16 were on the disk and are not in the log any more; the loss is accepted"
+        in repaired
+    )
+
+
+def test_a_repair_of_a_log_that_lacks_a_file_does_not_say_that_all_is_well(shorter: Path) -> None:
+    (shorter / f"{25:020}.snapshot").unlink(missing_ok=True)
+    done = run_here("log", "repair", str(shorter))
+    assert done.returncode == 1
+    assert done.stdout == "the files agree with each other, and nothing was changed\n"
+    assert "the log does not open: offsets 20 to 24 were on the disk and are missing" in done.stderr
+    assert done.stderr.endswith(f": raylog log accept-loss {shorter}\n")
 
 
 # -- advice is followed ----------------------------------------------------------------------------
@@ -265,17 +359,9 @@ def commands_in(advice: str) -> list[list[str]]:
 
 def told(folder: Path, log: Log) -> Facts:
     """What health sees of a partition that was opened."""
-    status = PartitionStatus(
-        partition=str(PARTITION),
-        folder=str(folder),
-        pid=1,
-        kernel="compiled",
-        leader_epoch=0,
-        offsets=PartitionOffsets(0, 0, 0, 0),
-        size_bytes=0,
-        segments=1,
-        is_offline=False,
-        report=report_of(log.mended, asides_in(FS, str(folder))),
+    asides = asides_in(FS, str(folder))
+    status = serving_status(
+        *log.mended, asides=asides, partition=str(PARTITION), folder=str(folder)
     )
     return Facts(partitions=[status])
 
@@ -302,6 +388,12 @@ def test_the_advice_of_an_error_on_lost_records_works(shorter: Path) -> None:
     (command,) = commands_in(refused.value.advice)
     assert run_here(*command, "--yes").returncode == 0
     assert restart(shorter.parent).log_end_offset == 20
+
+
+def test_the_commands_of_an_error_take_any_path() -> None:
+    path = "/my disk/it's/t-0"
+    for command in commands_in(LogShorterThanFlushed(path, 10, 12).advice):
+        assert command[-1] == path
 
 
 def test_a_person_at_a_terminal_is_asked(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:

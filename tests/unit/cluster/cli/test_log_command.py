@@ -1,5 +1,8 @@
 """``raylog log``: a shell's way to a partition's files, without a broker and without Ray."""
 
+import errno
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +16,8 @@ from tests.harness.paths import GOLDEN
 from tests.harness.shell import Done, run_here
 
 LOG_DIR = GOLDEN / "kafka-3.9-kraft-clean"
-GOLDEN_SEGMENT = str(LOG_DIR / "g-none-0" / "00000000000000000000.log")
+GOLDEN_FOLDER = str(LOG_DIR / "g-none-0")
+GOLDEN_SEGMENT = f"{GOLDEN_FOLDER}/00000000000000000000.log"
 
 
 @pytest.fixture
@@ -152,9 +156,60 @@ def test_verify_takes_a_whole_log_dir_and_says_what_to_do(log_dir: Path) -> None
 
 
 def test_verify_of_what_is_no_partition_is_an_error(tmp_path: Path) -> None:
-    status, _, err = raylog_log("verify", str(tmp_path), str(tmp_path / "none"))
-    assert status == 1
-    assert [line.split(": ")[0] for line in err.splitlines()] == ["error", "error"]
+    (tmp_path / "file").touch()
+    (tmp_path / "t-0").mkdir()
+    whys = {
+        "t-0": "it has neither .log files nor folders of partitions",
+        "none": "the folder does not exist",
+        "file": "this is a file, not a folder",
+    }
+    paths = [str(tmp_path / name) for name in whys]
+    for command in ("verify", "aside list"):
+        for path, why in zip(paths, whys.values(), strict=True):
+            status, out, err = raylog_log(*command.split(), path)
+            assert (status, out) == (1, "")
+            assert err.startswith(f"error: {path}: {why}; nothing was changed. Check the path: ")
+    status, _, err = raylog_log("verify", *paths, GOLDEN_FOLDER)
+    assert (status, len(err.splitlines())) == (1, 3), "one line each, and then the next one"
+
+
+def test_a_folder_without_rights_is_one_line_that_says_whose_rights_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> list[str]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    for command in ("verify", "aside list"):
+        done = raylog_log(*command.split(), str(tmp_path))
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"error: {tmp_path}: Permission denied; give the broker's user the right to read and "
+            "write it, and run tools as this user\n",
+        )
+
+
+def test_a_printed_command_can_be_pasted_whatever_the_path_is(log_dir: Path) -> None:
+    disk = log_dir.parent / "it's  my disk"
+    log_dir.rename(disk)
+    folder = disk / "g-txn-0"
+    with (folder / "00000000000000000341.log").open("ab") as file:
+        file.write(b"x" * 40)
+    _, out, _ = raylog_log("verify", str(folder))
+    *_, command = out.splitlines()[1].split(": ")
+    words = shlex.split(command)
+    assert words == ["raylog", "log", "repair", str(folder)]
+    repaired = raylog_log(*words[2:])
+    *_, command = repaired.lines()[-1].split(": ")
+    assert shlex.split(command) == ["raylog", "log", "aside", "list", str(folder)]
+    aside = "00000000000000000341.log.aside-0"
+    listed = raylog_log(*shlex.split(command)[2:])
+    assert listed.lines()[1:] == [f"{folder}\t{aside}\t40\t-1\t-1\t0\t-"]
+
+
+def test_an_error_shows_a_path_as_it_is(tmp_path: Path) -> None:
+    done = raylog_log("repair", str(tmp_path / "two  spaces-0"))
+    assert f"{tmp_path}/two  spaces-0: the folder does not exist" in done.stderr
 
 
 def test_repair_says_where_the_copy_is_and_what_went(log_dir: Path) -> None:
@@ -163,13 +218,18 @@ def test_repair_says_where_the_copy_is_and_what_went(log_dir: Path) -> None:
         file.write(b"x" * 40)
     status, out, err = raylog_log("repair", str(folder))
     assert (status, err) == (0, "")
-    copied, cut, made = out.splitlines()
+    copied, cut, made, kept = out.splitlines()
     copy = Path(copied.removeprefix("copied to "))
     assert (copy / "00000000000000000341.log").stat().st_size == 2695 + 40
-    assert cut == "00000000000000000341.log: cut 40 bytes"
+    aside = "00000000000000000341.log.aside-0"
+    assert cut == f"00000000000000000341.log: cut 40 bytes, kept as {aside}"
+    assert kept.endswith(f"before the broker starts: raylog log aside list {folder}")
     assert made.endswith("the log ends at offset 396")
     assert raylog_log("verify", str(folder)).returncode == 0
-    assert raylog_log("repair", str(folder)).stdout == "nothing is wrong, and nothing was changed\n"
+    assert (
+        raylog_log("repair", str(folder)).stdout
+        == "the files agree with each other, and nothing was changed\n"
+    )
 
 
 def test_repair_under_a_running_broker_is_refused(log_dir: Path) -> None:
@@ -178,6 +238,6 @@ def test_repair_under_a_running_broker_is_refused(log_dir: Path) -> None:
     lock.release()
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: {log_dir} is locked by another process; stop the broker that uses it, or use "
-        "another folder\n"
+        f"error: {log_dir} is locked by another process; stop the broker that uses it (`raylog "
+        "stop`), or wait until the tool that works on it has ended\n"
     )

@@ -6,19 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from raylog.actors.messages import (
-    MendedTotal,
-    OpeningReport,
-    PartitionOffsets,
-    PartitionStatus,
     Recovering,
 )
 from raylog.cluster.cli import health, status
+from raylog.cluster.cli.health import folded
 from raylog.cluster.cli.status import _overview
 from raylog.cluster.controller.placement import BEING_OPENED, PartitionDescription, TopicDescription
 from raylog.cluster.health import gathering
 from raylog.cluster.health.facts import Facts
-from raylog.storage.report import Progress
+from raylog.storage.report import Mended, Progress
 from tests.harness.shell import run_here
+from tests.harness.statuses import serving_status
 
 BROKER = SimpleNamespace(namespace="raylog", address="127.0.0.1:1")
 WORDS = "recovering: 3.2 of 10.0 GB, segment 4 of 12"
@@ -30,22 +28,11 @@ RECOVERS = Facts(
     ],
     recovering=[Recovering("t-0", Progress(3_200_000_000, 10_000_000_000, 3, 12))],
 )
-REBUILT = Facts(
-    partitions=[
-        PartitionStatus(
-            partition="t-0",
-            folder="/t-0",
-            pid=1,
-            kernel="compiled",
-            leader_epoch=0,
-            offsets=PartitionOffsets(0, 0, 0, 0),
-            size_bytes=0,
-            segments=1,
-            is_offline=False,
-            report=OpeningReport(totals=(MendedTotal("rebuilt", 2, 160),)),
-        )
-    ]
-)
+TWO_INDEXES = [
+    Mended("rebuilt", f"{0:020d}{suffix}", 80, -1, -1, "it was missing")
+    for suffix in (".index", ".timeindex")
+]
+REBUILT = Facts(partitions=[serving_status(*TWO_INDEXES)])
 
 
 @pytest.fixture
@@ -81,3 +68,12 @@ def test_what_was_only_rebuilt_is_information_and_no_problem() -> None:
     assert [note["severity"] for note in document["notes"]] == ["info"]
     assert run_here("health", "--errors-only").lines() == []
     assert run_here("status").stderr == ""
+
+
+def test_a_command_stays_in_one_line_so_that_it_can_be_copied() -> None:
+    command = "`raylog log aside restore '/my disk/t-0' 00000000000000000042.log.aside-0`"
+    text = f"some words that fill the line, {command}, and more of them"
+    lines = folded(text, 60).splitlines()
+    assert any(command in line for line in lines)
+    assert " ".join(line.strip() for line in lines) == text
+    assert max(len(line) for line in lines if command not in line) <= 60

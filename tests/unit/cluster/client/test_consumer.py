@@ -30,6 +30,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import LogRead
+from raylog.storage.records.batch import stamp
 from raylog.storage.testing.logs import Disk, batch, flip
 from tests.harness.futures import future_of, get
 
@@ -232,6 +233,29 @@ def test_a_consumer_survives_retention_that_is_faster(
     assert not actor.partition.is_offline
     consumer.seek("t", 0, actor.partition.log.log_start_offset)
     assert [record.offset for record in consumer.poll(100)] == [4, 5]
+
+
+def test_offsets_beyond_their_segment_move_no_position(
+    broker: Any, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No CRC covers a base offset: one that is flipped on the disk would skip records."""
+    actor = broker.actors[0]
+    for _ in range(3):
+        actor.partition.append(batch(2, value=b"x" * 50))
+    consumer = Consumer(broker, "t", from_="earliest", partitions=[0])
+    read = LogRead.read
+
+    def read_flipped(found: LogRead) -> bytes:
+        content = bytearray(read(found))
+        stamp(content, 1000, 0)
+        return bytes(content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogRead, "read", read_flipped)
+        with pytest.raises(CorruptRecord, match="offsets 1000 to 1001 where 0 to 1 can be"):
+            consumer.poll(100)
+    assert consumer.position("t", 0) == 0
+    assert [record.offset for record in consumer.poll(100)] == [0, 1]
 
 
 def test_where_a_partition_is_stays_open_until_the_controller_knows(

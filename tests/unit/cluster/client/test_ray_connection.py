@@ -340,7 +340,7 @@ def located(path: Path, content: bytes) -> bytes:
     """The answer of a LogActor of this node."""
     path.write_bytes(content)
     place = Slice(str(path), path.stat().st_ino, 0, len(content))
-    return FetchResult(None, place, high_watermark=9, log_start_offset=2).encode()
+    return FetchResult(None, place, high_watermark=9, log_start_offset=2, end_offset=7).encode()
 
 
 def test_a_fetch_that_may_wait_is_a_poll(world: World) -> None:
@@ -355,9 +355,9 @@ def test_a_fetch_from_another_node_brings_the_bytes(world: World) -> None:
     log_actor = world.serve()
     future = world.fetch()
     world.work()
-    log_actor.answer(FetchResult(np.frombuffer(b"batches", np.uint8), None, 9, 2))
+    log_actor.answer(FetchResult(np.frombuffer(b"batches", np.uint8), None, 9, 2, 7))
     answer = future.result(0)
-    assert (answer.high_watermark, answer.log_start_offset) == (9, 2)
+    assert (answer.high_watermark, answer.log_start_offset, answer.end_offset) == (9, 2, 7)
     assert bytes(answer.read()) == b"batches"
 
 
@@ -365,7 +365,7 @@ def test_a_fetch_at_the_end_brings_nothing(world: World) -> None:
     log_actor = world.serve()
     future = world.fetch()
     world.work()
-    log_actor.answer(FetchResult(None, None, 9, 2))
+    log_actor.answer(FetchResult(None, None, 9, 2, -1))
     assert future.result(0).read() is None
 
 
@@ -375,7 +375,7 @@ def test_a_fetch_on_the_partitions_node_reads_the_file(world: World, tmp_path: P
     world.work()
     log_actor.answer(located(tmp_path / "segment", b"batches"))
     answer = future.result(0)
-    assert (answer.high_watermark, answer.log_start_offset) == (9, 2)
+    assert (answer.high_watermark, answer.log_start_offset, answer.end_offset) == (9, 2, 7)
     assert bytes(answer.read()) == b"batches"
 
 

@@ -1,16 +1,21 @@
 """Configs as people see and change them."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from raylog.actors.node.broker_config import BROKER_KEYS, BrokerConfig
+from raylog.actors.messages import ConfigEntry
+from raylog.actors.node.broker_config import BROKER_KEYS, BrokerConfig, broker_keys
 from raylog.cluster.controller.settings import (
     altered,
     broker_entries,
+    of_broker_keys,
+    of_topic_keys,
     topic_entries,
     topic_overrides,
 )
 from raylog.storage.config import TOPIC_KEYS, LogConfig
-from raylog.storage.errors import InvalidConfig
+from raylog.storage.errors import InvalidConfig, UnknownConfigKey
 
 
 def test_a_change_sets_deletes_and_keeps_the_rest() -> None:
@@ -74,3 +79,57 @@ def test_a_brokers_key_is_not_a_topics() -> None:
         topic_overrides({"log.segment.bytes": 1 << 20})
     with pytest.raises(InvalidConfig, match="this is a broker key"):
         altered({}, {}, ["log.segment.bytes"])
+
+
+def names(entries: Sequence[ConfigEntry]) -> list[str]:
+    return [entry.name for entry in entries]
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("log.dir", "log.dirs"),
+        ("log.retention.hours", "log.retention.ms"),
+        ("log.roll.hours", "log.roll.ms"),
+        ("num.partitions", "num.partitions"),
+    ],
+)
+def test_another_name_of_a_brokers_key_is_answered_with_the_key(key: str, shown: str) -> None:
+    config = BrokerConfig.parse({"log.dir": "/a,/b"})
+    (entry,) = of_broker_keys(broker_entries(config), [key])
+    assert entry.name == shown
+    assert shown != "log.dirs" or entry.value == ("/a", "/b")
+
+
+def test_every_key_that_a_broker_takes_is_shown() -> None:
+    entries = broker_entries(BrokerConfig())
+    assert len(of_broker_keys(entries, sorted(broker_keys()))) == len(broker_keys())
+    assert of_broker_keys(entries, []) == entries
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("retention.ms", "^config retention.ms: this is a topic key; .* broker key log.retention"),
+        ("log.dri", "^config log.dri: unknown key; similar keys are log.dir"),
+    ],
+)
+def test_a_key_that_a_broker_does_not_have_says_what_to_ask_for(key: str, why: str) -> None:
+    with pytest.raises(UnknownConfigKey, match=why):
+        of_broker_keys(broker_entries(BrokerConfig()), [key])
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("log.retention.hours", "this is a broker key; use the topic key retention.ms"),
+        ("retention.sm", "unknown key; similar keys are retention.ms"),
+        ("min.insync.replicas", "its only value is '1'"),
+        ("internal.segment.bytes", "it is not set"),
+    ],
+)
+def test_a_key_that_a_topic_does_not_show_says_why(key: str, why: str) -> None:
+    entries = topic_entries({}, LogConfig())
+    with pytest.raises(UnknownConfigKey, match=f"^config {key}: {why}"):
+        of_topic_keys(entries, ["retention.ms", key])
+    assert names(of_topic_keys(entries, ["retention.ms"])) == ["retention.ms"]

@@ -1,12 +1,13 @@
 """Recovery in health: progress while it runs, asides until somebody decides, repairs as notes."""
 
+import re
+import shlex
+
 import pytest
 
 from raylog.actors.messages import (
     AsideFile,
     OpeningReport,
-    PartitionOffsets,
-    PartitionStatus,
     Recovering,
 )
 from raylog.actors.partition.opening import report_of
@@ -15,6 +16,8 @@ from raylog.cluster.health.facts import ERROR, INFO, WARNING, Facts, Finding
 from raylog.cluster.health.findings import findings, notes
 from raylog.cluster.health.recovery import in_words
 from raylog.storage.report import Mended, Progress
+from tests.harness.paths import ROOT
+from tests.harness.statuses import serving_status
 
 HALF = Recovering("t-0", Progress(3_200_000_000, 10_000_000_000, 3, 12))
 NAME = "00000000000000000042.log.aside-0"
@@ -29,6 +32,7 @@ SET_ASIDE = Mended(
 )
 ZEROS = Mended("cut", "00000000000000000042.log", 17, -1, -1, "zero bytes")
 REBUILT = Mended("rebuilt", "00000000000000000042.index", 80, -1, -1, "it was missing")
+DAMAGED = Mended("damaged", "00000000000000000042.log", 0, -1, -1, "the CRC is wrong")
 LOST = Mended("lost", "00000000000000000042.log", 0, 10, 12, "accepted")
 
 
@@ -38,23 +42,8 @@ def described(problem: str | None) -> TopicDescription:
     )
 
 
-def status(*mended: Mended, asides: tuple[AsideFile, ...] = ()) -> PartitionStatus:
-    return PartitionStatus(
-        partition="t-0",
-        folder="/disk/t-0",
-        pid=1,
-        kernel="compiled",
-        leader_epoch=0,
-        offsets=PartitionOffsets(0, 0, 0, 0),
-        size_bytes=0,
-        segments=1,
-        is_offline=False,
-        report=report_of(mended, asides),
-    )
-
-
 def serving(*mended: Mended, asides: tuple[AsideFile, ...] = ()) -> Facts:
-    return Facts(topics=[described(None)], partitions=[status(*mended, asides=asides)])
+    return Facts(topics=[described(None)], partitions=[serving_status(*mended, asides=asides)])
 
 
 def only(found: list[Finding]) -> Finding:
@@ -89,7 +78,7 @@ def test_one_that_the_controller_believes_to_serve_is_not_silent_while_it_recove
 def test_an_old_word_on_progress_hides_no_problem_and_is_not_told_of_one_that_serves() -> None:
     failed = Facts(topics=[described("its disk failed")], recovering=[HALF])
     assert ERROR in [finding.severity for finding in findings(failed)]
-    served = Facts(topics=[described(None)], partitions=[status()], recovering=[HALF])
+    served = Facts(topics=[described(None)], partitions=[serving_status()], recovering=[HALF])
     assert findings(served) == []
 
 
@@ -103,10 +92,49 @@ def test_what_was_set_aside_is_a_warning_that_names_file_offsets_reason_and_comm
     assert f"`raylog log aside drop /disk/t-0 {NAME}`" in finding.todo
 
 
+def test_a_tail_with_good_batches_is_not_said_to_have_none() -> None:
+    cut = Mended("cut", "00000000000000000042.log", 500, 42, 50, "no good batch", NAME)
+    finding = only(findings(serving(cut, asides=(AsideFile(NAME, 500, 44, 50),))))
+    shown = f"{NAME} (500 bytes, offsets 44 to 49): it begins with bytes that are no good batch"
+    assert finding.what.endswith(shown)
+
+
+def test_a_segment_that_cannot_be_read_is_a_warning_that_names_file_and_reason() -> None:
+    finding = only(findings(serving(DAMAGED)))
+    assert (finding.severity, finding.subject) == (WARNING, "t-0")
+    assert finding.what.endswith("00000000000000000042.log: the CRC is wrong")
+    assert "restore the file from a copy" in finding.todo
+
+
 def test_an_aside_of_an_earlier_opening_stays_a_warning() -> None:
     finding = only(findings(serving(asides=(AsideFile(NAME, 1234),))))
     assert finding.severity == WARNING
     assert f"{NAME} (1234 bytes)" in finding.what
+
+
+def test_an_aside_that_was_restored_misses_nothing_and_only_its_rest_is_told() -> None:
+    restored = AsideFile(NAME, 1234, 42, 50, is_in_log=True)
+    finding = only(findings(serving(asides=(restored,))))
+    assert finding.what == (
+        "files that recovery took out of the log are still kept: "
+        f"{NAME} (1234 bytes; its good batches are in the log again)"
+    )
+    assert "restore" not in finding.todo
+    other = AsideFile(NAME.replace("42", "57"), 10, 57, 58)
+    finding = only(findings(serving(asides=(restored, other))))
+    assert "may hold records" in finding.what
+    assert f"restore /disk/t-0 {other.name}`" in finding.todo
+
+
+def test_commands_take_a_folder_with_any_name() -> None:
+    folder = "/my disk/it's/t-0"
+    status = serving_status(asides=[AsideFile(NAME, 1, 42, 43)], folder=folder)
+    todo = only(findings(Facts(topics=[described(None)], partitions=[status]))).todo
+    commands = [shlex.split(text) for text in re.findall("`([^`]*)`", todo)]
+    assert [words[:4] for words in commands] == [
+        ["raylog", "log", "aside", name] for name in ("list", "restore", "drop")
+    ]
+    assert {words[4] for words in commands} == {folder}
 
 
 def test_an_unfinished_write_that_was_kept_is_a_note() -> None:
@@ -143,6 +171,30 @@ def test_what_was_kept_is_no_note_besides() -> None:
     assert notes(serving(kept, SET_ASIDE)) == []
     (note,) = notes(serving(kept, ZEROS))
     assert "1 files, 17 bytes" in note.what
+
+
+def test_operations_quotes_every_finding_of_a_recovery() -> None:
+    page = (ROOT / "docs" / "OPERATIONS.md").read_text()
+    recovery = page.partition("\n## Recovery\n")[2].partition("\n**How long it takes")[0]
+    tables = [line for line in recovery.splitlines() if line.startswith("| ")]
+    quoted = {words for line in tables for words in re.findall('"([^"]*)"', line)}
+    removed = REBUILT._replace(kind="removed")
+    restored = AsideFile(NAME, 1234, 42, 50, is_in_log=True)
+    unfinished = AsideFile(NAME, 17, is_unfinished=True)
+    shown = [
+        finding.what
+        for facts in (
+            serving(
+                SET_ASIDE, LOST, DAMAGED, REBUILT, removed, asides=(AsideFile(NAME, 1234, 42, 50),)
+            ),
+            serving(asides=(restored, unfinished)),
+            Facts(recovering=[HALF]),
+        )
+        for finding in (*findings(facts), *notes(facts))
+    ]
+    assert len(quoted) == 8
+    assert [words for words in quoted if not any(words in what for what in shown)] == []
+    assert all(any(words in what for words in quoted) for what in shown)
 
 
 def test_a_broker_that_mended_nothing_has_no_notes() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from raylog.storage.cleaner.cleanable import Cleanable
-from raylog.storage.cleaner.cleaner import Buffers, Cleaned, clean
+from raylog.storage.cleaner.cleaner import MIN_CHUNK_BYTES, Buffers, Cleaned, clean
 from raylog.storage.cleaner.offset_map import SLOT_BYTES
 from raylog.storage.errors import CleaningAborted, CorruptRecord, StorageError
 from raylog.storage.log import Log
@@ -315,6 +315,13 @@ def test_a_batch_that_ends_the_round_stays_even_empty(disk: Disk) -> None:
     assert [(header.last_offset, header.count) for header in headers(disk)] == [(0, 1), (2, 1)]
 
 
+def test_compactions_share_their_buffers_and_write_with_half_of_one() -> None:
+    shared = Buffers.share(threads=2, dedupe_bytes=1000, load_factor=0.9, io_bytes=100_000)
+    assert shared == Buffers(dedupe_bytes=500, load_factor=0.9, chunk_bytes=25_000)
+    tiny = Buffers.share(threads=8, dedupe_bytes=1000, load_factor=0.9, io_bytes=100)
+    assert tiny.chunk_bytes == MIN_CHUNK_BYTES
+
+
 # -- a map that is full ----------------------------------------------------------------------------
 
 
@@ -338,6 +345,24 @@ def test_a_full_map_ends_the_round_in_the_middle_and_the_next_goes_on(disk: Disk
     assert rounds[0] == 5, "in the middle of the third batch"
     assert len(rounds) > 4
     assert len(content(log)) == 17
+
+
+def test_a_map_of_one_key_knows_the_log_up_to_that_key(disk: Disk) -> None:
+    log = disk.open()
+    put(log, ("a", "1"), ("b", "1"), ("c", "1"))
+    put(log, ("b", "2"), roll=True)
+    one = Buffers(dedupe_bytes=SLOT_BYTES * 2, load_factor=0.5, chunk_bytes=4096)
+    assert compact(disk, log, buffers=one).end_offset == 1
+    assert [key for _, key, _ in content(log)] == ["a", "b", "c", "b"]
+
+
+def test_a_full_map_knows_the_records_without_a_key_behind_its_last_one(disk: Disk) -> None:
+    log = disk.open()
+    put(log, ("a", "1"))
+    put(log, (None, "1"))
+    put(log, ("b", "1"), roll=True)
+    one = Buffers(dedupe_bytes=SLOT_BYTES * 2, load_factor=0.5, chunk_bytes=4096)
+    assert compact(disk, log, buffers=one).end_offset == 2
 
 
 def test_what_lies_behind_the_map_stays_even_a_tombstone(disk: Disk) -> None:
@@ -398,10 +423,14 @@ def test_every_segment_ends_where_its_sources_ended(disk: Disk) -> None:
     for number in range(9):
         put_by(log, 7, number, "a", "x" * 100)
     assert [segment.base_offset for segment in log.segments] == list(range(9))
-    compact(disk, log)
+    done = compact(disk, log)
+    assert done.bytes_written == sum(segment.size for segment in log.segments[:-1])
     ends = [[header for _, header in segment.batches()][-1] for segment in log.segments]
     assert [end.last_offset for end in ends] == list(range(9))
     assert [(end.producer_id, end.max_timestamp) for end in ends[:6]] == [(-1, -1)] * 6
+    assert [(end.producer_epoch, end.base_sequence, end.count) for end in ends[:6]] == [
+        (-1, -1, 0)
+    ] * 6
     again = Disk(disk.fs.crash())
     assert offsets_of(again.open(is_clean=False, segment_bytes=250)) == [7, 8]
 

@@ -65,7 +65,8 @@ def test_clean_bytes_lie_before_the_checkpoint_and_a_segment_across_it_counts_tw
 def test_no_segment_with_records_of_an_undecided_transaction_is_touched(
     stable: int, bound: int
 ) -> None:
-    assert cleanable(facts(T0, T0, T0, T0, stable=stable), None, COMPACT, T0).bound == bound
+    found = cleanable(facts(T0, T0, T0, T0, stable=stable), None, COMPACT, T0)
+    assert (found.bound, found.cleanable_bytes) == (bound, 10 * bound)
 
 
 @pytest.mark.parametrize(("age_ms", "bound"), [(999, 10), (1000, 30), (10**9, 30)])
@@ -106,6 +107,8 @@ def test_a_log_is_due_when_a_dirty_record_is_too_old_however_few_there_are(
 def test_records_without_a_time_are_never_too_old() -> None:
     config = LogConfig(max_compaction_lag_ms=1000)
     assert cleanable(facts(-1, -1, T0), 0, config, T0).overdue_ms == 0
+    assert cleanable(facts(0, 0, T0), 0, config, T0).overdue_ms == 0
+    assert cleanable(facts(1, -1, T0), 0, config, T0).overdue_ms == T0 - 1001
 
 
 def test_the_filthiest_log_comes_first() -> None:
@@ -128,4 +131,5 @@ def test_facts_are_read_from_a_log(disk: Disk) -> None:
     assert [(s.base_offset, s.largest_timestamp, s.first_timestamp) for s in told.segments] == [
         (0, T0 + 5, T0 + 5), (2, -1, -1)
     ]  # fmt: skip
+    assert [s.size_bytes for s in told.segments] == [s.size for s in log.segments]
     assert told[1:] == (1, 3, 2)

@@ -16,9 +16,10 @@ from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import iter_batches
 from raylog.storage.records.encode import encode_records
+from raylog.storage.records.layout import LOG_OVERHEAD
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.testing.clock import T0, ManualClock
-from raylog.storage.testing.logs import Disk, records_of
+from raylog.storage.testing.logs import Disk, flip, records_of
 from tests.harness.paths import GOLDEN
 
 FIRST = "00000000000000000000.log"
@@ -112,6 +113,14 @@ def test_a_message_with_a_wrong_crc_ends_the_round_and_nothing_is_changed(disk: 
         compact(disk, log)
     assert disk.read(FIRST) == damaged
     assert disk.names(".cleaned") == []
+
+
+def test_so_does_a_compressed_set_with_a_wrong_crc_of_its_own(disk: Disk) -> None:
+    messages = encode_legacy([(T0, b"k", b"v")], magic=1, compression_type="gzip")
+    disk.write(FIRST, flip(LOG_OVERHEAD)(bytes(messages)))
+    log = disk.open()
+    with pytest.raises(CorruptRecord, match="CRC-32"):
+        compact(disk, log)
 
 
 @pytest.mark.parametrize(

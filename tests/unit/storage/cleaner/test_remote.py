@@ -132,6 +132,17 @@ def test_segments_that_were_deleted_since_the_view_end_the_round(disk: Disk) -> 
         compact_from_afar(disk, log, view)
 
 
+def test_whether_segments_were_taken_meanwhile_is_asked_of_their_owner(disk: Disk) -> None:
+    log = filled(disk)
+    view = seen(log)
+    remote = RemoteLog(disk.fs, view, LocalOwner(log))
+    ids = [segment.id for segment in log.segments[:-1]]
+    remote.check_unchanged(ids, view.round_id)
+    log.begin_round()
+    with pytest.raises(CleaningAborted, match="another compaction has begun"):
+        remote.check_unchanged(ids, view.round_id)
+
+
 def test_a_file_that_is_not_the_logs_own_is_not_read(disk: Disk) -> None:
     log = filled(disk)
     view = seen(log)

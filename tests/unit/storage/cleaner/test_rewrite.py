@@ -57,15 +57,17 @@ def test_a_group_stays_within_the_size_of_each_index() -> None:
     assert bases(some(1, 1, 1, index=0, time_index=0), segment_index_bytes=0) == [[0, 10, 20]]
 
 
-def test_a_group_stays_within_an_int32_of_offsets_from_its_first_base() -> None:
+@pytest.mark.parametrize("base", [0, 10**12])
+def test_a_group_stays_within_an_int32_of_offsets_from_its_first_base(base: int) -> None:
+    last = base + MAX_INT
     far = [
-        SegmentSizes(0, 10, 1, 0, 0),
-        SegmentSizes(10, MAX_INT + 1, 1, 0, 0),
-        SegmentSizes(MAX_INT + 1, MAX_INT + 2, 1, 0, 0),
+        SegmentSizes(base, base + 10, 1, 0, 0),
+        SegmentSizes(base + 10, last + 1, 1, 0, 0),
+        SegmentSizes(last + 1, last + 2, 1, 0, 0),
     ]
-    assert bases(far) == [[0, 10], [MAX_INT + 1]]
-    too_far = [far[0], far[1]._replace(end_offset=MAX_INT + 2)]
-    assert bases(too_far) == [[0], [10]]
+    assert bases(far) == [[base, base + 10], [last + 1]]
+    too_far = [far[0], far[1]._replace(end_offset=last + 2)]
+    assert bases(too_far) == [[base], [base + 10]]
 
 
 def test_an_empty_segment_joins_whatever_its_offsets() -> None:

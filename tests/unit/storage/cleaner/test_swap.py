@@ -120,6 +120,24 @@ def test_after_all_renames_only_the_deleted_are_left(disk: Disk) -> None:
     check(disk, [1, 2])
 
 
+def test_the_log_of_a_swap_alone_tells_what_it_replaces(disk: Disk) -> None:
+    """Its indexes have lost their suffix, and of the sources only one new name survived."""
+    filled(disk).close()
+    doom(disk, ZERO)
+    for own, content in cleaned(disk).items():
+        disk.write(ZERO + own + (".swap" if own == ".log" else ""), content)
+    check(disk, [1, 2])
+
+
+def test_an_index_of_a_swap_alone_replaces_nothing(disk: Disk) -> None:
+    """Its .log lost the suffix last, but that was on the disk first."""
+    filled(disk).close()
+    doom(disk, ZERO, ONE)
+    for own, content in cleaned(disk).items():
+        disk.write(ZERO + own + (".swap" if own == ".index" else ""), content)
+    check(disk, [1, 2])
+
+
 def test_a_swap_below_the_lowest_cleaned_belongs_to_a_finished_run(disk: Disk) -> None:
     filled(disk).close()
     add(disk, cleaned(disk), ".swap")

@@ -1,7 +1,9 @@
 """The two sparse indexes: their bytes, their lookups, what they refuse."""
 
+import os
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raylog.storage.errors import CorruptIndex
+from raylog.storage.errors import CorruptIndex, DiskFull
+from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex, OffsetPosition
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
@@ -313,3 +316,54 @@ def test_entries_that_are_written_beside_a_flush_are_flushed_by_the_next() -> No
 
     for schedule in schedules(meet(Schedule())):
         meet(schedule)
+
+
+# -- maps ------------------------------------------------------------------------------------------
+
+ENTRIES = 1500  # three pages: a look behind the end of a file that was cut to one is a SIGBUS
+
+
+def mapped_and_grown(path: str) -> tuple[OffsetIndex, memoryview, bytes]:
+    """An index that a reader has mapped, and its owner has added to; the map and its bytes."""
+    fs = RealFileSystem()
+    index = OffsetIndex(fs, path, 0, MAX_BYTES)
+    index.create()
+    for number in range(ENTRIES):
+        index.append(number + 1, number + 1)
+    index.close()
+    index = OffsetIndex(fs, path, 0, MAX_BYTES)
+    view = index._loaded()
+    assert isinstance(view, memoryview)
+    content = bytes(view)
+    index.changeable()
+    index.append(ENTRIES + 1, ENTRIES + 1)
+    index.write()
+    return index, view, content
+
+
+def test_what_a_reader_has_mapped_is_never_cut_nor_written_over(tmp_path: Path) -> None:
+    path = str(tmp_path / "index")
+    index, view, content = mapped_and_grown(path)
+    mapped = os.stat(path).st_ino
+    for kept in (1000, 10):
+        index.truncate(kept)
+        index.append(10**6, 10**6)
+        index.write()
+        assert os.stat(path).st_ino != mapped
+        assert (tmp_path / "index").read_bytes() == bytes(index.changeable())
+        assert len(index) == kept + 1
+    assert bytes(view) == content
+    index.close()
+
+
+def test_a_cut_that_finds_a_full_disk_keeps_the_entries_in_memory(fs: MemoryFileSystem) -> None:
+    offset_index(fs, *((n + 1, n + 1) for n in range(ENTRIES))).close()
+    index = OffsetIndex(fs, "/index", 0, MAX_BYTES)
+    index.changeable()
+    with fs.failing(DiskFull, "append"):
+        index.truncate(10)
+    assert len(index) == 10
+    assert not fs.exists("/index"), "it would have entries of what was cut"
+    index.append(100, 100)
+    index.close()
+    assert len(fs.read_file("/index")) == 11 * 8

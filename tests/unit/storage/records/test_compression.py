@@ -19,6 +19,7 @@ from raylog.storage.errors import (
 from raylog.storage.records.compression import (
     CHUNK_BYTES,
     CODECS,
+    SNAPPY_BLOCK_BYTES,
     codec_id,
     compress,
     decompress,
@@ -147,15 +148,35 @@ def test_codecs_have_names() -> None:
 def test_a_snappy_block_cannot_promise_more_than_it_can_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The library allocates what is promised first, and without room ends the process."""
+    """What is promised is allocated first."""
 
-    def allocates(_: object) -> bytes:
+    def allocates(*_: object) -> int:
         raise AssertionError("it must not come here")
 
-    monkeypatch.setattr(cramjam.snappy, "decompress_raw", allocates)
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw_into", allocates)
     promise = b"\x80\x80\x80\x2d" + b"\x00a"  # 90 MiB
     with pytest.raises(CorruptRecord, match="promise"):
         list(plain_chunks(CODECS["snappy"], promise))
+
+
+def test_no_snappy_block_is_unpacked_beyond_the_limit_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A block is unpacked whole: the limit counts those before it, too."""
+    plain = bytes(SNAPPY_BLOCK_BYTES)
+    stream = compress(CODECS["snappy"], plain * 3)
+    unpacked: list[int] = []
+    unpack = cramjam.snappy.decompress_raw_into
+
+    def counted(block: memoryview, to: bytearray) -> int:
+        unpacked.append(len(to))
+        size: int = unpack(block, to)
+        return size
+
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw_into", counted)
+    with pytest.raises(PlainBatchTooLarge):
+        list(plain_chunks(CODECS["snappy"], stream, max_bytes=3 * len(plain) - 1))
+    assert len(unpacked) == 2
 
 
 def test_the_densest_snappy_block_is_read() -> None:

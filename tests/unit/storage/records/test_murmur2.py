@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raylog.storage.errors import InvalidPartitions
 from raylog.storage.records.murmur2 import murmur2, partition_for_key, partitions_for_column
 
 KAFKAS = {
@@ -42,6 +43,9 @@ def test_a_column_goes_where_its_keys_go(
         assert found.tolist() == expected
 
 
-def test_there_is_a_partition() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        partitions_for_column(pa.array(["k"]), 0)
+@pytest.mark.parametrize("partitions", [0, -1, 2**31])
+def test_a_number_of_partitions_that_no_topic_has_is_a_named_error(partitions: int) -> None:
+    with pytest.raises(InvalidPartitions, match=f"invalid number of partitions {partitions}"):
+        partition_for_key(b"k", partitions)
+    with pytest.raises(InvalidPartitions):
+        partitions_for_column(pa.array(["k"]), partitions)

@@ -125,6 +125,12 @@ def test_the_first_batch_must_not_begin_before_the_next_offset() -> None:
     assert kernel.ops.walk(block_of(first_offset=5), 5, MAX_LONG, 6) == (ODD, 0, 0, 6)
 
 
+@pytest.mark.parametrize(("end_offset", "state"), [(31, MORE), (30, MORE), (29, ODD), (0, ODD)])
+def test_a_batch_that_reaches_the_end_offset_is_odd(end_offset: int, state: int) -> None:
+    found = kernel.ops.walk(block_of(), MAX_LONG, MAX_LONG, 0, end_offset)
+    assert found[0] == state
+
+
 def test_a_length_that_leads_out_of_the_block_ends_the_walk_there() -> None:
     lying = changed(AT_LENGTH, 2**31 - 1, 4)
     assert kernel.ops.walk(lying, 25, MAX_LONG, 0) == (MORE, 200 + 2**31 - 1 + LOG_OVERHEAD, 0, 20)
@@ -143,7 +149,9 @@ class Walked(NamedTuple):
     next_offset: int
 
 
-def plain_walk(block: bytes, offset: int, limit: int, next_offset: int) -> Walked:
+def plain_walk(
+    block: bytes, offset: int, limit: int, next_offset: int, end_offset: int = MAX_LONG
+) -> Walked:
     """The same by slices of bytes and plain integers."""
     position = 0
     while len(block) - position >= HEADER_SIZE:
@@ -151,8 +159,8 @@ def plain_walk(block: bytes, offset: int, limit: int, next_offset: int) -> Walke
         base = int.from_bytes(block[position : position + 8], "big", signed=True)
         delta = int.from_bytes(block[position + 23 : position + 27], "big", signed=True)
         last = (base + delta + 2**63) % 2**64 - 2**63
-        is_sound = block[position + 16] == 2 and length >= 49 and next_offset <= base <= last
-        if not is_sound:
+        is_rising = next_offset <= base <= last < end_offset
+        if block[position + 16] != 2 or length < 49 or not is_rising:
             return Walked(ODD, position, 0, next_offset)
         if last >= offset or position + 12 + length > limit:
             return Walked(FOUND, position, 12 + length, next_offset)
@@ -172,10 +180,22 @@ def blocks(draw: st.DrawFn) -> bytes:
 int64 = st.integers(-(2**63), MAX_LONG)
 
 
-@given(blocks(), st.integers(-1, 27), st.integers(-1, 2000), st.integers(0, 12), st.data())
-@example(bytes(block_of()), 25, MAX_LONG, 0, None)
+@given(
+    blocks(),
+    st.integers(-1, 27),
+    st.integers(-1, 2000),
+    st.integers(0, 12),
+    st.integers(0, 30) | st.just(MAX_LONG),
+    st.data(),
+)
+@example(bytes(block_of()), 25, MAX_LONG, 0, MAX_LONG, None)
 def test_a_walk_agrees_with_a_plain_one(
-    block: bytes, offset: int, limit: int, next_offset: int, data: st.DataObject | None
+    block: bytes,
+    offset: int,
+    limit: int,
+    next_offset: int,
+    end_offset: int,
+    data: st.DataObject | None,
 ) -> None:
     damaged = bytearray(block)
     if block and data is not None:
@@ -183,16 +203,16 @@ def test_a_walk_agrees_with_a_plain_one(
         for _ in range(data.draw(st.integers(0, 2)) if damaged else 0):
             damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     for content in (bytes(damaged), bytearray(damaged), memoryview(damaged)):
-        answer = kernel.ops.walk(content, offset, limit, next_offset)
-        assert answer == plain_walk(bytes(damaged), offset, limit, next_offset)
+        answer = kernel.ops.walk(content, offset, limit, next_offset, end_offset)
+        assert answer == plain_walk(bytes(damaged), offset, limit, next_offset, end_offset)
 
 
-@given(st.binary(max_size=300), int64, int64, int64)
+@given(st.binary(max_size=300), int64, int64, int64, int64)
 def test_any_bytes_and_any_numbers_get_the_plain_answer(
-    block: bytes, offset: int, limit: int, next_offset: int
+    block: bytes, offset: int, limit: int, next_offset: int, end_offset: int
 ) -> None:
-    assert kernel.ops.walk(block, offset, limit, next_offset) == plain_walk(
-        block, offset, limit, next_offset
+    assert kernel.ops.walk(block, offset, limit, next_offset, end_offset) == plain_walk(
+        block, offset, limit, next_offset, end_offset
     )
 
 
@@ -207,7 +227,7 @@ def test_numbers_that_no_file_holds_are_refused(number: int, kernel_in_use: str)
     if kernel_in_use != "compiled":
         pytest.skip("integers have no bounds there")
     block = bytes(block_of())
-    for arguments in ((number, 0, 0), (0, number, 0), (0, 0, number)):
+    for arguments in ((number, 0, 0), (0, number, 0), (0, 0, number), (0, 0, 0, number)):
         with pytest.raises(OverflowError):
             kernel.ops.walk(block, *arguments)
 

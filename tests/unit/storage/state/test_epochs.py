@@ -1,10 +1,11 @@
 """Leader epochs: which began where."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
 
-from raylog.storage.errors import CorruptCheckpoint, DiskFull
+from raylog.storage.errors import CorruptCheckpoint, DiskFull, OutOfResources, StorageError
 from raylog.storage.state.epochs import LeaderEpochs
 from raylog.storage.testing.memory import MemoryFileSystem
 
@@ -112,16 +113,31 @@ def full(fs: MemoryFileSystem) -> AbstractContextManager[None]:
     return fs.failing(DiskFull, "append")
 
 
-def test_a_change_that_finds_no_room_counts_and_is_saved_later() -> None:
+def out_of_descriptors(path: str) -> OutOfResources:
+    return OutOfResources(path, "this process has no file descriptor left")
+
+
+@pytest.mark.parametrize(
+    ("fault", "verb", "is_written"),
+    [
+        (DiskFull, "append", False),
+        (out_of_descriptors, "create", False),
+        (out_of_descriptors, "sync_dir", True),
+    ],
+)
+def test_a_change_that_finds_no_room_counts_and_is_saved_later(
+    fault: Callable[[str], StorageError], verb: str, is_written: bool
+) -> None:
     fs = MemoryFileSystem()
     made = LeaderEpochs(fs, "/")
     made.assign(0, 0)
-    with full(fs):
+    with fs.failing(fault, verb):
         made.assign(1, 5)
         assert (made.entries, made.is_stale) == (((0, 0), (1, 5)), True)
-        with pytest.raises(DiskFull):
+        with pytest.raises(type(fault("/"))):
             made.save()
-    assert LeaderEpochs(fs, "/").entries == ((0, 0),)
+    assert made.is_stale
+    assert (LeaderEpochs(fs, "/").entries == made.entries) is is_written
     made.save()
     assert not made.is_stale
     assert LeaderEpochs(fs, "/").entries == ((0, 0), (1, 5))

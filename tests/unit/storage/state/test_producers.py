@@ -201,10 +201,10 @@ def test_silent_producers_are_looked_for_at_an_interval(disk: Disk) -> None:
     log.expire_producers(often)
     disk.clock.advance(1)
     assert log.next_due_ms(often) == T0 + 999 + 600
-    log.expire_producers(often)
+    assert log.expire_producers(often) is False
     assert log.append(of_producer(0)).is_duplicate, "the last look was 1 ms ago"
     disk.clock.advance(599)
-    log.expire_producers(often)
+    assert log.expire_producers(often) is False
     assert not log.append(of_producer(0)).is_duplicate
 
 

@@ -4,7 +4,13 @@ import os
 
 import pytest
 
-from raylog.storage.errors import CorruptCheckpoint, DiskFull, LogLocked, RepairRefused
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    DiskFull,
+    LogLocked,
+    NotAPartitionFolder,
+    RepairRefused,
+)
 from raylog.storage.state.checkpoints import LOG_START_OFFSETS, write_offsets
 from raylog.storage.testing.logs import (
     FOLDER,
@@ -39,6 +45,11 @@ def repair(disk: Disk, **options: object) -> Repaired | None:
     return repair_folder(disk.fs, disk.clock, FOLDER, **options)  # type: ignore[arg-type]
 
 
+def taken(done: Repaired) -> list[tuple[str, str]]:
+    """What left the log: how, and from which file."""
+    return [(entry.kind, entry.file) for entry in done.mended if entry.kind in ("cut", "set_aside")]
+
+
 def is_whole(disk: Disk) -> bool:
     return not any(report.problems for report in verify_folder(disk.fs, FOLDER))
 
@@ -57,9 +68,11 @@ def test_a_bad_tail_is_cut_after_a_copy_of_everything(disk: Disk) -> None:
     before = files(disk)
     copies: list[str] = []
     done = repair(disk, on_copy=copies.append)
-    assert done == Repaired(
-        copy=copies[0], cut=((SECOND, len(batch(2))),), dropped=(), end_offset=10
-    )
+    assert done is not None
+    assert (done.copy, taken(done), done.end_offset) == (copies[0], [("cut", SECOND)], 10)
+    [cut] = done.of_kind("cut")
+    assert (cut.size_bytes, cut.kept_as) == (len(batch(2)), SECOND + ".aside-0")
+    assert done.lost == ()
     assert files(disk, done.copy) == before
     assert os.path.dirname(done.copy) == "/logs"
     assert os.path.basename(done.copy).startswith("orders-0.")
@@ -75,7 +88,7 @@ def test_a_damaged_index_is_made_anew_and_no_record_lost(disk: Disk, suffix: str
     disk.damage(FIRST.replace(".log", suffix), lambda content: content[:-1] + b"\x7f")
     done = repair(disk)
     assert done is not None
-    assert (done.cut, done.dropped, done.end_offset) == ((), (), 12)
+    assert (taken(done), done.end_offset) == ([], 12)
     assert is_whole(disk)
     assert before or suffix == ".index"
     assert offsets_of(disk.open()) == list(range(12))
@@ -111,13 +124,25 @@ def test_segments_behind_a_damaged_one_go_only_if_that_is_allowed(disk: Disk) ->
     assert disk.fs.list_dir("/logs") == ["orders-0"]
     done = repair(disk, drop_segments=True)
     assert done is not None
-    assert (done.cut, done.dropped, done.end_offset) == (
-        ((FIRST, len(batch(2)) - 1),),
-        (SECOND,),
-        4,
-    )
+    assert sorted(taken(done)) == [("cut", FIRST), ("set_aside", SECOND)]
+    assert done.end_offset == 4
     assert is_whole(disk)
     assert offsets_of(disk.open()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("surplus", [b"\0" * 33, b"torn", bytes(batch(1, base_offset=6))])
+def test_bytes_behind_the_batch_that_leads_to_the_next_segment_end_no_log(
+    disk: Disk, surplus: bytes
+) -> None:
+    fill(disk)
+    disk.damage(FIRST, lambda content: content + surplus)
+    whole = Disk(disk.fs.crash())
+    done = repair(disk)
+    assert done is not None
+    assert taken(done) == [("cut", FIRST)]
+    assert [cut.size_bytes for cut in done.of_kind("cut")] == [len(surplus)]
+    assert is_whole(disk)
+    assert offsets_of(disk.open()) == offsets_of(whole.open(is_clean=False))
 
 
 def test_gaps_of_a_compacted_log_are_no_damage_to_who_says_so(disk: Disk) -> None:
@@ -138,7 +163,7 @@ def test_gaps_of_a_compacted_log_are_no_damage_to_who_says_so(disk: Disk) -> Non
         repair(disk)
     done = repair(disk, is_compacted=True)
     assert done is not None
-    assert (done.dropped, done.end_offset) == ((), 8)
+    assert (done.of_kind("set_aside"), done.end_offset) == ([], 8)
     assert offsets_of(disk.open()) == [0, 1, 4, 5, 6, 7]
 
 
@@ -146,7 +171,9 @@ def test_who_repairs_accepts_that_flushed_records_are_lost(disk: Disk) -> None:
     fill(disk)
     write_offsets(disk.fs, "/logs/recovery-point-offset-checkpoint", {PARTITION: 12})
     disk.damage(FIRST, lambda content: content[:-1])
-    assert repair(disk, drop_segments=True) is not None
+    done = repair(disk, drop_segments=True)
+    assert done is not None
+    assert [(lost.first_offset, lost.end_offset) for lost in done.lost] == [(4, 12)]
     log = disk.open(is_clean=False, recovery_point=12)
     assert (log.log_end_offset, log.recovery_point) == (4, 4)
     assert "lost" in [mended.kind for mended in log.mended]
@@ -155,11 +182,11 @@ def test_who_repairs_accepts_that_flushed_records_are_lost(disk: Disk) -> None:
 def test_a_gap_between_segments_is_damage_too(disk: Disk) -> None:
     fill(disk)
     disk.damage(FIRST, lambda content: content[: len(batch(2)) * 2])
-    with pytest.raises(RepairRefused, match="damaged after offset 3"):
+    with pytest.raises(RepairRefused, match=r"or a segment that is gone lacks records after .* 3"):
         repair(disk)
     done = repair(disk, drop_segments=True)
     assert done is not None
-    assert (done.cut, done.dropped, done.end_offset) == ((), (SECOND,), 4)
+    assert (taken(done), done.end_offset) == ([("set_aside", SECOND)], 4)
     assert is_whole(disk)
 
 
@@ -192,6 +219,10 @@ def test_the_copy_goes_where_it_is_told_unless_something_is_there(disk: Disk) ->
     before = files(disk)
     with pytest.raises(RepairRefused, match="already exists"):
         repair(disk, copy_to="/logs")
+    for inside in (FOLDER, f"{FOLDER}/copy"):
+        with pytest.raises(RepairRefused, match="is inside; give another"):
+            repair(disk, copy_to=inside)
+    assert files(disk) == before
     done = repair(disk, copy_to="/elsewhere/copy")
     assert done is not None
     assert done.copy == "/elsewhere/copy"
@@ -225,7 +256,7 @@ def test_leader_epochs_that_are_wrong_are_made_anew_from_the_batches(
     assert not is_whole(disk)
     done = repair(disk)
     assert done is not None
-    assert (done.cut, done.dropped, done.end_offset) == ((), (), 12)
+    assert (taken(done), done.end_offset) == ([], 12)
     assert disk.fs.read_file(f"{done.copy}/leader-epoch-checkpoint") == content
     assert is_whole(disk)
     assert offsets_of(disk.open()) == list(range(12))
@@ -242,9 +273,13 @@ def test_the_log_start_offset_stays(disk: Disk) -> None:
 
 
 def test_only_a_partitions_folder_is_repaired(disk: Disk) -> None:
+    disk.fs.write_file("/logs/file-0", b"")
+    disk.fs.make_dir("/logs/empty-0")
     for folder, why in (
-        ("/logs", "not a partition's folder"),
+        ("/logs", "its name is not <topic>-<partition>"),
         ("/logs/none-0", "the folder does not exist"),
+        ("/logs/file-0", "this is a file"),
+        ("/logs/empty-0", "it has no .log file"),
     ):
-        with pytest.raises(RepairRefused, match=why):
+        with pytest.raises(NotAPartitionFolder, match=why):
             repair_folder(disk.fs, disk.clock, folder)

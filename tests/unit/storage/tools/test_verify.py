@@ -6,11 +6,13 @@ from random import Random
 
 import pytest
 
-from raylog.storage.errors import LogMissing
+from raylog.storage.errors import NotAPartitionFolder
 from raylog.storage.files import ReadOnlyFileSystem
+from raylog.storage.losses import accept_losses
 from raylog.storage.records.control import Marker, encode_marker
+from raylog.storage.state.checkpoints import RECOVERY_POINTS, write_offsets
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.logs import FOLDER, Disk, batch, flip, of_producer
+from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch, flip, of_producer
 from raylog.storage.tools.verify import SegmentReport, verify_folder
 from tests.harness.paths import GOLDEN
 
@@ -166,6 +168,24 @@ def test_a_segment_that_lost_its_tail_at_the_end_of_a_batch_is_seen(disk: Disk) 
     disk.damage("00000000000000000000.log", lambda content: content[: len(batch(2)) * 2])
     disk.write("00000000000000000000.timeindex", b"")
     assert "ends at offset 4, but the next segment begins at 6: records are missing" in why(disk)
+
+
+@pytest.mark.parametrize("left", ["", ".index"])
+def test_a_segment_that_is_gone_in_the_middle_is_seen_until_that_is_accepted(
+    disk: Disk, left: str
+) -> None:
+    log = disk.open()
+    for number in range(3):
+        log.append(batch(2, timestamp=T0 + number), leader_epoch=0)
+        log.roll()
+    log.close()
+    for name in disk.names():
+        if name.startswith(f"{2:020d}.") and (not left or not name.endswith(left)):
+            disk.fs.remove(disk.path(name))
+    assert "ends at offset 2, but the next segment begins at 4: records are missing" in why(disk)
+    write_offsets(disk.fs, f"/logs/{RECOVERY_POINTS}", {PARTITION: 6})
+    assert len(accept_losses(disk.fs, FOLDER)) == 1
+    assert told(disk) == []
 
 
 def test_gaps_that_compaction_left_are_no_problem(disk: Disk) -> None:
@@ -331,7 +351,7 @@ def test_behind_damage_producers_are_not_guessed_at(disk: Disk) -> None:
 
 
 def test_a_folder_without_a_log_is_an_error(disk: Disk) -> None:
-    with pytest.raises(LogMissing, match=r"has no \.log file"):
+    with pytest.raises(NotAPartitionFolder, match=r"has no \.log file"):
         verify_folder(disk.fs, "/logs")
-    with pytest.raises(LogMissing, match="the folder does not exist"):
+    with pytest.raises(NotAPartitionFolder, match="the folder does not exist"):
         verify_folder(disk.fs, "/nowhere")

@@ -1,0 +1,25 @@
+"""Logs in memory of small segments: what recovery is tried on."""
+
+from typing import Any
+
+from raylog.storage.log import Log
+from raylog.storage.testing.clock import T0
+from raylog.storage.testing.logs import Disk, batch_of_size
+
+SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
+# The segments that ``fill`` makes.
+FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 20, 40))
+
+
+def fill(disk: Disk, batches: int = 30) -> Log:
+    """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
+    log = disk.open(**SMALL)
+    for number in range(batches):
+        log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
+    log.close()
+    return log
+
+
+def content(disk: Disk) -> dict[str, bytes]:
+    """All files of the partition."""
+    return {name: disk.read(name) for name in disk.names()}
