@@ -251,9 +251,9 @@ cdef class Accumulator:
 
     ``topics``: OpenTopic by name. ``receipt``: the type of what ``send`` returns, a Receipt.
 
-    ``new_delivery(batch)`` makes the fate of the rows to come; ``wake(batch)`` is called with its first row
-    and once it is ready to be sent; ``stick(topic)`` chooses another sticky partition, when the
-    present one has had ``batch_bytes``; ``careful(topic, value, key, timestamp, headers,
+    ``new_delivery(batch)`` makes the fate of the rows to come; ``wake(batch)`` is called with its
+    first row, and once it is ready to be sent; ``stick(topic)`` chooses another sticky partition,
+    when the present one has had ``batch_bytes``; ``careful(topic, value, key, timestamp, headers,
     partition)`` is asked instead of everything that is not the plain case. ``direct`` False sends
     all rows there.
     """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from raylog.storage.errors import InvalidRecord
-from raylog.storage.records._kernel_py_hash import murmur2
+from raylog.storage.records._kernel_py_encode import murmur2
 from raylog.storage.records.compression import MAX_PLAIN_BYTES
 from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.records.varints import put_varint

@@ -298,9 +298,12 @@ class Sender:
     def wait(self, deliveries: Iterable[Delivery], timeout_s: float) -> bool:
         """Whether all of them have ended in time."""
         deadline = self.clock() + timeout_s
-        left = list(deliveries)
+        left = deque(deliveries)
         with self.changed:
-            while left := [delivery for delivery in left if not delivery.is_done]:
+            while left:
+                if left[0].is_done:
+                    left.popleft()
+                    continue
                 left_s = deadline - self.clock()
                 if left_s <= 0:
                     return False

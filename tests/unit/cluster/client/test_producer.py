@@ -281,7 +281,7 @@ connection.create("t", 1)
 connection.faults += {faults!r}
 import atexit
 atexit.register(lambda: print(connection.values()))
-producer = Producer(connection, linger_ms=5000, delivery_timeout_ms={timeout_ms})
+producer = Producer(connection, linger_ms={timeout_ms} - 1, delivery_timeout_ms={timeout_ms})
 for n in range(10):
     producer.send("t", b"%d" % n)
 """
@@ -306,7 +306,7 @@ def test_a_process_that_ends_without_close_sends_what_is_left() -> None:
 
 
 def test_what_the_end_of_a_process_cannot_send_is_told_by_count() -> None:
-    done = _script(["hangs"], 5001)
+    done = _script(["hangs"], 500)
     assert "10 records of a producer that was not closed were not acknowledged" in done.stderr
     assert "ResourceWarning" in done.stderr
 
