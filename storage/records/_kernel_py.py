@@ -27,9 +27,9 @@ from raylog.storage.records._kernel_py_encode import (
     TableEncoder,
     TextColumn,
     encode_rows,
+    murmur2,
     partition_column,
 )
-from raylog.storage.records._kernel_py_hash import murmur2
 from raylog.storage.records._kernel_py_readers import RowReader, TableReader
 from raylog.storage.records._kernel_py_scan import (
     WALK_FOUND,

@@ -8,7 +8,6 @@ from raylog.storage.buffers import Buffer
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records._kernel_py_bytes import Malformed, wrap
-from raylog.storage.records._kernel_py_hash import murmur2
 from raylog.storage.records.compression import MAX_PLAIN_BYTES
 from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.records.varints import put_varint
@@ -210,6 +209,22 @@ class TableEncoder:
                 raise Malformed("a header's name is null: give it one")
             headers.append((name, values.get(i, "a header's value")))
         return headers
+
+
+def murmur2(key: Buffer) -> int:
+    data = memoryview(key).cast("B")
+    m, mask, size = 0x5BD1E995, 0xFFFFFFFF, len(data)
+    h = 0x9747B28C ^ (size & mask)
+    tail = size & ~3
+    for i in range(0, tail, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = (h * m & mask) ^ k
+    if tail < size:
+        h = (h ^ int.from_bytes(data[tail:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    h ^= h >> 15
+    return h - 2**32 if h >= 2**31 else h
 
 
 def partition_column(keys: TextColumn, partitions: int) -> bytearray:
