@@ -27,30 +27,8 @@ class AppendResult(NamedTuple):
     is_duplicate: bool
 
 
-_FETCH = Struct(">qqqq?")
 _LOCATED = Struct(">qqqqiqqq")
 _ABORTED = Struct(">qq")
-
-
-class FetchRequest(NamedTuple):
-    """What a reader asks for.
-
-    It travels as bytes: Ray makes an object of every argument of a call, and four of them cost a
-    third of what an empty call takes.
-    """
-
-    offset: int
-    max_bytes: int
-    min_bytes: int
-    max_wait_ms: int
-    locate: bool
-
-    def encode(self) -> bytes:
-        return _FETCH.pack(*self)
-
-    @classmethod
-    def decode(cls, content: bytes) -> Self:
-        return cls(*_FETCH.unpack(content))
 
 
 class FetchResult(NamedTuple):

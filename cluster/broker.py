@@ -54,7 +54,7 @@ from raylog.actors.runtime.stubs import (
     find_log_actor,
     find_retention_actor,
 )
-from raylog.cluster.client.topic_watch import partitions_added
+from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.config_file import read_config_file
 from raylog.cluster.controller.controller_actor import Controller
 from raylog.cluster.controller.home import controller_node
@@ -193,7 +193,6 @@ class Broker:
         self._topics: dict[str, TopicDescription] = {}
         # what the Controller is asked and has not answered yet
         self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
-        self._descriptions: dict[str, Callable[[], TopicDescription | None]] = {}
         self._connection: RayConnection | None = None
 
     def __reduce__(self) -> Any:
@@ -328,41 +327,12 @@ class Broker:
         self._topics[topic] = described
         return described
 
-    def describe_later(self, topic: str) -> Callable[[], TopicDescription | None]:
-        """As ``describe_topic``, without waiting.
-
-        Call what this returns until it gives the description, or raises.
-        """
-        call = self._controller().describe_topic(topic)
-
-        def description() -> TopicDescription | None:
-            if not call.is_answered():
-                return None
-            self._topics[topic] = call.get()
-            return self._topics[topic]
-
-        return description
-
     def topic(self, topic: str) -> TopicDescription:
         """As ``describe_topic``, from what this process knows already.
 
         Call :meth:`forget` when it proves wrong.
         """
         return self._topics.get(topic) or self.describe_topic(topic)
-
-    def topic_if_known(self, topic: str) -> TopicDescription | None:
-        """As ``topic``, without waiting.
-
-        None until the Controller has answered, which a later call may see.
-        """
-        if topic not in self._topics:
-            try:
-                description = self._descriptions.pop(topic, None) or self.describe_later(topic)
-                if description() is None:
-                    self._descriptions[topic] = description
-            except RaylogError:
-                return None  # the Controller is away: the next call asks again
-        return self._topics.get(topic)
 
     # -- partitions --------------------------------------------------------------------------------
 
@@ -426,7 +396,6 @@ class Broker:
         """Look a partition up afresh next time: its actor did not answer."""
         self._log_actors.pop(TopicPartition(topic, partition), None)
         self._topics.pop(topic, None)
-        self._descriptions.pop(topic, None)
 
     def list_offsets(self, wanted: Mapping[PartitionKey, int]) -> dict[PartitionKey, int | None]:
         """The offset at a time, for many partitions at once.

@@ -33,7 +33,6 @@ import ray
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import (
     AppendResult,
-    FetchRequest,
     FetchResult,
     OpeningReport,
     PartitionOffsets,
@@ -173,32 +172,6 @@ class LogActorImpl:
         """As ``fetch``, but waits up to ``max_wait_ms`` until there are ``min_bytes``."""
         fetch = self._partition.fetch
         return _or_exit(lambda: fetch(offset, max_bytes, min_bytes, max_wait_ms, locate=locate))
-
-    @ray.method(concurrency_group="fetch")
-    def fetch_request(self, request: bytes) -> FetchResult | bytes:
-        """``fetch``, for raylog's own readers: takes the bytes of a FetchRequest.
-
-        A location is answered as bytes, too: ``FetchResult.encode``.
-        """
-        return self._answer(FetchRequest.decode(request))
-
-    @ray.method(concurrency_group="poll")
-    def poll_request(self, request: bytes) -> FetchResult | bytes:
-        """``poll``, for raylog's own readers, in the same way."""
-        return self._answer(FetchRequest.decode(request))
-
-    def _answer(self, request: FetchRequest) -> FetchResult | bytes:
-        fetch = self._partition.fetch
-        result = _or_exit(
-            lambda: fetch(
-                request.offset,
-                request.max_bytes,
-                request.min_bytes,
-                request.max_wait_ms,
-                locate=request.locate,
-            )
-        )
-        return result.encode() if request.locate else result
 
     # -- data, for raylog's own clients: requests.py -----------------------------------------------
 

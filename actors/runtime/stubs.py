@@ -65,12 +65,6 @@ class LogActorStub:
     def fetch(self, offset: int, max_bytes: int) -> Call[FetchResult]:
         return Call(self.handle.fetch.remote(offset, max_bytes), self._name)
 
-    def fetch_request(self, request: bytes) -> Call[FetchResult | bytes]:
-        return Call(self.handle.fetch_request.remote(request), self._name)
-
-    def poll_request(self, request: bytes) -> Call[FetchResult | bytes]:
-        return Call(self.handle.poll_request.remote(request), self._name)
-
     def produce(self, request: bytes, records: Any = None) -> Call[bytes]:
         """``records``: a batch that is not inside of the request."""
         arguments = (request,) if records is None else (request, records)

@@ -29,13 +29,13 @@ from raylog.actors.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
+from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.connection import Connection
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
 from raylog.cluster.client.consumer.machine import PASSING, Assigned, Machine, When
 from raylog.cluster.client.consumer.places import Place, Places, offset_of, places, timestamp_of
-from raylog.cluster.client.topic_watch import hear_of_partitions
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST

@@ -25,6 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from raylog.actors.errors import InvalidRequest, ProduceFailed, RequestTimedOut, UnknownTopicId
+from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.connection import (
     Connection,
     ProduceAnswer,
@@ -44,7 +45,6 @@ from raylog.cluster.client.producer.machine import (
     Times,
     backoff_s,
 )
-from raylog.cluster.client.topic_watch import hear_of_partitions
 from raylog.storage.errors import InvalidRecord, RaylogError, RecordTooLarge
 from raylog.storage.records import kernel
 

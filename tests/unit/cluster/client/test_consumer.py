@@ -27,8 +27,8 @@ from raylog.actors.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.consumer.ranges import read_range
-from raylog.cluster.client.topic_watch import partitions_added
 from raylog.storage.errors import (
     CorruptRecord,
     InvalidConfig,

@@ -1,0 +1,27 @@
+"""Clients of a process hear at once of the partitions that the same process adds to their topics.
+
+Of what others add they hear within their ``metadata.max.age.ms``.
+"""
+
+from typing import Protocol
+from weakref import WeakSet
+
+
+class Hearer(Protocol):
+    """A client that wants to know of partitions that this process adds."""
+
+    def tell(self, namespace: str, topic: str, partitions: int) -> None: ...
+
+
+_hearers: WeakSet[Hearer] = WeakSet()
+
+
+def hear_of_partitions(client: Hearer) -> None:
+    """Tell ``client`` for as long as it lives."""
+    _hearers.add(client)
+
+
+def partitions_added(namespace: str, topic: str, partitions: int) -> None:
+    """Tell all clients of this process."""
+    for hearer in list(_hearers):
+        hearer.tell(namespace, topic, partitions)
