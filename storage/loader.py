@@ -273,9 +273,16 @@ class _Opening:
     # -- what is missing below the recovery point --------------------------------------------------
 
     def _traced(self, gaps: Gaps) -> list[int]:
-        """The numbers of the segments behind which the name of a file tells of another one."""
-        bases = [segment.base_offset for segment in self._segments]
-        return [n for n, pair in enumerate(pairwise(bases)) if gaps.has_trace(*pair)]
+        """The numbers of the segments behind which something is missing by what names and sizes say.
+
+        The name of a file tells of another segment, or a segment is empty that was flushed.
+        """
+        traced = []
+        for number, (segment, following) in enumerate(pairwise(self._segments)):
+            is_emptied = not segment.size and following.base_offset <= self._recovery_point
+            if is_emptied or gaps.has_trace(segment.base_offset, following.base_offset):
+                traced.append(number)
+        return traced
 
     def _missing_behind(self, numbers: Iterable[int], gaps: Gaps) -> list[Missing]:
         """What is missing behind these segments, but for what retention has taken."""

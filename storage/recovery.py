@@ -230,7 +230,8 @@ def last_batches(segment: Segment, *, verify: bool = False, end_offset: int = MA
         segment.offset_index.drop()
         batches = Batches(segment, entry.position, verify=verify, end_offset=end_offset)
         batches.read()
-        if batches.is_whole:
+        # An entry at the very end of a file that became shorter has no batch.
+        if batches.is_whole and batches.end > entry.position:
             return batches
     batches = Batches(segment, verify=verify, end_offset=end_offset)
     batches.read()

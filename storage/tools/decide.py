@@ -24,7 +24,7 @@ from raylog.storage.names import LOG_SUFFIX, offset_of, segment_file
 from raylog.storage.report import Mended
 from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
-from raylog.storage.tools.folders import check_has_log, locked, partition_folder
+from raylog.storage.tools.folders import base_offsets, check_has_log, locked, partition_folder
 
 Answer = TypeVar("Answer")
 
@@ -86,20 +86,27 @@ def look_for_loss(fs: FileSystem, folder: str, *, is_compacted: bool) -> Loss:
 
 def accept(fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
     """Let a log open without what it has lost. Raises as ``look_for_loss``."""
-    _offline(fs, folder, lambda: accept_losses(fs, folder, is_compacted=is_compacted))
+
+    def work() -> None:
+        # After an orderly stop no CRC is looked at: what is damaged would stay in the log.
+        _open_as_after_a_crash(fs, folder)
+        accept_losses(fs, folder, is_compacted=is_compacted)
+
+    _offline(fs, folder, work)
 
 
 def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kept]:
     """The files with good batches that the log does not have: of a gap, or behind its end.
 
-    The end is in the file that its loss names; of a gap, that file is the one that is gone.
+    A gap ends where a segment begins. The end is in the file that its loss names.
     """
     logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    bases = base_offsets(fs, folder)
     for name in (*logs, *aside_names(fs, folder)):
         base_offset = offset_of(name)
         assert base_offset is not None
         wanted = [
-            (lost.first_offset, MAX_LONG if lost.file in logs else lost.end_offset)
+            (lost.first_offset, lost.end_offset if lost.end_offset in bases else MAX_LONG)
             for lost in losses
             if name not in logs or segment_file(base_offset, LOG_SUFFIX) >= lost.file
         ]

@@ -293,6 +293,34 @@ def test_a_segment_that_is_missing_opens_once_that_is_accepted(
     assert disk.read(ACCEPTED_LOSSES) == b"0\n1\n20 40\n"
 
 
+def test_an_acceptance_outlives_an_index_entry_at_the_end_of_a_shorter_file(disk: Disk) -> None:
+    """The index of the longer file has an entry exactly where the file ends now."""
+    fill(disk)
+    entries = disk.open(recovery_point=60, **SMALL).segments[1].offset_index
+    position = entries[len(entries) - 1].position
+    disk.damage(SECOND, lambda content: content[:position])
+    checkpoint(disk, 60)
+    (lost,) = accept_losses(disk.fs, FOLDER)
+    assert (lost.first_offset, lost.end_offset) == (20 + position // 50, 40)
+    for _ in range(3):
+        log = disk.open(is_clean=False, recovery_point=60, **SMALL)
+        assert offsets_of(log) == [*range(20 + position // 50), *range(40, 60)]
+        log.close()
+
+
+@pytest.mark.parametrize("name", [FIRST, SECOND])
+def test_an_emptied_segment_is_noticed_after_an_orderly_stop(disk: Disk, name: str) -> None:
+    """Its size tells, without a read."""
+    fill(disk)
+    disk.write(name, b"")
+    before = content(disk)
+    with pytest.raises(FlushedRecordsMissing) as caught:
+        disk.open(recovery_point=60, **SMALL)
+    base = int(name[:20])
+    assert (caught.value.first_offset, caught.value.end_offset) == (base, base + 20)
+    assert content(disk) == before
+
+
 def test_all_that_is_lost_is_accepted_at_once_and_stays_as_long_as_it_is_needed(
     disk: Disk,
 ) -> None:

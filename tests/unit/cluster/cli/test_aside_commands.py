@@ -331,6 +331,31 @@ def test_a_loss_says_which_files_still_have_records_and_how_to_keep_them(rotten:
     assert reread(rotten.parent) == [*range(15), *range(16, 25)]
 
 
+def test_an_emptied_segment_hides_no_segment_behind_it(folder: Path) -> None:
+    """Those stay in the log: there is nothing to set aside."""
+    (folder / SECOND).write_bytes(b"")
+    (folder.parent / ".kafka_cleanshutdown").unlink()
+    lost = "offsets 10 to 19 were on the disk and are missing from the log"
+    assert run_here("log", "accept-loss", str(folder)).stderr.splitlines() == [
+        lost,
+        "no file of this folder has a good batch of them",
+        "nothing was changed; give --yes",
+    ]
+    assert run_here("log", "accept-loss", str(folder), "--yes").returncode == 0
+    assert reread(folder.parent) == [*range(10), *range(20, 25)]
+
+
+def test_who_accepts_a_loss_by_damaged_bytes_gets_rid_of_them(folder: Path) -> None:
+    """An orderly stop would else hide them from the next start, and its loss comes back later."""
+    content = bytearray((folder / THIRD).read_bytes())
+    content[3 * BATCH_BYTES + 70] ^= 1
+    (folder / THIRD).write_bytes(content)
+    accepted = run_here("log", "accept-loss", str(folder), "--yes").lines()
+    assert accepted[-1].startswith("offsets 23 to 24 were on the disk and are missing")
+    assert reread(folder.parent) == list(range(23))
+    assert (folder / f"{THIRD}.aside-0").stat().st_size == 2 * BATCH_BYTES
+
+
 def test_a_repair_says_what_was_lost_and_that_this_is_accepted(rotten: Path) -> None:
     repaired = run_here("log", "repair", "--drop-segments", str(rotten)).lines()
     assert f"{THIRD}: set aside, kept as {SEGMENT}" in repaired
