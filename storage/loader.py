@@ -245,7 +245,9 @@ class _Opening:
         self._mend_sealed(self._segments[:first])
         self._check_transactions(self._segments[:first])
         self._load_producers(producers, self._segments[first:])
-        begin = max(producers.end_offset, self._start)
+        # From a snapshot on nothing is left out, also below the start: the marker of a transaction
+        # that the snapshot has open may lie there.
+        begin = producers.end_offset or self._start
         for number in range(min(first, len(self._segments))):
             self._replay(producers, number, begin)
         if tail is None:
@@ -371,11 +373,15 @@ class _Opening:
                 self._damaged.append(segment)
 
     def _load_producers(self, producers: ProducerStates, unchecked: Sequence[Segment]) -> None:
-        """Take the newest snapshot from before all that is to be replayed."""
+        """Take the newest snapshot from before all that is to be replayed.
+
+        Behind one from before the first segment batches are missing.
+        """
         bases = [segment.base_offset for segment in (*unchecked, *self._damaged)]
         up_to = min([*bases, self.end] if self.was_clean else bases)
         before = self._fs.list_dir(self._folder)
-        producers.load_newest(self._fs, self._folder, up_to, self._now_ms)
+        lowest = self._segments[0].base_offset
+        producers.load_newest(self._fs, self._folder, up_to, self._now_ms, lowest)
         for name in {*before} - {*self._fs.list_dir(self._folder)}:
             self._report.add("removed", name, "a producer snapshot that cannot be read")
 
@@ -554,7 +560,7 @@ class _Opening:
         self._fs.sync_dir(self._folder)
         self.end = self._start
         self._epochs = EpochScan()
-        producers.load_newest(self._fs, self._folder, self._start, self._now_ms)
+        producers.load_newest(self._fs, self._folder, self._start, self._now_ms, self._start)
 
     # -- the rest ----------------------------------------------------------------------------------
 
@@ -567,7 +573,7 @@ class _Opening:
 
     def restore(self, epochs: LeaderEpochs) -> None:
         """Correct the leader epochs of the file by the batches that were read."""
-        epochs.truncate_from_end(self.end)
+        epochs.end_at(self.end)
         changes = self._epochs.changes
         if not changes:
             if last_epoch(self._segments) > epochs.latest:

@@ -613,13 +613,13 @@ def test_after_an_orderly_stop_the_active_segments_indexes_are_tried_before_they
 # -- epochs, snapshots -----------------------------------------------------------------------------
 
 
-def test_epochs_beyond_the_end_are_dropped(disk: Disk) -> None:
+def test_of_epochs_beyond_the_end_the_newest_number_stays(disk: Disk) -> None:
     log = fill(disk)
     log.epochs.assign(1, 0)
     log.epochs.assign(2, 38)
     log.epochs.assign(3, 40)
     disk.damage("00000000000000000020.log", lambda content: content[:900])
-    assert disk.open(is_clean=False, **SMALL).epochs.entries == ((1, 0),)
+    assert disk.open(is_clean=False, **SMALL).epochs.entries == ((1, 0), (3, 38))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -75,6 +75,25 @@ def test_every_opening_begins_an_epoch(disk: Disk) -> None:
         partition.close()
 
 
+def test_an_epoch_is_not_begun_again_when_retention_has_taken_its_batches(disk: Disk) -> None:
+    first = partition_on(disk, retention_ms=1000)
+    first.append(batch())
+    disk.clock.advance(10_000)
+    assert first.delete_old_segments().segments == 1
+    first.close()
+    again = Partition(disk.open(recovery_point=1, log_start_offset=1), disk.clock)
+    assert (first.leader_epoch, again.leader_epoch) == (0, 1)
+
+
+def test_an_epoch_is_not_begun_again_when_a_loss_of_power_has_taken_its_batches(disk: Disk) -> None:
+    first = partition_on(disk)
+    first.append(batch())
+    assert first.fetch(0).records is not None, "readers know offset 0 of epoch 0"
+    disk.fs = disk.fs.crash("flushed", names="flushed")
+    again = Partition(disk.open(is_clean=False), disk.clock)
+    assert (again.log.log_end_offset, again.leader_epoch) == (0, 1)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"offset": "0"}, {"offset": None}, {"offset": 1.5}, {"max_bytes": "1"}, {"max_wait_ms": None}],
