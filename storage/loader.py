@@ -531,8 +531,10 @@ class _Opening:
     def _rewrite_indexes(self, segment: Segment, entries: IndexBuilder) -> None:
         """Make both indexes what the batches say.
 
-        The active one's are flushed with it; no other stays in memory.
+        The active one's are flushed with it, if it is to be flushed; no other stays in memory.
         """
+        is_sealed = segment is not self._segments[-1]
+        is_flushed = is_sealed or self.end <= self._recovery_point
         for index, content in (
             (segment.offset_index, bytes(entries.offsets)),
             (segment.time_index, entries.times()),
@@ -543,8 +545,9 @@ class _Opening:
                 is_right = False
                 self._fs.remove(index.path)
             index.rewrite(content)
-            if segment is not self._segments[-1] and self._fs.exists(index.path):
+            if is_flushed and self._fs.exists(index.path):
                 index.flush()
+            if is_sealed and self._fs.exists(index.path):
                 index.drop()
                 index.release()
             if not is_right:
