@@ -260,6 +260,51 @@ def failing(path: str) -> StorageError:
     return StorageError(path, "Input/output error")
 
 
+def test_upkeep_that_waited_for_an_fsync_that_failed_makes_no_second_one(
+    disk: Disk, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would succeed, since the pages are gone, and the recovery point would lie."""
+    partition = partition_on(disk, flush_messages=1, flush_ms=0)
+    is_hanging, may_fail = threading.Event(), threading.Event()
+    flushed: list[str] = []
+
+    def flush(file: MemoryFile) -> None:
+        flushed.append(file.path)
+        if len(flushed) == 1:
+            is_hanging.set()
+            assert may_fail.wait(DEADLINE_S)
+            raise failing(file.path)
+
+    monkeypatch.setattr(MemoryFile, "flush", flush)
+    append = pool.submit(partition.append, batch())
+    assert is_hanging.wait(DEADLINE_S)
+    lock = WatchedLock(partition.log.locks.flush)
+    partition._flush_lock = lock  # type: ignore[assignment]
+    upkeep = pool.submit(partition.maintain, ProducerExpiration(1000))
+    assert lock.is_wanted.wait(DEADLINE_S)
+    may_fail.set()
+    with pytest.raises(StorageError, match="Input/output error"):
+        append.result(DEADLINE_S)
+    upkeep.result(DEADLINE_S)
+    assert len(flushed) == 1
+    assert (partition.log.recovery_point, partition.log.high_watermark) == (0, 0)
+
+
+class WatchedLock:
+    """A lock that tells when somebody wants it."""
+
+    def __init__(self, lock: Any) -> None:
+        self.is_wanted = threading.Event()
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        self.is_wanted.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 EVERY_CALL: dict[str, Callable[[Partition], object]] = {
     "append": lambda partition: partition.append(batch()),
     "fetch": lambda partition: partition.fetch(0),
