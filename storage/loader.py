@@ -245,7 +245,9 @@ class _Opening:
         self._mend_sealed(self._segments[:first])
         self._check_transactions(self._segments[:first])
         self._load_producers(producers, self._segments[first:])
-        begin = max(producers.end_offset, self._start)
+        # From a snapshot on nothing is left out, also below the start: the marker of a transaction
+        # that the snapshot has open may lie there.
+        begin = producers.end_offset or self._start
         for number in range(min(first, len(self._segments))):
             self._replay(producers, number, begin)
         if tail is None:
@@ -378,11 +380,15 @@ class _Opening:
                 self._damaged.append(segment)
 
     def _load_producers(self, producers: ProducerStates, unchecked: Sequence[Segment]) -> None:
-        """Take the newest snapshot from before all that is to be replayed."""
+        """Take the newest snapshot from before all that is to be replayed.
+
+        Behind one from before the first segment batches are missing.
+        """
         bases = [segment.base_offset for segment in (*unchecked, *self._damaged)]
         up_to = min([*bases, self.end] if self.was_clean else bases)
         before = self._fs.list_dir(self._folder)
-        producers.load_newest(self._fs, self._folder, up_to, self._now_ms)
+        lowest = self._segments[0].base_offset
+        producers.load_newest(self._fs, self._folder, up_to, self._now_ms, lowest)
         for name in {*before} - {*self._fs.list_dir(self._folder)}:
             self._report.add("removed", name, "a producer snapshot that cannot be read")
 
@@ -532,8 +538,10 @@ class _Opening:
     def _rewrite_indexes(self, segment: Segment, entries: IndexBuilder) -> None:
         """Make both indexes what the batches say.
 
-        The active one's are flushed with it; no other stays in memory.
+        The active one's are flushed with it, if it is to be flushed; no other stays in memory.
         """
+        is_sealed = segment is not self._segments[-1]
+        is_flushed = is_sealed or self.end <= self._recovery_point
         for index, content in (
             (segment.offset_index, bytes(entries.offsets)),
             (segment.time_index, entries.times()),
@@ -544,8 +552,9 @@ class _Opening:
                 is_right = False
                 self._fs.remove(index.path)
             index.rewrite(content)
-            if segment is not self._segments[-1] and self._fs.exists(index.path):
+            if is_flushed and self._fs.exists(index.path):
                 index.flush()
+            if is_sealed and self._fs.exists(index.path):
                 index.drop()
                 index.release()
             if not is_right:
@@ -561,7 +570,7 @@ class _Opening:
         self._fs.sync_dir(self._folder)
         self.end = self._start
         self._epochs = EpochScan()
-        producers.load_newest(self._fs, self._folder, self._start, self._now_ms)
+        producers.load_newest(self._fs, self._folder, self._start, self._now_ms, self._start)
 
     # -- the rest ----------------------------------------------------------------------------------
 
@@ -574,7 +583,7 @@ class _Opening:
 
     def restore(self, epochs: LeaderEpochs) -> None:
         """Correct the leader epochs of the file by the batches that were read."""
-        epochs.truncate_from_end(self.end)
+        epochs.end_at(self.end)
         changes = self._epochs.changes
         if not changes:
             if last_epoch(self._segments) > epochs.latest:

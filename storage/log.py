@@ -701,10 +701,11 @@ class Log(ReadableLog):
         holder = segments[floor_of(segments, offset)]
         # A whole batch goes, so the records may end, and after a crash the log, before the offset.
         end = holder.base_offset if is_whole else holder.end_before(offset)
-        self._cut = (min(end, offset), offset)
-        self.recovery_point = min(self.recovery_point, *self._cut)
+        cut = min(end, offset), offset
+        self.recovery_point = min(self.recovery_point, *cut)
         if lower_checkpoints is not None:
-            lower_checkpoints(self._cut[0])
+            lower_checkpoints(cut[0])
+        self._cut = cut
         try:
             self._cut_files(offset, is_whole=is_whole)
         except StorageError as error:
@@ -732,9 +733,9 @@ class Log(ReadableLog):
             rebuild_indexes(last)
         self._writer = SegmentWriter(last, self._clock.now_ms())
         if is_whole:
-            self.log_start_offset = offset
-        if is_whole:
             self._cut = (offset, offset)
+            self._raise_start(offset)
+            self._high_watermark = self._end  # which lay lower, if the log goes on behind its end
         self._forget_behind(offset)
 
     def _segment_at(self, base_offset: int) -> Segment:

@@ -37,6 +37,7 @@ def replay_segment(
 ) -> list[AbortedTransaction]:
     """Take over the batches of one segment with offsets from ``begin`` to before ``end``.
 
+    The first of them may begin before ``begin``, where records were deleted up to the middle of it.
     Returns the transactions that its markers abort. Raises CorruptRecord, with the batches before
     it taken over, for a segment whose batches do not lead to its end.
     """
@@ -66,7 +67,7 @@ def replay_piece(
     for number in np.flatnonzero(wanted).tolist():
         position = int(rows[number, POSITION])
         header = piece.header(position)
-        if not begin <= header.base_offset < end:
+        if header.base_offset >= end:
             continue
         marker = None
         if header.is_control:

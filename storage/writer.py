@@ -47,7 +47,6 @@ class _State(NamedTuple):
     """What the indexes need to know of the segment so far."""
 
     largest: TimestampOffset  # timestamp of all
-    timed: int  # the largest timestamp that the time index has
     since_entry: int  # bytes behind the last entry
 
 
@@ -68,7 +67,7 @@ class SegmentWriter:
         # Both write one batch, unless that needs a decision.
         self.append_one = self.appender.append
         self.check_and_append = self.appender.check_and_append
-        self._arm(_State(largest, segment.time_index.last.timestamp, since_entry=0))
+        self._arm(_State(largest, since_entry=0))
         segment.appender = self.appender
 
     def _arm(self, state: _State) -> None:
@@ -84,14 +83,14 @@ class SegmentWriter:
             segment.config.index_interval_bytes,
             state.since_entry,
             state.largest,
-            state.timed,
+            times.last.timestamp,
             segment.config.record_rules,
         )
 
     @property
     def _state(self) -> _State:
         appender = self.appender
-        return _State(appender.largest, appender.timed_timestamp, appender.since_entry)
+        return _State(appender.largest, appender.since_entry)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Obey another config from the next append on.
@@ -138,21 +137,19 @@ class SegmentWriter:
     def _index(self, pieces: Sequence[Piece], begin: int) -> _State:
         """Note what was written from position ``begin`` on."""
         segment, position = self.segment, begin
-        largest, timed, since_entry = self._state
+        largest, since_entry = self._state
         for piece in pieces:
             if piece.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(piece.max_timestamp, piece.last_offset)
             if since_entry > segment.config.index_interval_bytes:
                 segment.offset_index.append(piece.last_offset, position)
-                if largest.timestamp > timed:
-                    segment.time_index.maybe_append(*largest)
-                    timed = largest.timestamp
+                segment.time_index.maybe_append(*largest)
                 since_entry = 0
             if piece.aborted is not None:
                 segment.txn_index.append(piece.aborted)
             position += piece.size_bytes
             since_entry += piece.size_bytes
-        return _State(largest, timed, since_entry)
+        return _State(largest, since_entry)
 
     def _take_back(self, position: int, last_offset: int) -> None:
         """Drop what a failed append left."""
@@ -180,7 +177,9 @@ class SegmentWriter:
         state = self._state
         if state.largest.timestamp != NO_TIMESTAMP:
             segment.time_index.maybe_append(*state.largest)
-        segment.offset_index.write()
-        segment.time_index.write()
-        self._arm(state._replace(timed=segment.time_index.last.timestamp))
+        try:
+            segment.offset_index.write()
+            segment.time_index.write()
+        finally:
+            self._arm(state)  # the time index has the entry now, whether it could be written or not
         segment.give_back_room()

@@ -333,6 +333,8 @@ class Partition:
             self._upkeep_wanted.set()  # an offline partition must not rest
             return
         with self._flush_lock:
+            if self._offline is not None:
+                return  # the fsync failed that had the lock: a second one would succeed, and lie
             self._or_offline(self.log.flush_due)
         self._wake()
         with self._purge_lock:

@@ -29,7 +29,7 @@ class Appender:
     """See ``_kernel_write.pxi``. Refuses everything: the writer is in Python already."""
 
     largest: Any = None
-    since_entry = timed_timestamp = 0
+    since_entry = 0
 
     def __init__(
         self, write: Callable[[bytes, Buffer], None], moment: type, answer: type, base_offset: int
@@ -48,7 +48,7 @@ class Appender:
         timed: int,
         rules: RecordRules,
     ) -> None:
-        self.largest, self.since_entry, self.timed_timestamp = largest, since_entry, timed
+        self.largest, self.since_entry = largest, since_entry
         self._rules = rules
 
     def append(

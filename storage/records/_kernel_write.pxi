@@ -248,8 +248,3 @@ cdef class Appender:
         put_big_endian(to + 8, offset - self.base_offset, 4)
         self.timed = self.largest_timestamp
         return 0
-
-    @property
-    def timed_timestamp(self):
-        """The largest timestamp that the time index has."""
-        return self.timed

@@ -6,9 +6,10 @@ can be told which writer made it. Source: ``LeaderEpochFileCache`` of Kafka; KIP
 **A full disk, or no descriptor left.** What keeps two writers apart is the lock on the folder; what
 the epoch adds is that no two of them ever write batches under one number. For that it must be in
 the file before the first batch that carries it, and no earlier: a number that no batch carries may
-be taken again. So a change that could not be written counts in memory, the file is *stale*, and
-``Log`` saves it before it writes the next batch, or does not write that batch. Until then the file
-has more than is true (epochs that were cut off) or less (the one that has just begun), and an
+be taken again. (From then on it stays taken, also when retention or a loss of power has taken every
+batch that carries it.) So a change that could not be written counts in memory, the file is *stale*,
+and ``Log`` saves it before it writes the next batch, or does not write that batch. Until then the
+file has more than is true (epochs that were cut off) or less (the one that has just begun), and an
 opening mends both. Or it has the change, but a loss of power may take it back.
 """
 
@@ -87,6 +88,17 @@ class LeaderEpochs:
         """Drop epochs that begin at ``end_offset`` or later: their records are gone."""
         with self.lock:
             self._change(tuple(entry for entry in self.entries if entry[1] < end_offset))
+
+    def end_at(self, end_offset: int) -> None:
+        """The log was opened, and ends there: epochs that begin behind begin there.
+
+        The newest stays, though none of its batches may be left: a number that was given out must
+        not be given out again.
+        """
+        with self.lock:
+            kept = tuple(entry for entry in self.entries if entry[1] < end_offset)
+            if kept != self.entries:
+                self._change((*kept, (self.latest, end_offset)))
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop epochs that ended before ``start_offset``.

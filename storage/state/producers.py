@@ -335,7 +335,10 @@ class ProducerStates:
 
     def decode(self, path: str, content: bytes, end_offset: int, now_ms: int) -> None:
         """Take the state of a snapshot file, or raise CorruptCheckpoint."""
-        self._producers = OrderedDict(decode_snapshot(path, content, now_ms))
+        self._take(decode_snapshot(path, content, now_ms), end_offset, now_ms)
+
+    def _take(self, producers: dict[int, ProducerState], end_offset: int, now_ms: int) -> None:
+        self._producers = OrderedDict(producers)
         self.oldest_ms = now_ms if self._producers else NEVER_MS
         starts = [(producer.transaction_start, key) for key, producer in self._producers.items()]
         self._open = {key: start for start, key in sorted(starts) if start >= 0}
@@ -358,15 +361,19 @@ class ProducerStates:
         self._snapshot_offset = self.end_offset
         return path
 
-    def load_newest(self, fs: FileSystem, folder: str, up_to: int, now_ms: int) -> None:
-        """Take the newest snapshot at or below an offset that can be read.
+    def load_newest(
+        self, fs: FileSystem, folder: str, up_to: int, now_ms: int, lowest: int = 0
+    ) -> None:
+        """Take the newest snapshot from ``lowest`` to ``up_to`` that can be read.
 
-        Snapshots that cannot be read are removed.
+        Without one no producer is known, and the end offset is 0. Snapshots that cannot be read are
+        removed.
         """
+        self._take({}, 0, now_ms)
         names = [name for name in fs.list_dir(folder) if name.endswith(SNAPSHOT_SUFFIX)]
         for name in reversed(names):
             offset, path = offset_of(name), os.path.join(folder, name)
-            if offset is None or offset > up_to:
+            if offset is None or not lowest <= offset <= up_to:
                 continue
             try:
                 return self.decode(path, fs.read_file(path), offset, now_ms)

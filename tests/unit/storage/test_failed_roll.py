@@ -13,6 +13,7 @@ from raylog.storage.errors import (
     StorageError,
     UndoInterrupted,
 )
+from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, Disk, batch, batch_of_size, flip, offsets_of
@@ -40,6 +41,22 @@ def test_a_name_that_a_failed_roll_took_back_does_not_return_with_the_power() ->
             log = after.open(is_clean=False, recovery_point=partition.log.recovery_point, **CONFIG)
             assert offsets_of(log) == [0, 1]
     assert failures
+
+
+@pytest.mark.parametrize("file", ["index", "timeindex"])
+def test_a_roll_that_had_no_room_for_the_last_entries_repeats_none(file: str, disk: Disk) -> None:
+    log = disk.open(index_interval_bytes=100)
+    for number in range(6):
+        log.append(batch(timestamp=T0 + number // 5))
+    assert log.segments[0].time_index.last == (T0, 0), "the newest time has no entry yet"
+    path = disk.path(f"{0:020d}.{file}")
+    with disk.fs.failing(DiskFull, "append", path), pytest.raises(DiskFull):
+        log.roll()
+    for _ in range(3):
+        log.append(batch(timestamp=T0))
+    log.roll()
+    check_indexes(log.segments[0])
+    assert log.segments[0].time_index.last == (T0 + 1, 5)
 
 
 @pytest.mark.parametrize("file", ["log", "offset_index", "time_index"])

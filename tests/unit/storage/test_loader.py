@@ -24,6 +24,7 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.records.batch import stamp
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
+from raylog.storage.recovery import check_indexes
 from raylog.storage.report import Progress
 from raylog.storage.state.checkpoints import write_epochs
 from raylog.storage.testing.clock import T0, ManualClock
@@ -610,16 +611,30 @@ def test_after_an_orderly_stop_the_active_segments_indexes_are_tried_before_they
     assert [mended.kind for mended in log.mended] == ["rebuilt", "rebuilt"]
 
 
+def test_an_index_made_again_is_on_the_disk_before_a_segment_behind_it(disk: Disk) -> None:
+    log = disk.open(index_interval_bytes=0)
+    for _ in range(3):
+        log.append(batch())
+    log.close()
+    lies = (2).to_bytes(4, "big") + (7).to_bytes(4, "big")
+    disk.write(f"{0:020d}.index", lies)
+    again = disk.open(is_clean=False, recovery_point=3, index_interval_bytes=0)
+    again.roll()
+    disk.fs = disk.fs.crash("flushed", names="all")
+    last = disk.open(is_clean=False, recovery_point=3, index_interval_bytes=0)
+    check_indexes(last.segments[0])
+
+
 # -- epochs, snapshots -----------------------------------------------------------------------------
 
 
-def test_epochs_beyond_the_end_are_dropped(disk: Disk) -> None:
+def test_of_epochs_beyond_the_end_the_newest_number_stays(disk: Disk) -> None:
     log = fill(disk)
     log.epochs.assign(1, 0)
     log.epochs.assign(2, 38)
     log.epochs.assign(3, 40)
     disk.damage("00000000000000000020.log", lambda content: content[:900])
-    assert disk.open(is_clean=False, **SMALL).epochs.entries == ((1, 0),)
+    assert disk.open(is_clean=False, **SMALL).epochs.entries == ((1, 0), (3, 38))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

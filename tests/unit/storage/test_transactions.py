@@ -204,6 +204,68 @@ def test_open_transactions_and_aborted_ones_survive_a_restart(disk: Disk, is_cle
     assert committed(again) == [1]
 
 
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_a_transaction_is_known_whose_first_batch_holds_the_start(
+    disk: Disk, is_ended: bool
+) -> None:
+    log = disk.open()
+    send(log, 1, 0, 3)
+    if is_ended:
+        end(log, 1, abort=True)
+    log.append(batch())
+    log.delete_records(2)
+    again = disk.open(is_clean=False, recovery_point=2, log_start_offset=2)
+    if not is_ended:
+        assert again.last_stable_offset == 2
+        end(again, 1, abort=True)
+    assert committed(again, 2) == [4 if is_ended else 3]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_marker_between_a_snapshot_and_the_start_ends_its_transaction(
+    disk: Disk, is_clean: bool
+) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.roll()
+    end(log, 1)
+    log.append(batch())
+    log.delete_records(2)
+    log.flush()
+    again = disk.open(is_clean=is_clean, recovery_point=3, log_start_offset=2)
+    assert (again.last_stable_offset, again.log_end_offset) == (3, 3)
+
+
+def test_a_transaction_that_ended_in_a_segment_that_is_gone_is_not_open(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.roll()
+    old = disk.read(f"{1:020d}.snapshot")
+    end(log, 1)
+    log.roll()
+    log.append(batch())
+    log.flush()
+    log.delete_records(2)
+    disk.fs.remove(disk.path(f"{2:020d}.snapshot"))
+    for name in (f"{0:020d}", f"{1:020d}"):  # a crash came before retention removed the snapshot
+        disk.fs.remove(disk.path(name + ".log"))
+    disk.write(f"{1:020d}.snapshot", old)
+    again = disk.open(is_clean=False, recovery_point=3, log_start_offset=2)
+    assert (again.last_stable_offset, again.log_end_offset) == (3, 3)
+
+
+def test_a_log_that_begins_again_at_its_start_has_no_open_transaction(disk: Disk) -> None:
+    log = disk.open()
+    send(log, 1, 0)
+    log.roll()
+    end(log, 1)
+    log.flush()
+    again = disk.open(is_clean=False, recovery_point=2, log_start_offset=5)
+    assert (again.log_start_offset, again.log_end_offset) == (5, 5)
+    again.append(batch())
+    assert again.last_stable_offset == 6
+
+
 def test_the_last_stable_offset_is_never_below_the_start(disk: Disk) -> None:
     log = disk.open(internal_segment_bytes=1)
     send(log, 1, 0)

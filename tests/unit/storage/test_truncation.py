@@ -108,6 +108,48 @@ def test_truncation_below_the_first_segment_leaves_an_empty_log_there(disk: Disk
     assert offsets_of(disk.open()) == [3]
 
 
+def test_a_log_that_goes_on_behind_its_end_is_readable_from_there(disk: Disk) -> None:
+    log = filled(disk)
+    log.truncate_fully(50)
+    assert (log.log_start_offset, log.high_watermark, log.recovery_point) == (50, 50, 50)
+    assert log.delete_records() == 50
+    assert log.append(batch()).base_offset == 50
+    assert offsets_of(log) == [50]
+
+
+def test_a_cut_that_could_not_lower_the_checkpoints_holds_no_recovery_point_back(
+    disk: Disk,
+) -> None:
+    log = filled(disk)
+
+    def lower(_: int) -> None:
+        raise DiskFull("/logs/recovery-point-offset-checkpoint.tmp")
+
+    for cut in (log.truncate_to, log.truncate_fully):
+        with pytest.raises(DiskFull):
+            cut(1, lower)
+    with pytest.raises(DiskFull):
+        log.truncate_fully(50, lower)
+    log.flush()
+    assert (log.recovery_point, offsets_of(log)) == (12, list(range(12)))
+
+
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_a_producer_is_known_whose_last_batch_holds_the_start(
+    disk: Disk, has_snapshot: bool
+) -> None:
+    log = disk.open()
+    log.append(of_producer(0, 3))
+    log.delete_records(2)
+    if has_snapshot:
+        log.roll()
+        log.flush()
+    again = disk.open(is_clean=False, recovery_point=2, log_start_offset=2)
+    answer = again.append(of_producer(0, 3))
+    assert (answer.base_offset, answer.is_duplicate) == (0, True)
+    assert again.append(of_producer(3)).base_offset == 3
+
+
 def test_a_full_truncation_to_the_same_base_keeps_the_old_file_apart(disk: Disk) -> None:
     log = disk.open()
     log.append(batch())

@@ -75,6 +75,25 @@ def test_every_opening_begins_an_epoch(disk: Disk) -> None:
         partition.close()
 
 
+def test_an_epoch_is_not_begun_again_when_retention_has_taken_its_batches(disk: Disk) -> None:
+    first = partition_on(disk, retention_ms=1000)
+    first.append(batch())
+    disk.clock.advance(10_000)
+    assert first.delete_old_segments().segments == 1
+    first.close()
+    again = Partition(disk.open(recovery_point=1, log_start_offset=1), disk.clock)
+    assert (first.leader_epoch, again.leader_epoch) == (0, 1)
+
+
+def test_an_epoch_is_not_begun_again_when_a_loss_of_power_has_taken_its_batches(disk: Disk) -> None:
+    first = partition_on(disk)
+    first.append(batch())
+    assert first.fetch(0).records is not None, "readers know offset 0 of epoch 0"
+    disk.fs = disk.fs.crash("flushed", names="flushed")
+    again = Partition(disk.open(is_clean=False), disk.clock)
+    assert (again.log.log_end_offset, again.leader_epoch) == (0, 1)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"offset": "0"}, {"offset": None}, {"offset": 1.5}, {"max_bytes": "1"}, {"max_wait_ms": None}],
@@ -239,6 +258,51 @@ def test_a_duplicate_is_acknowledged_only_when_the_first_is_fsynced(disk: Disk) 
 
 def failing(path: str) -> StorageError:
     return StorageError(path, "Input/output error")
+
+
+def test_upkeep_that_waited_for_an_fsync_that_failed_makes_no_second_one(
+    disk: Disk, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would succeed, since the pages are gone, and the recovery point would lie."""
+    partition = partition_on(disk, flush_messages=1, flush_ms=0)
+    is_hanging, may_fail = threading.Event(), threading.Event()
+    flushed: list[str] = []
+
+    def flush(file: MemoryFile) -> None:
+        flushed.append(file.path)
+        if len(flushed) == 1:
+            is_hanging.set()
+            assert may_fail.wait(DEADLINE_S)
+            raise failing(file.path)
+
+    monkeypatch.setattr(MemoryFile, "flush", flush)
+    append = pool.submit(partition.append, batch())
+    assert is_hanging.wait(DEADLINE_S)
+    lock = WatchedLock(partition.log.locks.flush)
+    partition._flush_lock = lock  # type: ignore[assignment]
+    upkeep = pool.submit(partition.maintain, ProducerExpiration(1000))
+    assert lock.is_wanted.wait(DEADLINE_S)
+    may_fail.set()
+    with pytest.raises(StorageError, match="Input/output error"):
+        append.result(DEADLINE_S)
+    upkeep.result(DEADLINE_S)
+    assert len(flushed) == 1
+    assert (partition.log.recovery_point, partition.log.high_watermark) == (0, 0)
+
+
+class WatchedLock:
+    """A lock that tells when somebody wants it."""
+
+    def __init__(self, lock: Any) -> None:
+        self.is_wanted = threading.Event()
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        self.is_wanted.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 EVERY_CALL: dict[str, Callable[[Partition], object]] = {

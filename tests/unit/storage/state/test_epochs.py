@@ -51,6 +51,22 @@ def test_a_cut_at_the_end_drops_the_epochs_that_begin_behind_it(end: int, kept: 
 
 
 @pytest.mark.parametrize(
+    ("end", "kept"),
+    [
+        (10, ((0, 0), (2, 5), (3, 9))),
+        (9, ((0, 0), (2, 5), (3, 9))),
+        (6, ((0, 0), (2, 5), (3, 6))),
+        (5, ((0, 0), (3, 5))),
+        (0, ((3, 0),)),
+    ],
+)
+def test_the_newest_number_outlives_its_batches(end: int, kept: Entries) -> None:
+    made = epochs((0, 0), (2, 5), (3, 9))
+    made.end_at(end)
+    assert (made.entries, made.next) == (kept, 4)
+
+
+@pytest.mark.parametrize(
     ("start", "kept"),
     [
         (0, ((1, 2), (2, 5))),
