@@ -39,6 +39,7 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     aside_file,
     aside_number,
+    base_offsets,
     offset_of,
     segment_file,
 )
@@ -360,9 +361,8 @@ def is_in_log(fs: FileSystem, folder: str, aside: Aside) -> bool:
 
 def _has_batch(fs: FileSystem, folder: str, wanted: BatchHeader) -> bool:
     """Whether the log has this batch."""
-    base_offset = max(
-        (base for base in _log_bases(fs, folder) if base <= wanted.base_offset), default=None
-    )
+    bases = base_offsets(fs.list_dir(folder))
+    base_offset = max((base for base in bases if base <= wanted.base_offset), default=None)
     if base_offset is None:
         return False
     segment = Segment(fs, folder, base_offset, LogConfig())
@@ -379,11 +379,6 @@ def _identity(header: BatchHeader) -> tuple[int, int, int, int]:
     """What tells a batch from others with its offsets: its epoch; in old versions, its CRC."""
     crc = 0 if header.magic == MAGIC else header.crc
     return header.base_offset, header.last_offset, header.leader_epoch, crc
-
-
-def _log_bases(fs: FileSystem, folder: str) -> list[int]:
-    names = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    return [base for name in names if (base := offset_of(name)) is not None]
 
 
 def aside_names(fs: FileSystem, folder: str) -> list[str]:
@@ -491,7 +486,7 @@ def find_aside(fs: FileSystem, folder: str, name: str) -> Aside:
 
 def _end_of_log(fs: FileSystem, folder: str) -> int:
     """Where a closed log ends. Raises AsideRefused if it must be recovered first."""
-    bases = _log_bases(fs, folder)
+    bases = base_offsets(fs.list_dir(folder))
     if not bases:
         raise AsideRefused(folder, "the partition's folder has no .log file")
     segment = Segment(fs, folder, max(bases), LogConfig())

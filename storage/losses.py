@@ -33,7 +33,7 @@ from raylog.storage.errors import LogMissing
 from raylog.storage.files import FileSystem
 from raylog.storage.gaps import Gaps, Missing, Recovered
 from raylog.storage.limits import MAX_LONG
-from raylog.storage.names import LOG_SUFFIX, offset_of, parse_folder, segment_file
+from raylog.storage.names import LOG_SUFFIX, base_offsets, parse_folder, segment_file
 from raylog.storage.recovery import Batches, last_batches
 from raylog.storage.report import Mended
 from raylog.storage.segment import Segment
@@ -90,7 +90,7 @@ def find_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> l
     if recovery_point <= start_offset:
         return []
     gaps = Gaps(fs, folder, is_compacted=is_compacted)
-    bases = _base_offsets(fs, folder)
+    bases = _bases_of(fs, folder)
     losses = [
         gap_loss(missing)
         for missing in _missing(fs, folder, bases, gaps)
@@ -129,7 +129,7 @@ def drop_settled(fs: FileSystem, folder: str, end_offset: int) -> None:
     if not known:
         return
     recovery_point = checkpointed(fs, folder, RECOVERY_POINTS)
-    bases = _base_offsets(fs, folder)
+    bases = _bases_of(fs, folder)
     needed = []
     for first, end in known:
         if end_offset < end == recovery_point or _is_gap(fs, folder, bases, Missing(first, end)):
@@ -172,12 +172,11 @@ def checkpointed(fs: FileSystem, folder: str, name: str) -> int:
     return read_offsets(fs, os.path.join(log_dir, name)).get(partition, 0)
 
 
-def _base_offsets(fs: FileSystem, folder: str) -> list[int]:
+def _bases_of(fs: FileSystem, folder: str) -> list[int]:
     """Where the segments of a log begin. Raises LogMissing if there is none."""
     if not fs.is_dir(folder):
         raise LogMissing(folder, "the partition's folder does not exist")
-    names = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    bases = sorted(base for name in names if (base := offset_of(name)) is not None)
+    bases = base_offsets(fs.list_dir(folder))
     if not bases:
         raise LogMissing(folder, "the partition's folder has no .log file")
     return bases

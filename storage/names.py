@@ -13,6 +13,7 @@ Source: ``org.apache.kafka.common.internals.Topic``, ``LocalLog`` and ``LogFileU
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -110,6 +111,12 @@ def offset_of(file_name: str) -> int | None:
     """The offset at the head of a file's name, or None if it has none."""
     head = file_name.split(".", 1)[0]
     return int(head) if len(head) == OFFSET_DIGITS and head.isascii() and head.isdigit() else None
+
+
+def base_offsets(names: Iterable[str]) -> list[int]:
+    """Where the segments begin whose ``.log`` files have these names, in order."""
+    offsets = [offset_of(name) for name in names if name.endswith(LOG_SUFFIX)]
+    return sorted(offset for offset in offsets if offset is not None)
 
 
 def aside_file(base_offset: int, number: int) -> str:

@@ -8,7 +8,6 @@ What opening does with a whole log is ``loader.py``'s: this module knows one seg
 :func:`last_batches`        the same, where only the segment's end is of interest
 :func:`rebuild_indexes`     both sparse indexes, from the batches' headers
 :func:`check_indexes`       every entry of both against the batches
-:class:`EpochScan`          the leader epochs of the batches
 :func:`index_fault`         what is wrong with the index files by their own bytes
 ==========================  ========================================================================
 
@@ -19,7 +18,7 @@ is mapped: a bad sector is an error of a read, never a SIGBUS.
 Nobody else may write to the segment meanwhile. Source: ``LogSegment.recover`` of Kafka.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -51,12 +50,9 @@ from raylog.storage.records.scan import (
     scan_batches,
 )
 from raylog.storage.segment import Segment
-from raylog.storage.state.epochs import NO_EPOCH, EpochChange
 
 # How much of a segment is read at once.
 PIECE_BYTES = 1 << 20
-# The same for a look-up by an index, whose entries are some KB of log apart.
-LOOKUP_BYTES = 16 << 10
 
 
 class Piece(NamedTuple):
@@ -301,69 +297,6 @@ def find_batch_anyway(segment: Segment, offset: int) -> tuple[int, BatchHeader] 
     if segment.index_problem is not None:
         rebuild_indexes(segment)
     return batch
-
-
-# -- leader epochs ---------------------------------------------------------------------------------
-
-
-class EpochScan:
-    """The leader epochs of batches that are told one after the other: every change counts."""
-
-    def __init__(self) -> None:
-        self.changes: list[EpochChange] = []
-        self._latest = NO_EPOCH
-        self._next_offset = 0
-
-    def add(self, piece: Piece) -> None:
-        """The next batches."""
-        epochs, rows = piece.epochs(), piece.rows
-        before = np.maximum.accumulate(np.append(self._latest, epochs))[:-1]
-        for number in np.flatnonzero(epochs > before).tolist():
-            floor = int(rows[number - 1, LAST_OFFSET]) + 1 if number else self._next_offset
-            self._latest = int(epochs[number])
-            self.changes.append(
-                EpochChange(
-                    epoch=self._latest,
-                    base_offset=int(rows[number, BASE_OFFSET]),
-                    floor=floor if self.changes else 0,  # it may have begun before the first batch
-                )
-            )
-        self._next_offset = int(rows[-1, LAST_OFFSET]) + 1
-
-
-def epoch_changes(
-    segments: Sequence[Segment], then: Sequence[EpochChange] = ()
-) -> list[EpochChange]:
-    """The leader epochs of whole segments, and ``then`` of what follows them.
-
-    A segment is not read but for its first batches if the next one begins with the same epoch.
-    """
-    segments = [segment for segment in segments if segment.size]
-    firsts = [next(iter(Batches(segment, piece_bytes=LOOKUP_BYTES)), None) for segment in segments]
-    scan = EpochScan()
-    for number, (segment, first) in enumerate(zip(segments, firsts, strict=True)):
-        if first is None:
-            continue
-        following = firsts[number + 1] if number + 1 < len(firsts) else None
-        if following is not None and following.epochs()[0] == first.epochs()[0]:
-            scan.add(first)
-            continue
-        for piece in Batches(segment):
-            scan.add(piece)
-    known = scan.changes[-1].epoch if scan.changes else NO_EPOCH
-    return [*scan.changes, *(change for change in then if change.epoch > known)]
-
-
-def last_epoch(segments: Sequence[Segment]) -> int:
-    """The leader epoch of the log's last batch, -1 if there is none."""
-    last = next((segment for segment in reversed(segments) if segment.size), None)
-    if last is None:
-        return NO_EPOCH
-    try:
-        return read_tail(last).epoch
-    except (CorruptIndex, CorruptRecord):
-        epochs = [int(piece.epochs()[-1]) for piece in Batches(last)]
-        return epochs[-1] if epochs else NO_EPOCH
 
 
 # -- indexes ---------------------------------------------------------------------------------------

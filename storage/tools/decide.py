@@ -20,11 +20,11 @@ from raylog.storage.asides import (
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.losses import accept_losses, checkpointed, find_losses
-from raylog.storage.names import LOG_SUFFIX, offset_of, segment_file
+from raylog.storage.names import LOG_SUFFIX, base_offsets, offset_of, segment_file
 from raylog.storage.report import Mended
 from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
-from raylog.storage.tools.folders import base_offsets, check_has_log, locked, partition_folder
+from raylog.storage.tools.folders import check_has_log, locked, partition_folder
 
 Answer = TypeVar("Answer")
 
@@ -101,7 +101,7 @@ def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kep
     A gap ends where a segment begins. The end is in the file that its loss names.
     """
     logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    bases = base_offsets(fs, folder)
+    bases = base_offsets(logs)
     for name in (*logs, *aside_names(fs, folder)):
         base_offset = offset_of(name)
         assert base_offset is not None

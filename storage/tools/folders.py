@@ -8,13 +8,7 @@ from raylog.storage.asides import aside_names
 from raylog.storage.errors import NotAPartitionFolder
 from raylog.storage.files import FileSystem
 from raylog.storage.log_dir import LOCK_FILE
-from raylog.storage.names import LOG_SUFFIX, offset_of, parse_folder
-
-
-def base_offsets(fs: FileSystem, folder: str) -> list[int]:
-    """Where the folder's segments begin."""
-    bases = [offset_of(name) for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    return [base for base in bases if base is not None]
+from raylog.storage.names import base_offsets, parse_folder
 
 
 def partition_folders(fs: FileSystem, folder: str) -> list[str]:
@@ -23,7 +17,7 @@ def partition_folders(fs: FileSystem, folder: str) -> list[str]:
     Raises NotAPartitionFolder.
     """
     _check_is_folder(fs, folder)
-    if base_offsets(fs, folder) or aside_names(fs, folder):
+    if base_offsets(fs.list_dir(folder)) or aside_names(fs, folder):
         return [folder]
     inner = [os.path.join(folder, name) for name in fs.list_dir(folder) if parse_folder(name)]
     partitions = [path for path in inner if fs.is_dir(path)]
@@ -47,7 +41,7 @@ def partition_folder(fs: FileSystem, folder: str) -> str:
 def check_has_log(fs: FileSystem, folder: str) -> None:
     """Raise NotAPartitionFolder unless a folder has a segment."""
     _check_is_folder(fs, folder)
-    if not base_offsets(fs, folder):
+    if not base_offsets(fs.list_dir(folder)):
         raise NotAPartitionFolder(folder, "it has no .log file")
 
 

@@ -46,6 +46,7 @@ from raylog.storage.names import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    base_offsets,
     offset_of,
     segment_file,
 )
@@ -57,7 +58,7 @@ from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 from raylog.storage.state.properties import PARTITION_METADATA, read_topic_id
 from raylog.storage.tools.dump.logs import file_batches
-from raylog.storage.tools.folders import base_offsets, check_has_log
+from raylog.storage.tools.folders import check_has_log
 
 
 class Problem(NamedTuple):
@@ -125,7 +126,7 @@ def count_recoverable(
 
 def _reports(fs: FileSystem, folder: str) -> Iterator[SegmentReport]:
     check_has_log(fs, folder)
-    bases = base_offsets(fs, folder)
+    bases = base_offsets(fs.list_dir(folder))
     replayed = _Replayed(fs, folder, bases[0])
     for base, following in zip_longest(bases, bases[1:]):
         segment = Segment(fs, folder, base, LogConfig())

@@ -6,6 +6,7 @@ from struct import pack
 import pytest
 
 from raylog.storage.config import LogConfig
+from raylog.storage.epoch_recovery import epoch_changes, last_epoch
 from raylog.storage.errors import CorruptIndex, CorruptRecord
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.records.batch import stamp
@@ -13,9 +14,7 @@ from raylog.storage.records.scan import POSITION
 from raylog.storage.recovery import (
     Batches,
     check_indexes,
-    epoch_changes,
     index_fault,
-    last_epoch,
     read_tail,
     rebuild_indexes,
 )
@@ -334,7 +333,7 @@ def test_the_last_epoch_is_that_of_the_last_batch() -> None:
 def test_of_a_segment_of_one_epoch_only_the_first_batches_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("raylog.storage.recovery.LOOKUP_BYTES", 2000)
+    monkeypatch.setattr("raylog.storage.epoch_recovery.LOOKUP_BYTES", 2000)
     box = Box((3,) * 10)
     following = Segment(box.fs, "/", BASE + 100, box.config, create=True)
     records = batch(1)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -250,23 +251,29 @@ def test_readers_and_retention_beside_a_lying_index_take_nothing_offline(
 ) -> None:
     partition = with_a_lie(disk, "00000000000000000000")
     partition.reconfigure(LogConfig(index_interval_bytes=100, retention_bytes=3000), 1)
-    is_over = threading.Event()
+    is_over, fetches = threading.Event(), [0, 0, 0]
 
-    def read() -> int:
-        count = 0
+    def read(number: int) -> None:
         while not is_over.is_set():
             try:
-                partition.fetch(count % 60, 200)
+                partition.fetch(fetches[number] % 60, 200)
             except OffsetOutOfRange:
                 pass
-            count += 1
-        return count
+            fetches[number] += 1
 
-    readers = [pool.submit(read) for _ in range(3)]
-    for _ in range(20):
-        partition.maintain(EXPIRATION)
-        partition.delete_old_segments()
-        partition.append(batch_of_size(100))
-    is_over.set()
-    assert all(reader.result(DEADLINE_S) > 0 for reader in readers)
+    readers = [pool.submit(read, number) for number in range(len(fetches))]
+
+    def all_have_read(times: int) -> bool:
+        return min(fetches) >= times or any(reader.done() for reader in readers)
+
+    try:
+        for times in range(20):
+            wait_for(partial(all_have_read, times))
+            partition.maintain(EXPIRATION)
+            partition.delete_old_segments()
+            partition.append(batch_of_size(100))
+    finally:
+        is_over.set()
+    for reader in readers:
+        reader.result(DEADLINE_S)
     assert not partition.is_offline
