@@ -340,6 +340,8 @@ class _Opening:
             why = None
             if not self.was_clean:
                 why = index_fault(self._fs, segment)
+                if why is None and segment is segments[-1]:
+                    why = _last_entry_fault(segment)
             elif not self._has_indexes(segment):
                 why = "an index file is missing"
             if why is not None:
@@ -592,6 +594,19 @@ class _Opening:
             why = "it did not have the leader epochs of the batches"
             self._report.add("rebuilt", LEADER_EPOCHS, why)
         epochs.truncate_from_start(self._start)
+
+
+def _last_entry_fault(segment: Segment) -> str | None:
+    """What is wrong with the last entries of both indexes; None if nothing is.
+
+    A roll writes them. If the log was flushed just before, nothing has flushed them.
+    """
+    try:
+        with suppress(CorruptRecord):
+            read_tail(segment)
+    except CorruptIndex as error:
+        return str(error)
+    return None
 
 
 def _end_of(segment: Segment) -> int:
