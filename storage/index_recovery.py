@@ -17,10 +17,10 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from raylog.storage.errors import CorruptRecord, StorageError
+from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
-from raylog.storage.recovery import index_fault, rebuild_indexes
+from raylog.storage.recovery import index_fault, read_tail, rebuild_indexes
 from raylog.storage.report import Report
 from raylog.storage.segment import Segment
 
@@ -49,12 +49,27 @@ def mend_indexes(
         why = None
         if not was_clean:
             why = index_fault(fs, segment)
+            if why is None and segment is segments[-1]:
+                why = _last_entry_fault(segment)
         elif not has_indexes(fs, segment):
             why = "an index file is missing"
         if why is not None:
             # a sealed log that is damaged itself: who reads it is told, when he comes there
             with suppress(CorruptRecord):
                 rebuild_and_tell(segment, why, report)
+
+
+def _last_entry_fault(segment: Segment) -> str | None:
+    """What is wrong with the last entries of both indexes; None if nothing is.
+
+    A roll writes them. If the log was flushed just before, nothing has flushed them.
+    """
+    try:
+        with suppress(CorruptRecord):
+            read_tail(segment)
+    except CorruptIndex as error:
+        return str(error)
+    return None
 
 
 def rewrite_indexes(

@@ -486,7 +486,7 @@ def test_after_a_crash_flushed_segments_are_read_from_their_last_index_entry_on(
     log = disk.open(is_clean=False, recovery_point=76, **SMALL)
     sealed = [disk.path(f"{base:020d}.log") for base in (0, 20, 40)]
     for path in sealed:
-        assert {position for name, position in reads if name == path} == {800}
+        assert min(position for name, position in reads if name == path) == 800
     assert log.log_end_offset == 76
 
 
@@ -623,6 +623,27 @@ def test_an_index_made_again_is_on_the_disk_before_a_segment_behind_it(disk: Dis
     disk.fs = disk.fs.crash("flushed", names="all")
     last = disk.open(is_clean=False, recovery_point=3, index_interval_bytes=0)
     check_indexes(last.segments[0])
+
+
+@pytest.mark.parametrize("file", ["index", "timeindex"])
+def test_the_last_entries_of_a_segment_that_was_flushed_before_its_roll_are_tried(
+    disk: Disk, file: str
+) -> None:
+    """The roll writes them behind the last flush, and a loss of power leaves anything there."""
+    log = disk.open(index_interval_bytes=0)
+    for number in range(3):
+        log.append(batch(timestamp=T0 + number))
+    log.flush()
+    log.roll()
+    disk.damage(f"{0:020d}.{file}", lambda content: content[:-4] + b"\0\0\0\x7b")
+    again = disk.open(is_clean=False, recovery_point=3, index_interval_bytes=0)
+    check_indexes(again.segments[0])
+    assert [
+        (mended.kind, mended.file[-5:]) for mended in again.mended if "snap" not in mended.file
+    ] == [
+        ("rebuilt", "index"),
+        ("rebuilt", "index"),
+    ]
 
 
 # -- epochs, snapshots -----------------------------------------------------------------------------
