@@ -366,8 +366,7 @@ class _Opening:
         if is_end:
             self.end = found.next_offset
             self._check_length(self.end)
-        if is_end or found.cut_bytes:
-            self._cutter.cut(number, batches, is_end=is_end)
+        self._cutter.cut(number, batches, is_end=is_end)
         is_active = segment is self._segments[-1]
         rewrite_indexes(self._fs, segment, entries, self._report, is_active=is_active)
         self._producers.take_aborted(segment, aborted)
