@@ -226,7 +226,7 @@ def _first_offset(file: File, position: int, header: BatchHeader) -> int:
 
     The header of a compressed set of versions 0 and 1 has only the last one's.
     """
-    if header.magic == MAGIC or not header.codec:
+    if header.magic == MAGIC:
         return header.base_offset
     content = file.read(header.size_bytes, position)
     try:
@@ -245,17 +245,16 @@ def good_batches(
     is looked for at every byte. ``search``: tells afterwards whether that was given up.
     """
     search = search or Search(file.size)
-    position = good_end = next_offset = 0
+    position = good_end = 0
+    next_offset = base_offset
     while position < file.size:
         header = _header_at(file, position)
         if header is None:
-            lowest = max(next_offset, base_offset)
-            found = _find_good(file, good_end + 1, base_offset, lowest, search)
+            found = _find_good(file, good_end + 1, base_offset, next_offset, search)
             if found is None:
                 return
             position, header = found
-        is_rising = next_offset <= header.base_offset <= header.last_offset <= MAX_LONG
-        if is_rising and _has_right_crc(file, position, header):
+        if _is_good(file, position, header, base_offset, next_offset):
             yield position, header
             next_offset = header.next_offset
             good_end = position + header.size_bytes
@@ -275,22 +274,38 @@ def _find_good(
     file: File, start: int, base_offset: int, next_offset: int, search: Search
 ) -> tuple[int, BatchHeader] | None:
     """The first good batch that begins at ``start`` or behind, wherever that is."""
-    last_offset = min(base_offset + MAX_INT, MAX_LONG)
+    highest = _highest_offset(base_offset)
     at = start
     while at + AT_MAGIC < file.size:
         piece = file.read(PIECE_BYTES + AT_MAGIC, at)
-        for found in _likely_starts(piece, file.size - at, next_offset, last_offset):
-            header = _header_at(file, at + found)
-            if not search.may_read(0 if header is None else header.size_bytes, at + found):
+        for found in _likely_starts(piece, file.size - at, next_offset, highest):
+            position = at + found
+            header = _header_at(file, position)
+            if not search.may_read(0 if header is None else header.size_bytes, position):
                 return None
-            if (
-                header is not None
-                and next_offset <= header.base_offset <= header.last_offset <= last_offset
-                and _has_right_crc(file, at + found, header)
-            ):
-                return at + found, header
+            if header is None:
+                continue
+            if _is_good(file, position, header, base_offset, next_offset):
+                return position, header
         at += PIECE_BYTES
     return None
+
+
+def _is_good(
+    file: File, position: int, header: BatchHeader, base_offset: int, next_offset: int
+) -> bool:
+    """Whether a batch has offsets that can follow in this segment, and a right CRC.
+
+    No CRC covers the base offset.
+    """
+    highest = _highest_offset(base_offset)
+    is_in_place = next_offset <= header.base_offset <= header.last_offset <= highest
+    return is_in_place and _has_right_crc(file, position, header)
+
+
+def _highest_offset(base_offset: int) -> int:
+    """The last offset that a segment can hold."""
+    return min(base_offset + MAX_INT, MAX_LONG)
 
 
 def _likely_starts(piece: bytes, left_bytes: int, lowest: int, highest: int) -> Iterator[int]:
@@ -390,9 +405,8 @@ def aside_names(fs: FileSystem, folder: str) -> list[str]:
 def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = False) -> Aside:
     """Put the good batches of an aside back behind the log's end, as a segment of its own.
 
-    An aside with other bytes, too, stays; any other is no longer there afterwards. The log must be
-    closed, and is to be opened as after a crash. ``allow_gap``: offsets may be
-    missing before it.
+    An aside that has other bytes, too, stays; any other is gone afterwards. The log must be closed,
+    and be opened as after a crash. ``allow_gap``: offsets may be missing before the aside.
 
     Raises AsideRefused with nothing changed: there is no such aside, it has no good batch, the log
     has records at its offsets or of a newer leader epoch, offsets would be missing, or the log is
@@ -453,20 +467,25 @@ def _last_epoch(fs: FileSystem, folder: str, end: int) -> int:
 
 
 def _copy_good(fs: FileSystem, folder: str, path: str, target: str, aside: Aside) -> None:
-    source, copy = fs.open(path), fs.open(target + ".tmp", create=True)
+    """Write the good batches of an aside into a new file."""
+    try:
+        _write_good(fs, path, target + ".tmp", aside)
+    except DiskFull as error:
+        fs.remove(target + ".tmp")
+        raise NoRoom(folder, aside.good_bytes, fs.room(folder).usable_bytes) from error
+    fs.rename(target + ".tmp", target)
+
+
+def _write_good(fs: FileSystem, path: str, target: str, aside: Aside) -> None:
+    source, copy = fs.open(path), fs.open(target, create=True)
     try:
         copy.truncate(0)
         for position, header in good_batches(source, aside.base_offset):
             copy.append([source.read(header.size_bytes, position)])
         copy.flush()
-    except DiskFull as error:
-        copy.truncate(0)  # what it took is free again
-        fs.remove(target + ".tmp")
-        raise NoRoom(folder, aside.good_bytes, fs.room(folder).usable_bytes) from error
     finally:
         source.close()
         copy.close()
-    fs.rename(target + ".tmp", target)
 
 
 def drop_aside(fs: FileSystem, folder: str, name: str) -> Aside:

@@ -374,8 +374,7 @@ class _Opening:
         if is_end:
             self.end = found.next_offset
             self._check_length(self.end)
-        if is_end or found.cut_bytes:
-            self._cutter.cut(number, batches, is_end=is_end)
+        self._cutter.cut(number, batches, is_end=is_end)
         is_active = segment is self._segments[-1]
         is_flushed = not is_active or self.end <= self._recovery_point
         rewrite_indexes(

@@ -259,9 +259,6 @@ class Log(ReadableLog):
         run = Run(str(self.partition), self._end.offset)
         epoch = self._epoch_of(leader_epoch)
         for batch in batches:
-            if run.undo_failure is not None:
-                run.answers.append(run.undo_failure)  # it would lie behind torn bytes
-                continue
             try:
                 self._add_to(run, batch, now_ms, epoch, origin)
             except UndoFailed as error:
@@ -287,7 +284,7 @@ class Log(ReadableLog):
         if marker is not None or is_full or self._should_roll(header, run, now_ms):
             self._write(run, now_ms)
         if run.undo_failure is not None:
-            raise run.undo_failure
+            raise run.undo_failure  # the batch would lie behind torn bytes
         if header.producer_id != NO_PRODUCER:
             run.producers.borrow(header.producer_id, self._producers)
             duplicate = run.producers.check(header, marker, is_client=origin == CLIENT)

@@ -103,13 +103,15 @@ def find_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> l
 
 
 def accept_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> list[Mended]:
-    """Let a log open that has lost flushed records; returns as ``find_losses``, and raises so.
+    """Let a log open that has lost flushed records. Returns and raises what ``find_losses`` does.
 
     What was accepted is on the disk when this returns; accepting it again changes nothing.
     """
     lost = find_losses(fs, folder, is_compacted=is_compacted)
+    if not lost:
+        return []
     path = os.path.join(folder, ACCEPTED_LOSSES)
-    known = read_losses(fs, path) if lost else []
+    known = read_losses(fs, path)
     accepted = [*known]
     for entry in lost:
         if (entry.first_offset, entry.end_offset) not in known:

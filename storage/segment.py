@@ -42,8 +42,6 @@ from raylog.storage.records.batch import BatchHeader, read_header
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.layout import HEADER_SIZE, NO_TIMESTAMP
 
-# How much recovery reads at once.
-SCAN_BYTES = 1 << 20
 # How much a search reads at once: what lies between two index entries, mostly.
 BLOCK_BYTES = 8192
 # What lies between two index entries is read at once, up to this.

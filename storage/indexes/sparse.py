@@ -103,13 +103,10 @@ class SparseIndex:
     def check(self) -> None:
         """Raise CorruptIndex unless the file is whole entries, rising in every column.
 
-        The file is read, not mapped: of what a disk cannot read this is an error, not the end of
-        the process.
+        The file must be there. It is read, not mapped: of what a disk cannot read this is an error,
+        not the end of the process.
         """
-        if not self._held and self._fs.exists(self.path):
-            self._check(memoryview(self._fs.read_file(self.path)))
-        else:
-            self._check(memoryview(bytes(self._loaded())))  # a copy: the writer may add to them
+        self._check(memoryview(self._fs.read_file(self.path)))
 
     def _mapped(self) -> memoryview:
         file = self._fs.open(self.path)

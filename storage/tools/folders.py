@@ -57,9 +57,9 @@ def locked(fs: FileSystem, folder: str) -> Iterator[None]:
     """Hold the lock of a partition's log dir and that of its folder. Raises LogLocked.
 
     A partition that cannot be opened has no process that holds its folder, but its broker still
-    writes the checkpoints of the log dir.
+    writes the checkpoints of the log dir. ``folder``: as :func:`partition_folder` returns it.
     """
-    dir_lock = fs.lock(os.path.join(os.path.dirname(os.path.abspath(folder)), LOCK_FILE))
+    dir_lock = fs.lock(os.path.join(os.path.dirname(folder), LOCK_FILE))
     try:
         folder_lock = fs.lock(folder)
         try:

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from raylog.storage.asides import (
+    LOOK_BYTES,
+    SEARCH_BYTES,
+    Search,
     aside_names,
     drop_aside,
     is_in_log,
@@ -24,6 +27,7 @@ from raylog.storage.errors import (
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import open_log
 from raylog.storage.mirror import Mirror
+from raylog.storage.records.batch import stamp
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.recovery import check_indexes
@@ -121,6 +125,80 @@ def test_an_aside_of_another_log_is_not_in_this_one(disk: Disk) -> None:
     assert offsets_of(log)[-1] == 49
     log.close()
     assert not is_in_log(disk.fs, FOLDER, aside)
+
+
+def test_a_file_of_which_only_one_end_is_in_the_log_is_not_in_it(disk: Disk) -> None:
+    fill(disk, 20)
+    whole = disk.read(SECOND)
+    for kept in (slice(100, None), slice(None, -100)):
+        disk.write(SECOND + ".aside-0", whole)
+        (aside,) = list_asides(disk.fs, FOLDER)
+        assert is_in_log(disk.fs, FOLDER, aside)
+        disk.write(SECOND, whole[kept])
+        for suffix in (".index", ".timeindex"):
+            disk.write(SECOND.replace(".log", suffix), b"")
+        assert not is_in_log(disk.fs, FOLDER, aside)
+        disk.write(SECOND, whole)
+
+
+def test_batches_that_compaction_has_changed_are_in_the_log(disk: Disk) -> None:
+    """Their offsets and their leader epoch stay; their records and CRC do not."""
+    disk.write(FIRST, bytes(batch(3, value=b"old", leader_epoch=0)))
+    disk.write(FIRST + ".aside-0", bytes(batch(3, value=b"new", leader_epoch=0)))
+    (aside,) = list_asides(disk.fs, FOLDER)
+    assert is_in_log(disk.fs, FOLDER, aside)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_are_told_apart_by_their_crc(disk: Disk, magic: int) -> None:
+    """They have no leader epoch."""
+    kept, other = (encode_legacy([(T0, b"k", value)], magic=magic) for value in (b"v", b"w"))
+    disk.write(FIRST + ".aside-0", bytes(kept))
+    (aside,) = list_asides(disk.fs, FOLDER)
+    disk.write(FIRST, bytes(other))
+    assert not is_in_log(disk.fs, FOLDER, aside)
+    disk.write(FIRST, bytes(kept))
+    assert is_in_log(disk.fs, FOLDER, aside)
+
+
+@pytest.mark.parametrize("base_offset", [0, 19, 20 + 2**31, 2**62])
+@pytest.mark.parametrize("begins_with", [b"", b"garbage"])
+def test_a_batch_that_the_segment_could_not_hold_hides_no_other(
+    disk: Disk, begins_with: bytes, base_offset: int
+) -> None:
+    """No CRC covers its base offset."""
+    lying, good = (bytearray(batch_of_size(100, 2)) for _ in range(2))
+    stamp(lying, base_offset, 0)
+    stamp(good, 24, 0)
+    disk.write(SECOND + ".aside-0", bytes(begins_with + lying + good))
+    (aside,) = list_asides(disk.fs, FOLDER)
+    assert aside[3:6] == (24, 26, 1)
+
+
+@pytest.mark.parametrize("piece_bytes", [64, 100, 150])
+def test_a_good_batch_is_found_wherever_the_pieces_of_the_search_end(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    """The last one, too, which ends with the file."""
+    monkeypatch.setattr("raylog.storage.asides.PIECE_BYTES", piece_bytes)
+    good = bytearray(batch_of_size(100, 2))
+    stamp(good, 24, 0)
+    for length in range(1, 200):
+        disk.write(SECOND + ".aside-0", b"x" * length + bytes(good))
+        (aside,) = list_asides(disk.fs, FOLDER)
+        assert aside[3:7] == (24, 26, 1, 100)
+
+
+def test_a_search_reads_so_much_and_no_more() -> None:
+    """A look at a place that turns out to be nothing costs, too."""
+    looks = SEARCH_BYTES // LOOK_BYTES
+    for size_bytes in (0, LOOK_BYTES, 4 * LOOK_BYTES):
+        search = Search(0)
+        cost = max(size_bytes // LOOK_BYTES, 1)
+        assert all(search.may_read(size_bytes, 7) for _ in range(looks // cost))
+        assert search.given_up_at == -1
+        assert not search.may_read(size_bytes, 8)
+        assert search.given_up_at == 8
 
 
 def test_a_batch_in_a_damaged_record_is_not_taken_for_one_of_the_log(disk: Disk) -> None:

@@ -11,6 +11,7 @@ import pytest
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CorruptCheckpoint,
+    CorruptIndex,
     CorruptRecord,
     LogMissing,
     StorageError,
@@ -40,6 +41,7 @@ from raylog.storage.testing.logs import (
     offsets_of,
 )
 from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
+from raylog.storage.validation import COORDINATOR
 
 SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
 INDEXES = (".index", ".timeindex")
@@ -807,6 +809,28 @@ def test_a_damaged_marker_tells_nothing_of_its_transaction(disk: Disk) -> None:
     assert log.last_stable_offset == 0
 
 
+def test_a_damaged_transaction_index_of_a_damaged_segment_stays_damaged(disk: Disk) -> None:
+    """What the batches behind the damage abort is not known: an index made of the others would let
+    a reader of committed records take aborted ones."""
+    log = disk.open(**SMALL)
+    log.append(batch(timestamp=T0))
+    for sequence in range(2):
+        log.append(of_producer(sequence, transactional=True))
+        marker = encode_marker(Marker(True, 1, T0), producer_id=7, producer_epoch=0)
+        log.append(marker, 0, COORDINATOR)
+    log.roll()
+    log.append(batch(timestamp=T0))
+    log.close()
+    for name in disk.names(".snapshot"):
+        disk.fs.remove(disk.path(name))
+    disk.damage(f"{0:020d}.log", flip(11))
+    disk.damage(f"{0:020d}.txnindex", lambda content: content[:-1])
+    log = disk.open(recovery_point=6, **SMALL)
+    with pytest.raises(CorruptIndex):
+        log.aborted()
+    assert len(disk.read(f"{0:020d}.txnindex")) == 2 * 34 - 1
+
+
 def test_what_a_recovery_cut_never_comes_back(disk: Disk) -> None:
     """A torn tail is cut, a new segment begins behind it, and the power goes before anything else
     is flushed."""
@@ -842,10 +866,16 @@ def open_as(disk: Disk, topic_id: str) -> Log:
     return open_log(disk.fs, disk.clock, FOLDER, PARTITION, LogConfig(), topic_id=topic_id)
 
 
-def test_a_damaged_file_of_leader_epochs_is_found_before_anything_is_cut(disk: Disk) -> None:
-    """What is cut is told by the opening that succeeds: one that fails must change nothing."""
+@pytest.mark.parametrize("left", ["a torn tail", "an unfinished swap"])
+def test_a_damaged_file_of_leader_epochs_is_found_before_anything_is_changed(
+    disk: Disk, left: str
+) -> None:
+    """What is changed is told by the opening that succeeds: one that fails must change nothing."""
     disk.open().append(batch())
-    disk.damage("00000000000000000000.log", lambda content: content + b"torn")
+    if left == "a torn tail":
+        disk.damage("00000000000000000000.log", lambda content: content + b"torn")
+    else:
+        disk.write("00000000000000000000.log.swap", disk.read("00000000000000000000.log"))
     disk.write("leader-epoch-checkpoint", b"0\n1\n")
     before = {name: disk.read(name) for name in disk.names()}
     with pytest.raises(CorruptCheckpoint):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CorruptCheckpoint,
     DiskFull,
@@ -11,8 +12,10 @@ from raylog.storage.errors import (
 )
 from raylog.storage.gaps import Gaps
 from raylog.storage.losses import accept_losses, drop_settled
+from raylog.storage.segment import Segment
 from raylog.storage.state.checkpoints import (
     ACCEPTED_LOSSES,
+    CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     write_offsets,
@@ -27,6 +30,7 @@ from raylog.storage.testing.logs import (
     flip,
     offsets_of,
 )
+from raylog.storage.testing.memory import MemoryFile
 from tests.harness.small_logs import FIRST, SECOND, SMALL, THIRD, content, fill
 
 
@@ -218,13 +222,14 @@ def lose_second(disk: Disk, *left: str) -> None:
             disk.fs.remove(disk.path(name))
 
 
-@pytest.mark.parametrize("left", [".index", ".timeindex", ".snapshot"])
+@pytest.mark.parametrize("left", [".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_a_segment_that_is_gone_in_the_middle_is_refused_with_nothing_changed(
     disk: Disk, left: str
 ) -> None:
     """Its index or snapshot tells of it, also after an orderly stop."""
     fill(disk)
-    disk.write(f"{20:020d}.snapshot", b"any")
+    for suffix in (".snapshot", ".txnindex"):
+        disk.write(f"{20:020d}{suffix}", b"any")
     lose_second(disk, left)
     before = content(disk)
     for is_clean in (True, False):
@@ -251,6 +256,18 @@ def test_it_is_refused_behind_a_damaged_segment_too(
         disk.fs = disk.fs.crash("flushed", names="flushed")
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_two_segments_that_are_gone_behind_a_damaged_one_are_both_told(
+    disk: Disk, is_clean: bool
+) -> None:
+    fill(disk)
+    disk.damage(FIRST, flip(500 + 11))
+    lose_second(disk, ".index")
+    disk.write(f"{30:020d}.index", b"")
+    with pytest.raises(FlushedRecordsMissing, match="from 20 on, before 40"):
+        disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
+
+
 @pytest.mark.parametrize("recovery_point", [40, 41, 60])
 def test_after_a_crash_it_is_noticed_without_any_trace(disk: Disk, recovery_point: int) -> None:
     fill(disk)
@@ -266,6 +283,26 @@ def test_the_tail_of_a_flushed_segment_that_is_gone_is_noticed_after_a_crash(dis
     disk.damage(SECOND, lambda content: content[:700])
     with pytest.raises(FlushedRecordsMissing, match="from 34 on, before 40"):
         disk.open(is_clean=False, recovery_point=60, **SMALL)
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+@pytest.mark.parametrize("cut", [700, 740])
+def test_a_loss_in_the_segment_of_the_recovery_point_is_shown_and_accepted(
+    disk: Disk, cut: int, is_compacted: bool
+) -> None:
+    """Between two batches, or within one: the segment behind it does not say that all is there."""
+    if is_compacted and cut == 700:
+        return  # the gap may be compaction's
+    config = {**SMALL, "cleanup_policy": "compact" if is_compacted else "delete"}
+    fill(disk)
+    disk.damage(SECOND, lambda content: content[:cut])
+    checkpoint(disk, 36)
+    with pytest.raises(LogShorterThanFlushed, match="ends at offset 34, but"):
+        disk.open(is_clean=False, recovery_point=36, **config)
+    (lost,) = accept_losses(disk.fs, FOLDER, is_compacted=is_compacted)
+    assert lost[:5] == ("lost", SECOND, 0, 34, 36)
+    log = disk.open(is_clean=False, recovery_point=36, **config)
+    assert offsets_of(log) == list(range(34))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -458,6 +495,26 @@ def test_a_gap_of_compaction_below_the_recovery_point_is_no_loss(disk: Disk) -> 
         assert offsets_of(log) == [*range(20), *range(40, 60)]
     checkpoint(disk, 60)
     assert accept_losses(disk.fs, FOLDER, is_compacted=True) == []
+
+
+def test_below_where_compaction_has_come_no_segment_is_read_for_gaps(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is a gap behind nearly every segment, and each would be read to its end."""
+    fill(disk)
+    lose_second(disk)
+    write_offsets(disk.fs, f"/logs/{CLEANER_OFFSETS}", {PARTITION: 40})
+    read: list[str] = []
+    real = MemoryFile.read
+
+    def noted(file: MemoryFile, size_bytes: int, position: int) -> bytes:
+        read.append(file.path)
+        return real(file, size_bytes, position)
+
+    monkeypatch.setattr(MemoryFile, "read", noted)
+    gaps = Gaps(disk.fs, FOLDER, is_compacted=True)
+    assert gaps.missing_behind(Segment(disk.fs, FOLDER, 0, LogConfig()), 40) is None
+    assert read == []
 
 
 def test_a_segment_that_retention_was_renaming_is_no_loss(disk: Disk) -> None:
