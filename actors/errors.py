@@ -141,6 +141,13 @@ class NotLeader(RaylogError):
     )
 
 
+class LogRefused(NotLeader):
+    """The partition's actor did not open its log; ``error`` is the class of its error."""
+
+    fields = ("partition", "error", "why", "todo")
+    template = "{partition} failed: {error}: {why}; {todo}"
+
+
 class TooManyPolls(RaylogError):
     """The maximum number of fetches already wait at the partition. Fetch without waiting, or retry
     after a moment."""

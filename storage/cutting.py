@@ -48,7 +48,8 @@ class Cutter:
                 self._fs, self._folder, segment.base_offset, segment.log, batches.end
             )
             aside = look_into(self._fs, self._folder, kept_as)
-            offsets = (batches.next_offset, aside.end_offset)
+            if aside.end_offset > batches.next_offset:  # not those of another part of the log
+                offsets = (batches.next_offset, aside.end_offset)
         if is_end and number + 1 < len(self._segments):
             why = f"records are missing before it: the log ends at offset {batches.next_offset}"
             self.set_aside(number + 1, why)

@@ -50,6 +50,7 @@ class FakeConnection:
     held: deque[tuple[ProduceRequest, "Future[ProduceAnswer]"]] = field(default_factory=deque)
     requests: list[ProduceRequest] = field(default_factory=list)
     asked_metadata: int = 0
+    away: int = 0  # so many questions for metadata find no Controller
     next_id: int = 7
     made: int = 0
 
@@ -84,6 +85,9 @@ class FakeConnection:
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
         self.asked_metadata += 1
+        if self.away:
+            self.away -= 1
+            return _failed(NotLeader(topic, "the Controller is away"))
         known = self.topics.get(topic)
         if known is None:
             return _failed(UnknownTopicOrPartition(topic, None, "there is none"))

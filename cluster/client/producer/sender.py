@@ -231,6 +231,11 @@ class Sender:
             return
         self.learn(done.result())
 
+    def pause(self, seconds: float) -> None:
+        """Wait that long, or less if a batch ends or the producer is closed."""
+        with self.changed:
+            self.changed.wait(seconds)
+
     # -- memory, waiting ---------------------------------------------------------------------------
 
     def release(self, size_bytes: int) -> None:

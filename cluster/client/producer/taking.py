@@ -12,6 +12,7 @@ from typing import Any
 
 from raylog.actors.errors import (
     InvalidRequest,
+    NotLeader,
     RecordTooLargeToSend,
     RequestTimedOut,
     UnknownTopicOrPartition,
@@ -89,8 +90,17 @@ class Taking:
         return self.sender.accumulator.topics.get(name) or self._look_up(name)
 
     def _look_up(self, name: str) -> Any:
-        timeout_s = self._config.max_block_ms / 1000
-        return self.sender.learn(self._connection.metadata(name, timeout_s=timeout_s).result())
+        """Ask for a topic, for ``max.block.ms`` while the Controller is away."""
+        sender, config = self.sender, self._config
+        deadline = sender.clock() + config.max_block_ms / 1000
+        while True:
+            left_s = max(deadline - sender.clock(), 0.0)
+            try:
+                return sender.learn(self._connection.metadata(name, timeout_s=left_s).result())
+            except (NotLeader, RequestTimedOut):
+                if sender.is_closed or sender.clock() >= deadline:
+                    raise
+            sender.pause(config.retry_backoff_ms / 1000)
 
     def check_partition(self, name: str, state: Any, number: int) -> Any:
         """The open batches of a topic that has this partition; it may have been added just now."""

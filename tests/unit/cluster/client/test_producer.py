@@ -1046,3 +1046,28 @@ def test_the_twin_serves_as_well(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
         )
     assert done.stdout.strip() == _kernel_py.KERNEL, done.stderr
     assert kernel.ops is not None
+
+
+def test_a_first_send_waits_for_a_controller_that_is_away(lab: Lab) -> None:
+    lab.connection.create("t")
+    producer = lab.producer()
+    lab.connection.away = 3
+    sent = producer.send("t", b"v", partition=0)
+    lab.run()
+    assert (sent.result().offset, lab.connection.asked_metadata) == (0, 4)
+
+
+def test_a_first_send_waits_no_longer_than_it_may(lab: Lab) -> None:
+    lab.connection.create("t")
+    lab.connection.away = 1_000_000
+    producer = lab.producer(max_block_ms=50)
+    asked = lab.connection.metadata
+
+    def metadata(topic: str, *, timeout_s: float) -> Any:
+        lab.clock.now_s += 0.02
+        return asked(topic, timeout_s=timeout_s)
+
+    lab.connection.metadata = metadata  # type: ignore[method-assign]
+    with pytest.raises(NotLeader, match="the Controller is away"):
+        producer.send("t", b"v")
+    assert lab.connection.asked_metadata == 3
