@@ -4,6 +4,8 @@ Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of 
 ``raylog.errors``.
 """
 
+from typing import ClassVar
+
 from raylog.storage.errors import RaylogError
 
 
@@ -65,11 +67,18 @@ class NotLeader(RaylogError):
     """The partition's actor cannot be reached: it is restarting, or its node is down."""
 
     code, error_name, retriable = 6, "NOT_LEADER_OR_FOLLOWER", True
-    fields = ("partition", "why")
+    fields: ClassVar[tuple[str, ...]] = ("partition", "why")
     template = (
         "{partition} cannot be reached: {why}; clients retry until their timeout. If its node is "
         "down, start the node again"
     )
+
+
+class LogRefused(NotLeader):
+    """The partition's actor did not open its log; ``error`` is the class of its error."""
+
+    fields = ("partition", "error", "why", "todo")
+    template = "{partition} failed: {error}: {why}; {todo}"
 
 
 class TooManyPolls(RaylogError):

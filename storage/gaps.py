@@ -15,7 +15,8 @@ where somebody accepted it (``losses.py``).
 
 **Below the recovery point** no batch is read when a log opens. There a gap is found by the ends of
 the segments: after a crash of all, which is a read of some KB each; after an orderly stop only
-beside the trace of a file that is gone (an index or a snapshot without its ``.log``).
+beside the trace of a file that is gone (an index or a snapshot without its ``.log``), and behind a
+segment that is empty.
 """
 
 import os

@@ -273,7 +273,7 @@ class _Opening:
     # -- what is missing below the recovery point --------------------------------------------------
 
     def _traced(self, gaps: Gaps) -> list[int]:
-        """The numbers of the segments behind which something is missing by what names and sizes say.
+        """The numbers of the segments behind which something is missing by names and sizes.
 
         The name of a file tells of another segment, or a segment is empty that was flushed.
         """
@@ -481,7 +481,8 @@ class _Opening:
                 self._fs, self._folder, segment.base_offset, segment.log, batches.end
             )
             aside = look_into(self._fs, self._folder, kept_as)
-            offsets = (batches.next_offset, aside.end_offset)
+            if aside.end_offset > batches.next_offset:  # not those of another part of the log
+                offsets = (batches.next_offset, aside.end_offset)
         if is_end and number + 1 < len(self._segments):
             why = f"records are missing before it: the log ends at offset {batches.next_offset}"
             self._set_aside(number + 1, why)

@@ -8,6 +8,7 @@ for. The stubs (``stubs.py``) make them, so that nothing else needs ``.remote``:
     gather({key: call, ...}, timeout_s)         the answers, and the errors, of all of them
 """
 
+import re
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.errors import LogRefused, NotLeader, RequestTimedOut
 from raylog.storage.errors import RaylogError
 
 Answer = TypeVar("Answer")
@@ -28,6 +29,10 @@ OPEN_TIMEOUT_S = 600.0
 # What takes as long as the disk does: to move 20 TB at 30 MB/s, to open what a crash has left of
 # thousands of logs. An actor that dies over it is noticed at once.
 WORK_TIMEOUT_S = 7 * 86_400.0
+
+# The line of a traceback with an error of raylog's: its class, what happened, what to do. Ray keeps
+# nothing else of what the creation of an actor raised.
+NAMED_ERROR = re.compile(r"raylog\.[\w.]+\.(\w+): (.+?); (.+)")
 
 
 class Call(Generic[Answer]):
@@ -181,7 +186,9 @@ def named_error(
         return RequestTimedOut(what, int(timeout_s * 1000))
     if isinstance(error, RayError) and not isinstance(error, RayTaskError):
         # the actor, its node or its owner died, or cannot be placed
-        return NotLeader(what, _summary(error))
+        summary = _summary(error)
+        refused = NAMED_ERROR.fullmatch(summary)
+        return NotLeader(what, summary) if refused is None else LogRefused(what, *refused.groups())
     return error
 
 

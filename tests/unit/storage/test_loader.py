@@ -276,6 +276,16 @@ def test_a_clean_marker_is_not_believed_against_a_torn_tail(disk: Disk) -> None:
     assert offsets_of(log) == list(range(39))
 
 
+def test_an_older_file_in_the_place_of_a_segment_is_no_range_of_its_offsets(disk: Disk) -> None:
+    fill(disk).close()
+    first, second = (f"{base:020d}.log" for base in (0, 20))
+    disk.write(second, disk.read(first))
+    log = disk.open(is_clean=False, recovery_point=20, **SMALL)
+    (cut,) = (mended for mended in log.mended if mended.kind == "cut")
+    assert (cut.kept_as, cut.first_offset, cut.end_offset) == (second + ".aside-0", -1, -1)
+    assert offsets_of(log) == list(range(20))
+
+
 def test_damage_in_an_unflushed_segment_drops_those_behind_it(disk: Disk) -> None:
     log = fill(disk, 30)
     log.append(of_producer(0, timestamp=T0))

@@ -1,5 +1,7 @@
 """Calls and gather over futures in the place of Ray's references."""
 
+import pickle
+import traceback
 from concurrent.futures import Future
 from typing import Any
 
@@ -8,7 +10,7 @@ from ray.exceptions import ActorDiedError, RayTaskError
 
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.runtime.calls import Call, answered, gather, named_error
-from raylog.storage.errors import StorageError
+from raylog.storage.errors import LogShorterThanFlushed, StorageError
 from tests.harness.futures import Timeline, future_of, futures_are_references
 
 
@@ -154,3 +156,27 @@ def test_of_several_calls_those_that_are_answered_are_told() -> None:
     assert answered([]) == []
     assert answered([one, two], wanted=2) == [one, two]
     assert answered([one, hangs], timeout_s=0.01, wanted=2) == [one]
+
+
+def test_an_actor_that_refused_its_log_tells_what_to_do_about_the_log() -> None:
+    """Ray keeps only the text of what the creation of an actor raised."""
+    refused = LogShorterThanFlushed("/disk/orders-0", 4000, 5000)
+    try:
+        raise refused
+    except LogShorterThanFlushed:
+        text = traceback.format_exc()
+    dead = ActorDiedError(RayTaskError("__init__", text, refused))
+    error = named_error(dead, "opening orders-0")
+    assert isinstance(error, NotLeader)
+    assert error.problem == f"opening orders-0 failed: LogShorterThanFlushed: {refused.problem}"
+    assert error.advice == refused.advice
+    assert pickle.loads(pickle.dumps(error)).args == error.args
+
+
+def test_an_actor_that_failed_otherwise_is_away() -> None:
+    text = "Traceback\nValueError: raylog; no"
+    error = named_error(
+        ActorDiedError(RayTaskError("__init__", text, ValueError("no"))), "orders-0"
+    )
+    assert type(error) is NotLeader
+    assert "orders-0 cannot be reached: ValueError: raylog; no; clients retry" in str(error)
