@@ -4,15 +4,9 @@ Errors of a log or a disk are in ``raylog.storage.errors``. Users import all of 
 ``raylog.errors``.
 """
 
-<<<<<<< HEAD
-from typing import Any
+from typing import Any, ClassVar
 
 from raylog.storage.errors import RaylogError, RecordTooLarge
-=======
-from typing import ClassVar
-
-from raylog.storage.errors import RaylogError
->>>>>>> 72e46584c3259dbdf14777f1ed54eb40942f4b84
 
 
 class UnknownTopicOrPartition(RaylogError):
@@ -137,15 +131,10 @@ class InvalidRequest(RaylogError):
 class NotLeader(RaylogError):
     """The partition's actor cannot be reached: it is restarting, or its node is down."""
 
-<<<<<<< HEAD
     code, error_name = 6, "NOT_LEADER_OR_FOLLOWER"
-    fields = ("partition", "why")
+    fields: ClassVar[tuple[str, ...]] = ("partition", "why")
     partition: str
     why: str
-=======
-    code, error_name, retriable = 6, "NOT_LEADER_OR_FOLLOWER", True
-    fields: ClassVar[tuple[str, ...]] = ("partition", "why")
->>>>>>> 72e46584c3259dbdf14777f1ed54eb40942f4b84
     template = (
         "{partition} cannot be reached: {why}; clients retry until their timeout. If its node is "
         "down, start the node again"
@@ -156,6 +145,8 @@ class LogRefused(NotLeader):
     """The partition's actor did not open its log; ``error`` is the class of its error."""
 
     fields = ("partition", "error", "why", "todo")
+    error: str
+    todo: str
     template = "{partition} failed: {error}: {why}; {todo}"
 
 
