@@ -20,7 +20,7 @@ from raylog.storage.asides import (
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.losses import accept_losses, checkpointed, find_losses
-from raylog.storage.names import LOG_SUFFIX, offset_of, segment_file
+from raylog.storage.names import LOG_SUFFIX, offset_of
 from raylog.storage.report import Mended
 from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
@@ -95,14 +95,12 @@ def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kep
     The end is in the file that its loss names; of a gap, that file is the one that is gone.
     """
     logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
+    wanted = [
+        (lost.first_offset, MAX_LONG if lost.file in logs else lost.end_offset) for lost in losses
+    ]
     for name in (*logs, *aside_names(fs, folder)):
         base_offset = offset_of(name)
         assert base_offset is not None
-        wanted = [
-            (lost.first_offset, MAX_LONG if lost.file in logs else lost.end_offset)
-            for lost in losses
-            if name not in logs or segment_file(base_offset, LOG_SUFFIX) >= lost.file
-        ]
         file = fs.open(os.path.join(folder, name))
         try:
             behind = [
