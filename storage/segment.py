@@ -264,14 +264,12 @@ class Segment:
     def _corrupt(self, position: int, why: str) -> CorruptRecord:
         return CorruptRecord(f"{self.path}, position {position}", why)
 
-    def find_batch(
-        self, offset: int, end: int | None = None, end_offset: int = MAX_LONG
-    ) -> tuple[int, BatchHeader] | None:
+    def find_batch(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
         """The first batch that reaches ``offset``, with its position.
 
         None if the segment ends before.
         """
-        place = self.find(offset, end, end_offset)
+        place = self.find(offset, end)
         if place is None:
             return None
         return place.position, read_header(self.log.read(HEADER_SIZE, place.position))
@@ -476,7 +474,7 @@ class Segment:
 
         ``end``, ``end_offset``: as of :meth:`find`.
         """
-        first = self._batch_before(timestamp, start_offset, end, end_offset)
+        first = self._batch_before(timestamp, start_offset, end)
         if first is None:
             return None
         for position, header in self.batches(first, end, end_offset):
@@ -488,17 +486,15 @@ class Segment:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
 
-    def _batch_before(
-        self, timestamp: int, start_offset: int, end: int | None, end_offset: int
-    ) -> int | None:
+    def _batch_before(self, timestamp: int, start_offset: int, end: int | None) -> int | None:
         """The position of a batch at or above ``start_offset``, no later than ``timestamp``."""
         try:
             near = self.time_index.lookup(timestamp)
             self._check_entry(near, self.size if end is None else end)
-            batch = self.find_batch(max(near.offset, start_offset), end, end_offset)
+            batch = self.find_batch(max(near.offset, start_offset), end)
         except CorruptIndex as problem:
             self.index_problem = problem
-            batch = self.find_batch(start_offset, end, end_offset)
+            batch = self.find_batch(start_offset, end)
         return None if batch is None else batch[0]
 
     # -- files -------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ class TransactionIndex:
         elif self._fs.exists(self.path):
             self._fs.remove(self.path)
             self._fs.sync_dir(os.path.dirname(self.path))
-        self._loaded, self._damage = {"entries": list(entries)}, None
+        self._loaded = {"entries": list(entries)}
         self._is_name_flushed = True
 
     def flush(self) -> None:

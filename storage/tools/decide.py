@@ -20,7 +20,7 @@ from raylog.storage.asides import (
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.losses import accept_losses, checkpointed, find_losses
-from raylog.storage.names import LOG_SUFFIX, base_offsets, offset_of, segment_file
+from raylog.storage.names import LOG_SUFFIX, base_offsets, offset_of
 from raylog.storage.report import Mended
 from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
@@ -102,14 +102,13 @@ def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kep
     """
     logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
     bases = base_offsets(logs)
+    wanted = [
+        (lost.first_offset, lost.end_offset if lost.end_offset in bases else MAX_LONG)
+        for lost in losses
+    ]
     for name in (*logs, *aside_names(fs, folder)):
         base_offset = offset_of(name)
         assert base_offset is not None
-        wanted = [
-            (lost.first_offset, lost.end_offset if lost.end_offset in bases else MAX_LONG)
-            for lost in losses
-            if name not in logs or segment_file(base_offset, LOG_SUFFIX) >= lost.file
-        ]
         file = fs.open(os.path.join(folder, name))
         try:
             behind = [

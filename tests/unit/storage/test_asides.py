@@ -306,6 +306,20 @@ def test_what_left_the_log_is_not_held_open(tmp_path: Path, third: bytes | None)
     assert [path for path in open_paths() if THIRD in path] == []
 
 
+def test_a_log_that_is_refused_is_not_held_open(tmp_path: Path) -> None:
+    disk = Disk()
+    fill(disk)
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    for name in disk.names():
+        (folder / name).write_bytes(disk.read(name))
+    fs, config = RealFileSystem(), LogConfig(**SMALL)
+    with pytest.raises(LogShorterThanFlushed) as refused:
+        open_log(fs, disk.clock, str(folder), PARTITION, config, recovery_point=70)
+    assert refused.tb is not None, "it holds what was opened"
+    assert [path for path in open_paths() if str(folder) in path] == []
+
+
 def open_paths() -> list[str]:
     """What this process has open, by path."""
     paths = []

@@ -112,6 +112,31 @@ def test_the_last_offset_of_a_batch_is_not_answered_with_the_next_batch(
         assert consumed(log, last, max_bytes) == last
 
 
+@pytest.mark.parametrize("base_offset", [9, 13])
+def test_an_index_entry_leads_to_no_batch_that_reaches_out_of_its_segment(
+    disk: Disk, base_offset: int
+) -> None:
+    """Where batches are large, the one of the entry behind an offset is tried first."""
+    log = disk.open(index_interval_bytes=0)
+    log.append(batch_of_size(SIZE, 10))
+    log.roll()
+    for records in (1, 1, 100):
+        log.append(batch_of_size(9000, records))
+    log.roll()
+    log.close()
+
+    def lie(content: bytes) -> bytes:
+        changed = bytearray(content)
+        stamp(changed, base_offset, 0, 2 * 9000)
+        return bytes(changed)
+
+    disk.damage(f"{10:020d}.log", lie)
+    log = disk.open(index_interval_bytes=0)
+    for offset in (12, 90, 111):
+        with pytest.raises(CorruptRecord):
+            log.read(offset, 0)
+
+
 @pytest.mark.parametrize("interval", INTERVALS)
 def test_a_lookup_by_time_does_not_answer_with_an_offset_of_another_segment(
     disk: Disk, interval: int
@@ -119,6 +144,31 @@ def test_a_lookup_by_time_does_not_answer_with_an_offset_of_another_segment(
     log = damaged(disk, 2, 2 * PER_SEGMENT + RECORDS, interval)
     with pytest.raises(CorruptRecord):
         log.offset_for_timestamp(T0 + BATCHES + 2)
+
+
+def test_a_lookup_by_time_reads_nothing_above_its_bound(disk: Disk) -> None:
+    """What lies there may be on its way out."""
+    log = disk.open(flush_messages=1)
+    for number in range(3):
+        log.append(batch_of_size(SIZE, RECORDS, T0 + number))
+        log.roll()
+        if number == 0:
+            log.flush()
+    log.segments[2].log.truncate(0)
+    log.segments[2].log.append([b"no batch" * 20])
+    assert log.high_watermark == RECORDS
+    assert log.offset_for_timestamp(T0 + 2) is None
+
+
+def test_a_fetch_that_leads_nowhere_is_refused() -> None:
+    """A reader would ask for ever. Half a batch at its end leads nowhere, either."""
+    first, second = (batch_of_size(SIZE, RECORDS) for _ in range(2))
+    stamp(first, 20, 0)
+    stamp(second, 30, 0)
+    for content in (bytes(first), bytes(first + second)[:-1]):
+        assert next_offset(content, 29) == 30
+        with pytest.raises(CorruptRecord, match="no whole batch behind it"):
+            next_offset(content, 30)
 
 
 def test_a_read_says_below_which_offset_its_batches_lie(disk: Disk) -> None:

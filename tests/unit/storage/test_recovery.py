@@ -15,6 +15,7 @@ from raylog.storage.recovery import (
     Batches,
     check_indexes,
     index_fault,
+    last_batches,
     read_tail,
     rebuild_indexes,
 )
@@ -286,6 +287,22 @@ def test_the_last_entry_of_an_index_is_believed_only_after_a_look(box: Box, path
             box.fs.write_file(path, flip(position, bit)(content))
             with pytest.raises(CorruptIndex):
                 read_tail(box.open())
+
+
+def test_the_last_batches_are_those_behind_the_last_index_entry(box: Box) -> None:
+    segment = box.open()
+    batches = last_batches(segment)
+    assert (batches.next_offset, batches.is_whole) == (140, True)
+    assert not segment.offset_index._held, "the index is given back"
+
+
+def test_the_last_batches_are_all_where_the_last_index_entry_lies(box: Box) -> None:
+    content = box.fs.read_file(INDEXES[0])
+    for position in range(len(content) - 8, len(content)):
+        box.fs.write_file(INDEXES[0], flip(position)(content))
+        for log, end in ((box.content, 140), (box.content[:-1], 130)):
+            batches = last_batches(box.holding(log))
+            assert (batches.next_offset, batches.is_whole) == (end, end == 140)
 
 
 def test_an_empty_segment_ends_where_it_begins_and_has_no_epoch(box: Box) -> None:

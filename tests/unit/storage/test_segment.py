@@ -196,6 +196,23 @@ def test_a_batch_that_repeats_the_offset_before_it_is_corrupt(dense: Box) -> Non
         list(dense.segment.batches())
 
 
+@pytest.mark.parametrize(
+    ("offset", "is_held"), [(40 + MAX_INT - 9, True), (40 + MAX_INT - 8, False)]
+)
+def test_a_batch_beyond_what_an_index_can_count_is_corrupt(
+    dense: Box, offset: int, is_held: bool
+) -> None:
+    far = batch_of_size(1000, 10)
+    stamp(far, offset, 0)
+    dense.segment.log.truncate(1000)
+    dense.segment.log.append([far])
+    if is_held:
+        assert len(list(dense.segment.batches())) == 2
+    else:
+        with pytest.raises(CorruptRecord, match="can be"):
+            list(dense.segment.batches())
+
+
 def test_a_lookup_by_time_enters_at_the_index_and_finds_the_first_record() -> None:
     box = Box(base_offset=40, index_interval_bytes=2 * len(batch()) - 1)
     for number in range(40, 50):

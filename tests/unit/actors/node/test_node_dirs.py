@@ -31,7 +31,7 @@ from raylog.storage.state.checkpoints import (
     RECOVERY_POINTS,
 )
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
-from raylog.storage.testing.memory import Stopped, Survives
+from raylog.storage.testing.memory import Fault, Stopped, Survives
 from tests.unit.actors.node.nodes import (
     CLUSTER,
     DELAY_MS,
@@ -331,10 +331,15 @@ def test_wherever_that_is_stopped_the_loss_is_accepted_or_settled() -> None:
             assert (len(fs.read_file(f"{folder}/{ACCEPTED_LOSSES}")) > 4) == (point == 5)
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_loss_accepted(node: Node) -> None:
+@pytest.mark.parametrize(
+    "fault", [DiskFull, lambda path: OutOfResources(path, "no descriptor is left")]
+)
+def test_a_checkpoint_that_cannot_be_written_leaves_the_loss_accepted(
+    node: Node, fault: Fault
+) -> None:
     folder = lose_records(node)
     accepted = node.fs.read_file(f"{folder}/{ACCEPTED_LOSSES}")
-    with node.fs.failing(DiskFull, under=A):
+    with node.fs.failing(fault, under=A):
         node.dirs.settle_losses(ORDERS, PartitionOffsets(0, 0, 0, 0))
     assert node.checkpoint(A) == {ORDERS: 5}
     assert node.fs.read_file(f"{folder}/{ACCEPTED_LOSSES}") == accepted

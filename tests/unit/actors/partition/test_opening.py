@@ -32,6 +32,7 @@ from tests.harness.futures import future_of, futures_are_references
 from tests.harness.real_dirs import PARTITION, append, make, start
 
 NAME = "00000000000000000042.log.aside-0"
+OF_FIRST = "00000000000000000000.log.aside-0"
 KEPT = Mended("set_aside", "00000000000000000042.log", 100, 42, 50, "a gap before it", NAME)
 REBUILT = Mended("rebuilt", "00000000000000000000.index", 8, -1, -1, "it was missing")
 
@@ -57,7 +58,7 @@ def test_each_thing_that_opening_did_is_one_event_and_a_warning_where_records_le
 
 
 def aside_of(disk: Disk, content: bytes) -> AsideFile:
-    disk.write(NAME, content)
+    disk.write(OF_FIRST, content)
     (aside,) = asides_in(disk.fs, FOLDER)
     return aside
 
@@ -68,12 +69,16 @@ def test_an_aside_is_told_with_its_offsets_or_as_a_write_that_was_not_finished()
     log.append(batch(count=3))
     log.close()
     whole = disk.read("00000000000000000000.log")
-    assert aside_of(disk, whole) == AsideFile(NAME, len(whole), 0, 3, is_in_log=True)
+    assert aside_of(disk, whole) == AsideFile(OF_FIRST, len(whole), 0, 3, is_in_log=True)
     for size_bytes in (1, HEADER_SIZE - 1, HEADER_SIZE, len(whole) - 1):
-        assert aside_of(disk, whole[:size_bytes]) == AsideFile(NAME, size_bytes, is_unfinished=True)
+        assert aside_of(disk, whole[:size_bytes]) == AsideFile(
+            OF_FIRST, size_bytes, is_unfinished=True
+        )
     damaged = flip(len(whole) - 1)(whole)
-    assert aside_of(disk, damaged) == AsideFile(NAME, len(whole)), "it may have been acknowledged"
-    assert aside_of(disk, b"x" * 100) == AsideFile(NAME, 100)
+    assert aside_of(disk, damaged) == AsideFile(OF_FIRST, len(whole)), (
+        "it may have been acknowledged"
+    )
+    assert aside_of(disk, b"x" * 100) == AsideFile(OF_FIRST, 100)
 
 
 def test_asides_that_take_long_to_read_are_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,13 @@ def test_the_list_tells_files_and_offsets_of_a_folder_or_of_a_log_dir(damaged: P
     assert [entry["is_in_log"] for entry in document["asides"]] == [False, False]
 
 
+def test_asides_whose_log_is_gone_are_listed_too(damaged: Path) -> None:
+    for path in damaged.glob("*.log"):
+        path.unlink()
+    rows = [line.split("\t")[1] for line in aside("list", str(damaged)).lines()[1:]]
+    assert rows == [TAIL, SEGMENT]
+
+
 def test_a_list_of_nothing_says_so(folder: Path) -> None:
     done = aside("list", str(folder))
     assert (done.returncode, done.stderr) == (0, "nothing is set aside\n")
@@ -354,6 +361,37 @@ def test_who_accepts_a_loss_by_damaged_bytes_gets_rid_of_them(folder: Path) -> N
     assert accepted[-1].startswith("offsets 23 to 24 were on the disk and are missing")
     assert reread(folder.parent) == list(range(23))
     assert (folder / f"{THIRD}.aside-0").stat().st_size == 2 * BATCH_BYTES
+
+
+def test_what_is_set_aside_already_is_not_to_be_set_aside(damaged: Path) -> None:
+    write_offsets(FS, str(damaged.parent / RECOVERY_POINTS), {PARTITION: 25})
+    lost, *kept, before, _ = run_here("log", "accept-loss", str(damaged)).stderr.splitlines()
+    assert lost.startswith("offsets 15 to 24 were on the disk")
+    assert kept == [
+        f"{TAIL} has good batches, offsets 16 to 19",
+        f"{SEGMENT} has good batches, offsets 20 to 24",
+    ]
+    assert before.startswith("before the broker starts, `raylog log aside restore` puts back")
+
+
+def test_damage_in_the_last_segment_alone_is_repaired_without_more_words(folder: Path) -> None:
+    content = bytearray((folder / THIRD).read_bytes())
+    content[2 * BATCH_BYTES + 70] ^= 1
+    (folder / THIRD).write_bytes(content)
+    (folder.parent / ".kafka_cleanshutdown").unlink()
+    asked = run_here("log", "accept-loss", str(folder)).stderr.splitlines()
+    assert asked[1] == f"{THIRD} has good batches, offsets 23 to 24"
+    assert asked[2].endswith(f": raylog log repair {folder}")
+    assert run_here("log", "repair", str(folder)).returncode == 0
+
+
+def test_files_behind_a_gap_do_not_have_what_is_missing_in_it(folder: Path) -> None:
+    for path in folder.glob(f"{SECOND[:20]}.*"):
+        path.unlink()
+    (folder.parent / ".kafka_cleanshutdown").unlink()
+    lost, kept, _ = run_here("log", "accept-loss", str(folder)).stderr.splitlines()
+    assert lost.startswith("offsets 10 to 19 were on the disk")
+    assert kept == "no file of this folder has a good batch of them"
 
 
 def test_a_repair_says_what_was_lost_and_that_this_is_accepted(rotten: Path) -> None:

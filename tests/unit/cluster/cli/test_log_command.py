@@ -12,6 +12,7 @@ import pytest
 
 from raylog.storage.files import RealFileSystem
 from raylog.storage.records.encode import encode_records
+from raylog.storage.tools import verify
 from tests.harness.paths import GOLDEN
 from tests.harness.shell import Done, run_here
 
@@ -210,6 +211,36 @@ def test_a_printed_command_can_be_pasted_whatever_the_path_is(log_dir: Path) -> 
 def test_an_error_shows_a_path_as_it_is(tmp_path: Path) -> None:
     done = raylog_log("repair", str(tmp_path / "two  spaces-0"))
     assert f"{tmp_path}/two  spaces-0: the folder does not exist" in done.stderr
+
+
+def test_an_error_is_one_line_whatever_the_path_is(tmp_path: Path) -> None:
+    done = raylog_log("repair", str(tmp_path / "two\n\n lines-0"))
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert f"{tmp_path}/two lines-0: the folder does not exist" in done.stderr
+
+
+def test_repair_says_that_zero_bytes_are_not_kept(log_dir: Path) -> None:
+    folder = log_dir / "g-txn-0"
+    with (folder / "00000000000000000341.log").open("ab") as file:
+        file.write(bytes(40))
+    done = raylog_log("repair", str(folder))
+    assert done.lines()[1:] == [
+        "00000000000000000341.log: cut 40 bytes, all zero",
+        "indexes and snapshot rebuilt; the log ends at offset 396",
+    ]
+
+
+def test_repair_says_what_it_could_not_repair(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = log_dir / "g-txn-0"
+    with (folder / "00000000000000000341.log").open("ab") as file:
+        file.write(bytes(40))
+    found = verify.verify_folder(RealFileSystem(), str(folder))
+    monkeypatch.setattr(verify, "verify_folder", lambda *_, **__: found)
+    status, _, err = raylog_log("repair", str(folder))
+    assert status == 1
+    assert err.startswith("error: still wrong: 00000000000000000341.log: ")
 
 
 def test_repair_says_where_the_copy_is_and_what_went(log_dir: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_was_only_rebuilt_is_information_and_no_problem() -> None:
 
 
 def test_a_command_stays_in_one_line_so_that_it_can_be_copied() -> None:
-    command = "`raylog log aside restore '/my disk/t-0' 00000000000000000042.log.aside-0`"
+    command = "`raylog log aside restore '/my disk/my-topic-0' 00000000000000000042.log.aside-0`"
     text = f"some words that fill the line, {command}, and more of them"
     lines = folded(text, 60).splitlines()
     assert any(command in line for line in lines)

@@ -218,6 +218,17 @@ def test_what_is_no_time_index_is_corrupt(fs: MemoryFileSystem, content: str) ->
         TimeIndex(fs, "/index", 7, MAX_BYTES).lookup(0)
 
 
+def test_an_entry_is_added_while_somebody_looks_into_the_others(fs: MemoryFileSystem) -> None:
+    """They cannot grow then: the writer goes on with a copy."""
+    index = offset_index(fs, (1, 10))
+    with memoryview(index.changeable()) as looked_into:
+        index.append(2, 20)
+        assert bytes(looked_into) == bytes.fromhex("000000010000000a")
+    assert (len(index), index.lookup(2)) == (2, OffsetPosition(2, 20))
+    index.close()
+    assert len(fs.read_file("/index")) == 16
+
+
 def test_an_index_that_is_missing_is_empty(fs: MemoryFileSystem) -> None:
     assert len(OffsetIndex(fs, "/gone", 0, MAX_BYTES)) == 0
 

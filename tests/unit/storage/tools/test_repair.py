@@ -161,9 +161,10 @@ def test_gaps_of_a_compacted_log_are_no_damage_to_who_says_so(disk: Disk) -> Non
     disk.damage(f"{6:020d}.log", lambda content: content[:-1])
     with pytest.raises(RepairRefused, match="if the topic is compacted, give --compacted"):
         repair(disk)
+    write_offsets(disk.fs, "/logs/recovery-point-offset-checkpoint", {PARTITION: 8})
     done = repair(disk, is_compacted=True)
     assert done is not None
-    assert (done.of_kind("set_aside"), done.end_offset) == ([], 8)
+    assert (done.of_kind("set_aside"), done.lost, done.end_offset) == ([], (), 8)
     assert offsets_of(disk.open()) == [0, 1, 4, 5, 6, 7]
 
 
@@ -177,6 +178,18 @@ def test_who_repairs_accepts_that_flushed_records_are_lost(disk: Disk) -> None:
     log = disk.open(is_clean=False, recovery_point=12)
     assert (log.log_end_offset, log.recovery_point) == (4, 4)
     assert "lost" in [mended.kind for mended in log.mended]
+
+
+def test_without_the_checkpoint_of_recovery_points_nothing_was_flushed_for_sure(
+    disk: Disk,
+) -> None:
+    """A start sets the damaged file aside, and opens all logs."""
+    fill(disk)
+    disk.fs.write_file("/logs/recovery-point-offset-checkpoint", b"garbage")
+    disk.damage(SECOND, lambda content: content[:-1])
+    done = repair(disk)
+    assert done is not None
+    assert (done.end_offset, done.lost) == (10, ())
 
 
 def test_a_gap_between_segments_is_damage_too(disk: Disk) -> None:
