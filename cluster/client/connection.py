@@ -89,7 +89,7 @@ class Connection(Protocol):
     max_in_flight: int
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
-        """What the Controller knows of a topic now: asked anew each time.
+        """What the Controller knows of a topic now; while it is away, what it said last.
 
         UnknownTopicOrPartition where there is none.
         """

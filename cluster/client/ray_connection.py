@@ -117,6 +117,7 @@ class RayConnection:
         self.namespace, self.address = namespace, address
         self.deadlines, self._files = deadlines, files
         self._lookup = Lookup(namespace, address, run)
+        self._topics: dict[str, TopicMetadata] = {}  # as the Controller described them last
         # why nobody served a partition, as the Controller said when it was asked last
         self._reasons: dict[TopicPartition, RaylogError] = {}
         self._explaining: set[TopicPartition] = set()
@@ -176,11 +177,29 @@ class RayConnection:
 
     def metadata(self, topic: str, *, timeout_s: float) -> "Future[TopicMetadata]":
         """See ``connection.Connection``."""
-        return self.ask_controller(
+        asked = self.ask_controller(
             f"the metadata of {topic}",
             timeout_s,
             lambda controller: controller.topic_metadata(topic),
         )
+        answer: Future[TopicMetadata] = Future()
+        asked.add_done_callback(lambda done: self._remember(topic, done, answer))
+        return answer
+
+    def _remember(
+        self, topic: str, asked: "Future[TopicMetadata]", answer: "Future[TopicMetadata]"
+    ) -> None:
+        """Answer what the Controller says; while it is away, what it said last."""
+        error = asked.exception()
+        if error is None:
+            self._topics[topic] = asked.result()
+        elif not isinstance(error, NotLeader | RequestTimedOut):
+            self._topics.pop(topic, None)
+        known = self._topics.get(topic)
+        if known is None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(known)
 
     def list_topics(self, *, timeout_s: float) -> "Future[list[str]]":
         """See ``connection.Connection``."""

@@ -308,6 +308,24 @@ def test_a_producer_id_and_metadata_come_from_the_controller(world: World) -> No
     assert topic.result(0) == metadata(HERE)
 
 
+def test_while_the_controller_is_away_a_topic_is_as_it_was_known(world: World) -> None:
+    controller = world.serve(CONTROLLER)
+
+    def ask(answer: object) -> "Future[TopicMetadata]":
+        asked = world.connection.metadata("orders", timeout_s=30.0)
+        world.work()
+        controller.answer(answer)
+        return asked
+
+    gone = ActorUnavailableError("gone", b"1" * 16)
+    unknown = UnknownTopicOrPartition("orders", None, "it was deleted")
+    assert isinstance(ask(gone).exception(0), NotLeader)
+    assert ask(metadata(HERE)).result(0) == metadata(HERE)
+    assert ask(gone).result(0) == metadata(HERE)
+    assert ask(RayTaskError("topic_metadata", "traceback", unknown)).exception(0) is unknown
+    assert isinstance(ask(gone).exception(0), NotLeader)
+
+
 def test_a_topic_that_does_not_exist_is_told_by_name(world: World) -> None:
     controller = world.serve(CONTROLLER)
     topic = world.connection.metadata("orders", timeout_s=30.0)
