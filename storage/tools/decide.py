@@ -92,7 +92,7 @@ def accept(fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
 def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kept]:
     """The files with good batches that the log does not have: of a gap, or behind its end.
 
-    The end is in the file that its loss names; of a gap, that file is the one that is gone.
+    A loss at the end names the file in which the log ends; a gap names the file that is gone.
     """
     logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
     wanted = [
