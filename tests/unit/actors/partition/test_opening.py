@@ -31,8 +31,8 @@ from raylog.storage.testing.logs import FOLDER, TOPIC_ID, Disk, batch, flip
 from tests.harness.futures import future_of, futures_are_references
 from tests.harness.real_dirs import PARTITION, append, make, start
 
-NAME = "00000000000000000042.log.aside-0"
-KEPT = Mended("set_aside", "00000000000000000042.log", 100, 42, 50, "a gap before it", NAME)
+NAME = "00000000000000000000.log.aside-0"
+KEPT = Mended("set_aside", "00000000000000000000.log", 100, 0, 50, "a gap before it", NAME)
 REBUILT = Mended("rebuilt", "00000000000000000000.index", 8, -1, -1, "it was missing")
 
 
