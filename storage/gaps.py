@@ -1,22 +1,28 @@
 """Whether offsets that are missing between two segments are a loss.
 
-A segment that lost its tail with the page cache may end with a whole batch; then only the gap to
-the next one tells. Compaction may leave such a gap, too (ours does not, Kafka's may even empty a
-segment), but only up to where it has come::
+A segment that lost its tail with the page cache may end with a whole batch. Then only the gap to
+the next segment tells of the loss. Other gaps are no loss:
 
-    cleaner-offset-checkpoint         a gap may be compaction's
-    lists the partition               below its offset
-    does not list it                  anywhere if the topic is compacted, else nowhere
-    cannot be read, or could not once anywhere
+=================================================  =================================================
+a gap                                              is no loss because
+=================================================  =================================================
+below the offset of ``cleaner-offset-checkpoint``  compaction has come so far, and may leave gaps:
+                                                   raylog's does not, Kafka's may even empty a
+                                                   segment
+of a compacted topic that this file does not list  nobody knows how far compaction has come. (A
+                                                   partition that raylog creates is listed with 0)
+anywhere, if this file cannot be read, or could    the same
+not be read once
+behind a segment that lacks offsets within         compaction has been there
+where a segment is named ``.deleted``              retention took it, and a loss of power took the
+                                                   new name of its neighbour
+that somebody accepted                             see ``losses.py``
+=================================================  =================================================
 
-(A partition that raylog creates is listed with 0.) Nor is a gap a loss behind a segment with gaps
-within, or where retention has renamed a segment, and the new name of its neighbour was lost, or
-where somebody accepted it (``losses.py``).
-
-**Below the recovery point** no batch is read when a log opens. There a gap is found by the ends of
-the segments: after a crash of all, which is a read of some KB each; after an orderly stop only
-beside the trace of a file that is gone (an index or a snapshot without its ``.log``), and behind a
-segment that is empty.
+**Below the recovery point** batches are not checked when a log opens. There the ends of segments
+tell of a gap. After a crash all ends are read, some KB each. After an orderly stop only those are
+read behind which a file tells of a segment that is gone (an index or a snapshot without its
+``.log``), and those of empty segments.
 """
 
 import os
@@ -76,7 +82,10 @@ class Gaps:
         self._traces = self._indexes | self._deleted | _offsets(names, (SNAPSHOT_SUFFIX,))
 
     def is_loss(self, segment: Recovered, following: int) -> bool:
-        """Whether records are missing between a segment and the next, which begins there."""
+        """Whether records between a segment and the next are lost.
+
+        ``following``: where the next one begins.
+        """
         if not self._is_hole(segment, following):
             return False
         missing = Missing(segment.next_offset, following)
@@ -105,10 +114,10 @@ class Gaps:
         return any(base_offset < offset < following for offset in self._traces)
 
     def missing_behind(self, segment: Segment, following: int) -> Missing | None:
-        """What is missing between a sealed segment and the next, which begins there.
+        """What is missing between a sealed segment and the next, which begins at ``following``.
 
-        None: nothing, or the segment is damaged and does not tell, and neither does an index of the
-        next. Retention's gaps and those that were accepted are told, too.
+        Also what retention took, and what was accepted. None: nothing, or nobody knows, since the
+        segment is damaged, and no index of a segment behind it is left that tells where it ended.
         """
         if following <= self._compacted_to or last_batches(segment).next_offset >= following:
             return None

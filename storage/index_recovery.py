@@ -54,7 +54,7 @@ def mend_indexes(
         elif not has_indexes(fs, segment):
             why = "an index file is missing"
         if why is not None:
-            # a sealed log that is damaged itself: who reads it is told, when he comes there
+            # if the log is damaged itself, its readers are told when they come there
             with suppress(CorruptRecord):
                 rebuild_and_tell(segment, why, report)
 

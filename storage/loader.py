@@ -16,6 +16,9 @@ the recovery point was flushed and is not read again.
 - A folder without its data is an error, never an empty log. So is a log that ends before its
   recovery point, or that lacks a segment below it (``losses.py``).
 
+This module decides which segments are checked, and where the log ends. Its parts: ``cutting.py``
+(what leaves the log), ``index_recovery.py``, ``producer_recovery.py``, ``epoch_recovery.py``.
+
 Source: ``LogLoader`` of Kafka.
 """
 

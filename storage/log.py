@@ -428,7 +428,7 @@ class Log(ReadableLog):
             self._high_watermark = end
 
     def _first_append(self, duplicate: CachedBatch) -> AppendInfo:
-        """What a batch that is sent again is answered."""
+        """The original result of a duplicate append."""
         first = duplicate.last_offset - duplicate.offset_delta
         append_time = duplicate.timestamp if self._stamps_append_time else NO_TIMESTAMP
         return AppendInfo(

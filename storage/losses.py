@@ -1,10 +1,11 @@
-"""Fsynced records that are missing, and what somebody said to that.
+"""Fsynced records that are missing from a log, and losses that a person has accepted.
 
 A log lost records that were on the disk for sure if it ends before its recovery point, or if a
-segment below it is gone: a file was removed, restored from an older copy, or damaged. Opening
-refuses it: it would give missing offsets at the end to new records (LogShorterThanFlushed), and
-readers would not notice those in the middle (FlushedRecordsMissing). Who knows that the records are
-gone for good says so once; that is written into the partition's folder, and the log opens::
+segment below it is gone: a file was removed, restored from an older copy, or damaged. Such a log is
+not opened. New records would get the offsets that are missing at its end (LogShorterThanFlushed),
+and readers would not notice those that are missing before (FlushedRecordsMissing). A person who
+knows that the records are gone for good accepts the loss once. A file in the partition's folder
+lists what was accepted, and the log opens::
 
     accepted-losses      0            version
                          2            how many entries follow
@@ -16,12 +17,12 @@ an entry              counts as long as
 ====================  ==============================================================================
 between two segments  the gap is there: it is exactly these offsets
 at the end            the log dir's checkpoint has its end as the recovery point, and the log ends
-                      before. The log's owner writes another recovery point at once when the log
-                      was opened so; after that the entry is dropped
+                      before. When the log has opened, its owner writes another recovery point at
+                      once, and the entry is dropped
 ====================  ==============================================================================
 
-A record that is missing otherwise is another loss, which nobody accepted. What lies below the log
-start offset is no loss.
+Any other missing record is another loss, which nobody accepted. What lies below the log start
+offset is no loss.
 """
 
 import os

@@ -251,13 +251,13 @@ class ReadableLog:
             self._look_for_problems(segment)
             if place is not None:
                 return _Found(
-                    number,
-                    segment.log.opened(),
-                    segment.path,
-                    segment.base_offset,
-                    place.position,
-                    place.size_bytes,
-                    end_offset,
+                    number=number,
+                    file=segment.log.opened(),
+                    path=segment.path,
+                    segment_base=segment.base_offset,
+                    position=place.position,
+                    size_bytes=place.size_bytes,
+                    end_offset=end_offset,
                 )
             if segment.base_offset == bound.segment_base:
                 return None
@@ -370,7 +370,7 @@ class ReadableLog:
 
 
 def _ends(segments: Sequence[Segment], number: int, bound: Bound) -> tuple[int, int]:
-    """Where a segment ends for who may read up to ``bound``: the position, and the offset."""
+    """Up to which position, and below which offset, ``bound`` lets a segment be read."""
     segment = segments[number]
     if segment.base_offset == bound.segment_base:
         return bound.position, bound.offset

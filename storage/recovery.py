@@ -1,6 +1,6 @@
-"""Reads one segment to its end, and makes again what it can lose: the one place of repair.
+"""Reads one segment to its end, and makes its indexes again.
 
-What opening does with a whole log is ``loader.py``'s: this module knows one segment.
+What opening does with a whole log is ``loader.py``'s business.
 
 ==========================  ========================================================================
 :class:`Batches`            the batches up to the first that is not good, piece by piece
@@ -189,7 +189,7 @@ class Batches:
         self.next_offset = int(lasts[-1]) + 1
 
     def read(self) -> None:
-        """Go through all of them, for what is known then."""
+        """Read all of them: the attributes tell of all batches then."""
         for _ in self:
             pass
 

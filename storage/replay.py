@@ -85,13 +85,10 @@ def replay_piece(
 def check_aborted(segments: Sequence[Segment], ends: dict[int, int]) -> None:
     """Compare every entry of the last segment's transaction index with the batches.
 
-    Raises CorruptIndex if an entry is wrong.
-
-    ``ends``: by producer id, where its aborted transactions have ended so far, which is brought up
-    to date.
-
-    No checksum covers it, and it decides what readers of committed records see. Where the batches
-    themselves are damaged nothing is held against the index: readers are told when they come there.
+    No checksum covers the index, and it decides what readers of committed records see. Where the
+    batches themselves are damaged, the index is not compared: readers are told when they come
+    there. ``ends``: by producer id, where its last aborted transaction has ended; this is brought
+    up to date. Raises CorruptIndex if an entry is wrong.
     """
     index = segments[-1].txn_index
     for number, entry in enumerate(index.entries):

@@ -197,9 +197,9 @@ def broker_keys() -> set[str]:
 
 
 def shown_as(key: str) -> str:
-    """The broker key under which the value is shown that ``key`` sets; ``key`` if it is no other.
+    """The broker key whose value is shown for ``key``: itself, or the one that it is a name of.
 
-    Of several keys for one default of topics, that is the one with the finest unit.
+    Of several keys for one default of topics it is the one with the finest unit.
     """
     for names in BROKER_SYNONYMS.values():
         if key in (name for name, _ in names):
