@@ -181,7 +181,8 @@ cdef class Fetch:
         b.base_offset, b.timestamp_type, b.left = (
             records.base_offset, records.timestamp_type, records.count
         )
-        b.next_offset, b.base_timestamp, b.log_append_time = header.next_offset, 0, False
+        b.next_offset = add(header.last_offset, 1)
+        b.base_timestamp, b.log_append_time = 0, False
         self.point_at(View(records.plain))
         return True
 

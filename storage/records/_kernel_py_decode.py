@@ -106,7 +106,7 @@ def batches_of(
                 timestamp_type=records.timestamp_type,
                 count=records.count,
                 plain=records.plain,
-                next_offset=header.next_offset,
+                next_offset=wrap(header.next_offset),
                 end=position + header.size_bytes,
             )
             continue

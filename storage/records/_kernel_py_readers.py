@@ -26,7 +26,7 @@ def _behind_whole_batches(source: memoryview) -> int:
     behind = MIN_LONG
     try:
         for _, header in iter_batches(source):
-            behind = max(behind, header.next_offset)
+            behind = max(behind, wrap(header.next_offset))
     except CorruptRecord:
         pass  # whoever reads up to there finds out why
     return behind

@@ -202,6 +202,7 @@ cdef class TableReader:
         """The next records, up to so many bytes; those of one record may be more."""
         cdef OutColumns columns = OutColumns(self.headers)
         cdef OutTable* t = &columns.table
+        cdef int64_t row
         self.place.begin(max_bytes)
         try:
             self.read(columns, min(max_bytes, _MAX_PLAIN_BYTES))
@@ -211,8 +212,8 @@ cdef class TableReader:
                 raise
         finally:
             self.place.is_busy = False
-        if t.rows:
-            self.place.go_to(add(t.offsets[t.rows - 1], 1))
+        for row in range(t.rows):  # a batch that lies may have them in any order
+            self.place.go_to(add(t.offsets[row], 1))
         return columns.take()
 
     cdef int read(self, OutColumns columns, int64_t max_bytes) except -1:
@@ -221,9 +222,11 @@ cdef class TableReader:
         cdef int64_t rows, used
         while max_bytes > 0 and self.place.next_batch():
             rows = t.rows
-            used = columns.decode(self.place.fetch, max_bytes)
+            try:
+                used = columns.decode(self.place.fetch, max_bytes)
+            finally:
+                if not b.left:    # also where bytes are left behind its last record
+                    self.place.end_batch()
             if t.rows > rows:     # else all of it is before the start
                 max_bytes -= used
-            if not b.left:
-                self.place.end_batch()
         return 0

@@ -19,6 +19,22 @@ def test_every_target_takes_its_seeds(target: str) -> None:
         TARGETS[target](data)
 
 
+@pytest.mark.parametrize(
+    ("target", "data"),
+    [
+        ("sealed", "00030e000010010261000e000002010262000e00000401026300"),
+        ("sealed", "0001200100030e000000e70de7e7e7e7e72e0075757de775"),
+        (
+            "markers",
+            "7fffffffffffffff0000001b0000000501000000000001200000000000000000000000000000d400000000",
+        ),
+    ],
+    ids=["offsets that fall", "bytes behind the last record", "the last offset of all"],
+)
+def test_what_was_found_is_mended(target: str, data: str) -> None:
+    TARGETS[target](bytes.fromhex(data))
+
+
 @pytest.mark.skipif(kernel.KERNEL != "compiled", reason="there is no compiled kernel here")
 def test_kernels_that_disagree_are_a_find() -> None:
     with pytest.raises(Disagreement, match="compiled"):
