@@ -12,13 +12,14 @@ waits until it is done.
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from raylog.actors.errors import InvalidRequest, UnknownTopicOrPartition
 from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer, OffsetRequest
 from raylog.cluster.client.connection import TopicMetadata
+from raylog.cluster.client.consumer.places import timestamp_of
 from raylog.cluster.client.deadlines import end, fail
 from raylog.cluster.client.ray_connection import RayConnection
 from raylog.cluster.controller.placement import ClusterDescription, TopicDescription
@@ -216,11 +217,8 @@ def _check_distinct(topics: Iterable[str]) -> list[str]:
 
 def _timestamp(when: Time) -> int:
     """ms since the epoch, or Kafka's number for a time that has a name."""
-    if isinstance(when, datetime):
-        moment = when.replace(tzinfo=UTC) if when.tzinfo is None else when
-        return int(moment.timestamp() * 1000)
     if isinstance(when, str):
         if when not in _NAMED_TIMES:
             raise InvalidRequest("time", when, f"must be one of {', '.join(_NAMED_TIMES)}")
         return _NAMED_TIMES[when]
-    return when
+    return timestamp_of(when, "time") if isinstance(when, datetime) else when

@@ -10,7 +10,6 @@ each file operation, with every loss of power, and done again.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -26,20 +25,10 @@ from raylog.storage.state.checkpoints import (
 )
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch_of_size, flip, offsets_of
-from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
+from raylog.storage.testing.memory import MemoryFileSystem, Stopped
+from tests.harness.small_logs import CRASHES, SECOND, SMALL, THIRD
 
-SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
-SECOND, THIRD = (f"{base:020d}.log" for base in (20, 40))
 CHECKPOINT = f"/logs/{RECOVERY_POINTS}"
-
-# What survives of contents, what of names, and a seed.
-CRASHES: list[tuple[Survives, Survives, int]] = [
-    ("all", "all", 0),
-    ("flushed", "flushed", 0),
-    ("flushed", "all", 0),
-    ("all", "flushed", 0),
-    ("torn", "torn", 1),
-]
 
 
 def lose_the_end(disk: Disk) -> None:

@@ -25,21 +25,11 @@ from raylog.storage.testing.logs import (
     of_producer,
     offsets_of,
 )
-from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
+from raylog.storage.testing.memory import MemoryFileSystem, Stopped
+from tests.harness.small_logs import CRASHES, SECOND, SMALL
 
-SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
 BATCH_BYTES = 100
-FIRST, SECOND, THIRD, FOURTH = (f"{base:020d}.log" for base in (0, 20, 40, 60))
-
-# What survives of contents, what of names, and a seed.
-CRASHES: list[tuple[Survives, Survives, int]] = [
-    ("all", "all", 0),
-    ("flushed", "flushed", 0),
-    ("flushed", "all", 0),
-    ("all", "flushed", 0),
-    ("torn", "torn", 1),
-    ("flushed", "torn", 2),
-]
+FOURTH = f"{60:020d}.log"
 
 
 def cut_second(disk: Disk) -> None:

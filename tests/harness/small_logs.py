@@ -5,10 +5,21 @@ from typing import Any
 from raylog.storage.log import Log
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch_of_size
+from raylog.storage.testing.memory import Survives
 
 SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
 # The segments that ``fill`` makes.
 FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 20, 40))
+
+# What survives of contents, what of names, and a seed.
+CRASHES: list[tuple[Survives, Survives, int]] = [
+    ("all", "all", 0),
+    ("flushed", "flushed", 0),
+    ("flushed", "all", 0),
+    ("all", "flushed", 0),
+    ("torn", "torn", 1),
+    ("flushed", "torn", 2),
+]
 
 
 def fill(disk: Disk, batches: int = 30) -> Log:
