@@ -190,7 +190,6 @@ class Broker:
         self._address = address
         self._is_starter, self._owns_ray = is_starter, owns_ray
         self._log_actors: dict[TopicPartition, LogActorStub] = {}
-        self._topics: dict[str, TopicDescription] = {}
         # what the Controller is asked and has not answered yet
         self._explanations: dict[TopicPartition, Call[RaylogError | None]] = {}
         self._connection: RayConnection | None = None
@@ -264,9 +263,7 @@ class Broker:
             )
         keys = [delete] if isinstance(delete, str) else list(delete)
         call = self._controller().alter_topic_config(topic, dict(set or {}), keys)
-        described = call.get(OPEN_TIMEOUT_S)
-        self._topics[topic] = described
-        return described
+        return call.get(OPEN_TIMEOUT_S)
 
     def topic_config(self, topic: str) -> list[ConfigEntry]:
         """Every key of a topic's config, by name, with its value and who set it.
@@ -288,7 +285,6 @@ class Broker:
         fewer now, TopicBusy, NoLogDirs; then nothing is changed.
         """
         described = self._controller().add_partitions(topic, total).get(WORK_TIMEOUT_S)
-        self._topics[topic] = described
         partitions_added(self.namespace, topic, len(described.partitions))
         return described
 
@@ -310,7 +306,6 @@ class Broker:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Raises UnknownTopicOrPartition."""
         self._controller().delete_topic(topic).get(OPEN_TIMEOUT_S)
-        self._topics.pop(topic, None)
         self._log_actors = {
             partition: log_actor
             for partition, log_actor in self._log_actors.items()
@@ -323,16 +318,7 @@ class Broker:
 
     def describe_topic(self, topic: str) -> TopicDescription:
         """A topic, its config, and where its partitions are. Raises UnknownTopicOrPartition."""
-        described = self._controller().describe_topic(topic).get()
-        self._topics[topic] = described
-        return described
-
-    def topic(self, topic: str) -> TopicDescription:
-        """As ``describe_topic``, from what this process knows already.
-
-        Call :meth:`forget` when it proves wrong.
-        """
-        return self._topics.get(topic) or self.describe_topic(topic)
+        return self._controller().describe_topic(topic).get()
 
     # -- partitions --------------------------------------------------------------------------------
 
@@ -395,7 +381,6 @@ class Broker:
     def forget(self, topic: str, partition: int) -> None:
         """Look a partition up afresh next time: its actor did not answer."""
         self._log_actors.pop(TopicPartition(topic, partition), None)
-        self._topics.pop(topic, None)
 
     def list_offsets(self, wanted: Mapping[PartitionKey, int]) -> dict[PartitionKey, int | None]:
         """The offset at a time, for many partitions at once.
