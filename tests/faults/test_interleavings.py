@@ -42,6 +42,13 @@ pytestmark = pytest.mark.timeout(3600)  # with every schedule some pairs take mi
 FILES = (
     "/partition.py",
     "/log.py",
+    "/log_end.py",
+    "/log_offsets.py",
+    "/flushing.py",
+    "/snapshots.py",
+    "/doomed.py",
+    "/swap.py",
+    "/truncation.py",
     "/readable.py",
     "/segment.py",
     "/rolling.py",

@@ -102,7 +102,7 @@ def test_what_is_acknowledged_is_readable_though_upkeep_flushed_the_segment_befo
     partition = partition_on(disk, flush_messages=3, segment_bytes=150)
     partition.append(batch())
     partition.append(batch())
-    take = partition.log._publish
+    take = partition.log._log_end._publish
 
     def publish_then_upkeep(*arguments: Any) -> Any:
         answer = take(*arguments)
@@ -110,7 +110,7 @@ def test_what_is_acknowledged_is_readable_though_upkeep_flushed_the_segment_befo
             partition.log.flush_due()
         return answer
 
-    monkeypatch.setattr(partition.log, "_publish", publish_then_upkeep)
+    monkeypatch.setattr(partition.log._log_end, "_publish", publish_then_upkeep)
     assert partition.append(batch()).base_offset == 2
     assert partition.log.segments[-1].base_offset == 2
     assert partition.log.high_watermark == 3
