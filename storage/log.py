@@ -4,12 +4,6 @@ Each part has a module: what is appended, and what of it can be read (``log_end.
 (``flushing.py``), segments that were taken out (``doomed.py``), truncation (``truncation.py``), the
 swap of compaction (``swap.py``). Here is in which order they do it, and the list of segments.
 
-*Offset* counts records, *position* counts bytes in a segment's file. The *high watermark* is what
-consumers may read up to: the log's end, but for records that wait for an fsync on a topic of
-``flush.messages``. The *last stable offset* is where the oldest open transaction begins: a read of
-committed records stops there, and is told which transactions below it were aborted, for the reader
-to skip.
-
 **Who may call what.** The caller holds the locks (``Log.locks``), so that slow work on old segments
 never holds up an append; each method asserts that they are held:
 
@@ -118,6 +112,7 @@ class Log(ReadableLog):
 
         What a segment was made with (``SegmentWriter.reconfigure``) changes with the next segment.
         """
+        assert self.locks.old.locked()
         assert self.locks.end.locked()
         for segment in self._segments:
             segment.reconfigure(config)
@@ -253,6 +248,8 @@ class Log(ReadableLog):
         Whole segments of them go at the next round of retention. -1 means the high watermark.
         Raises OffsetOutOfRange, or PolicyViolation where ``cleanup.policy`` does not have delete.
         """
+        assert self.locks.old.locked()
+        assert self.locks.flush.locked()
         if "delete" not in self.config.cleanup_policy:
             raise PolicyViolation(
                 f"{self.partition}: cleanup.policy={self.config.cleanup_policy} keeps the last "
@@ -405,6 +402,8 @@ class Log(ReadableLog):
         Those of the active segment wait until it is sealed. A segment whose batches do not lead to
         its end is left as it is.
         """
+        assert self.locks.old.locked()
+        assert self.locks.flush.locked()
         wrong = self.wrong_indexes - self._unmendable
         mended = []
         for segment in self._segments[:-1]:
@@ -421,10 +420,7 @@ class Log(ReadableLog):
         return mended
 
     def purge_deleted(self) -> None:
-        """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago.
-
-        What cannot be removed waits for as long again. Raises the first error, behind all.
-        """
+        """Remove the files of segments deleted at least ``file.delete.delay.ms`` ago."""
         self._doomed.purge(self._segments)
 
     def next_due_ms(self, expiration: ProducerExpiration) -> int:

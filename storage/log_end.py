@@ -8,6 +8,12 @@
                   flushed <---->| in the page cache              |<------------->| wait for an fsync
                                                 |<-------------->| may still be aborted
 
+*Offset* counts records, *position* counts bytes in a segment's file. The *high watermark* is what
+consumers may read up to: the log's end, but for records that wait for an fsync on a topic of
+``flush.messages``. The *last stable offset* is where the oldest open transaction begins: a read of
+committed records stops there, and is told which transactions below it were aborted, for the reader
+to skip.
+
 Whoever changes it holds ``locks.end``. Readers take no lock: they see what was published behind the
 bytes that it covers (``readable.py``).
 
@@ -374,6 +380,7 @@ class LogEnd:
 
     def begin(self, fresh: Segment) -> None:
         """The log goes on in a new segment."""
+        assert self._locks.end.locked()
         self.writer = SegmentWriter(fresh, self._clock.now_ms())
         end = self.end
         self.end = end._replace(segment_base=fresh.base_offset, position=0)
@@ -382,6 +389,7 @@ class LogEnd:
 
     def show(self, end: Bound) -> None:
         """All below an end that was flushed becomes readable."""
+        assert self._locks.end.locked()
         self.high_watermark = max(self.high_watermark, end)
 
     def show_all(self) -> None:
@@ -390,6 +398,7 @@ class LogEnd:
 
     def lower(self, offset: int, segment: Segment) -> None:
         """Publish a lower end, before the bytes behind it go."""
+        assert self._locks.end.locked()
         position = segment.position_of(offset)
         end = Bound(offset, segment.base_offset, position, self.end.appended_bytes)
         # A marker may go: until it is known what is open at the new end nothing is stable.

@@ -164,10 +164,11 @@ class ReadableLog:
 
     def _stable(self, high_watermark: int) -> int:
         """The last stable offset under a high watermark that was taken before."""
-        unstable = self._log_end.producers.first_unstable_offset
+        end = self._log_end
+        unstable = end.producers.first_unstable_offset
         firsts = [high_watermark if unstable is None else unstable]
         # A marker that a loss of power may still take away decides nothing.
-        firsts += (e.first_offset for e in self._log_end.ended if e.marker_offset >= high_watermark)
+        firsts += (e.first_offset for e in end.ended if e.marker_offset >= high_watermark)
         return max(min(*firsts, high_watermark), min(self._offsets.start, high_watermark))
 
     @property
