@@ -1,7 +1,7 @@
 """Who may change a log, as locks.
 
-Storage starts no threads. Who has several makes the locks: ``LogLocks(threading.Lock)``. Alone in
-one thread everybody is the owner of everything.
+Storage starts no threads. Who has several makes the locks: ``log.locks.use(threading.Lock)``. Alone
+in one thread everybody is the owner of everything.
 """
 
 from collections.abc import Callable
@@ -48,5 +48,9 @@ class LogLocks:
     list of segments, for two assignments.
     """
 
-    def __init__(self, make: Callable[[], Lock] = NoLock) -> None:
+    def __init__(self) -> None:
+        self.use(NoLock)
+
+    def use(self, make: Callable[[], Lock]) -> None:
+        """Have other locks, while nobody holds one. All parts of the log share this object."""
         self.old, self.flush, self.end, self.list = make(), make(), make(), make()

@@ -28,11 +28,12 @@ from raylog.storage.files import OpenFile
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
 from raylog.storage.limits import MAX_LONG
+from raylog.storage.log_end import Bound, LogEnd
+from raylog.storage.log_offsets import LogOffsets
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
 from raylog.storage.state.epochs import LeaderEpochs
-from raylog.storage.state.producers import ProducerStates
 
 # ListOffsets' special timestamps.
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -56,23 +57,6 @@ class Slice(NamedTuple):
     inode: int
     position: int
     size_bytes: int
-
-
-class Bound(NamedTuple):
-    """How far somebody may read: Kafka's LogOffsetMetadata."""
-
-    offset: int  # the next one
-    segment_base: int
-    position: int  # in that segment's file
-    # All that was ever appended up to here since the log was opened: pollers count by it.
-    appended_bytes: int = 0
-
-
-class Ended(NamedTuple):
-    """A transaction whose marker was written."""
-
-    first_offset: int
-    marker_offset: int
 
 
 class LogRead(NamedTuple):
@@ -136,14 +120,11 @@ class ReadableLog:
     """A log as its readers see it; ``Log`` is it with a writer."""
 
     partition: TopicPartition
-    log_start_offset: int
     epochs: LeaderEpochs
     wrong_indexes: set[Segment]  # segments whose index a reader found lying
-    _producers: ProducerStates
     _segments: tuple[Segment, ...]
-    _end: Bound
-    _high_watermark: Bound
-    _ended: tuple[Ended, ...]  # transactions that ended last, and maybe above the high watermark
+    _offsets: LogOffsets
+    _log_end: LogEnd
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -153,9 +134,14 @@ class ReadableLog:
         return self._segments
 
     @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._offsets.start
+
+    @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self._end.offset
+        return self._log_end.end.offset
 
     @property
     def high_watermark(self) -> int:
@@ -164,25 +150,26 @@ class ReadableLog:
         It is the log's end, but for records that wait for an fsync where ``flush.messages`` asks
         for one.
         """
-        return self._high_watermark.offset
+        return self._log_end.high_watermark.offset
 
     @property
     def readable_bytes(self) -> int:
         """All bytes that were appended, and became readable, since the log was opened."""
-        return self._high_watermark.appended_bytes
+        return self._log_end.high_watermark.appended_bytes
 
     @property
     def last_stable_offset(self) -> int:
         """The end of what no open transaction can still abort."""
-        return self._stable(self._high_watermark.offset)
+        return self._stable(self._log_end.high_watermark.offset)
 
     def _stable(self, high_watermark: int) -> int:
         """The last stable offset under a high watermark that was taken before."""
-        unstable = self._producers.first_unstable_offset
+        end = self._log_end
+        unstable = end.producers.first_unstable_offset
         firsts = [high_watermark if unstable is None else unstable]
         # A marker that a loss of power may still take away decides nothing.
-        firsts += (e.first_offset for e in self._ended if e.marker_offset >= high_watermark)
-        return max(min(*firsts, high_watermark), min(self.log_start_offset, high_watermark))
+        firsts += (e.first_offset for e in end.ended if e.marker_offset >= high_watermark)
+        return max(min(*firsts, high_watermark), min(self._offsets.start, high_watermark))
 
     @property
     def size_bytes(self) -> int:
@@ -199,11 +186,11 @@ class ReadableLog:
         """
         while True:
             before = self._segments
-            mark = self._high_watermark
+            mark = self._log_end.high_watermark
             stable = self._stable(mark.offset)
-            end = self._end
+            end = self._log_end.end
             segments = self._segments
-            start = self.log_start_offset
+            start = self._offsets.start
             if segments is not before or mark.offset > end.offset:
                 continue  # a truncation has come between, and these are not of one moment
             if not start <= offset <= end.offset:
@@ -314,7 +301,7 @@ class ReadableLog:
         while True:
             segments = self._segments
             bound, limit = self._bound_of(isolation)
-            start = self.log_start_offset
+            start = self._offsets.start
             if timestamp == LATEST:
                 return TimestampOffset(NO_TIMESTAMP, limit)
             if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -334,8 +321,8 @@ class ReadableLog:
     def _bound_of(self, isolation: Isolation) -> tuple[Bound, int]:
         """Where a reader must stop: the bound to search under, and the offset."""
         if isolation == LOG_END:
-            return self._end, self._end.offset
-        mark = self._high_watermark
+            return self._log_end.end, self._log_end.end.offset
+        mark = self._log_end.high_watermark
         return mark, self._stable(mark.offset) if isolation == COMMITTED else mark.offset
 
     def _first_at(
@@ -366,7 +353,7 @@ class ReadableLog:
 
         See :meth:`raylog.storage.state.epochs.LeaderEpochs.end_offset_for`.
         """
-        return self.epochs.end_offset_for(epoch, self._end.offset)
+        return self.epochs.end_offset_for(epoch, self._log_end.end.offset)
 
 
 def _ends(segments: Sequence[Segment], number: int, bound: Bound) -> tuple[int, int]:

@@ -78,7 +78,6 @@ from raylog.storage.errors import CorruptCheckpoint, RaylogError, StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.loader import open_log
-from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import COMMITTED, Isolation
 from raylog.storage.records.kernel import KERNEL
@@ -91,6 +90,7 @@ from raylog.storage.state.checkpoints import (
     read_whole_lines,
 )
 from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.swap import RoundId
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")

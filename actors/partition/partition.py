@@ -68,12 +68,12 @@ from raylog.storage.errors import (
 )
 from raylog.storage.indexes.time_index import TimestampOffset
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.locks import LogLocks
-from raylog.storage.log import HIGH_WATERMARK, Log, RoundId
+from raylog.storage.log import HIGH_WATERMARK, Log
 from raylog.storage.readable import COMMITTED, EARLIEST_PENDING_UPLOAD, Isolation
 from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
 from raylog.storage.state.producers import ProducerExpiration
+from raylog.storage.swap import RoundId
 from raylog.storage.validation import CheckedBatch, check_append
 
 # Half of what an int32 position can address: no reader needs more in one answer.
@@ -114,7 +114,7 @@ class Partition:
         self.leader_epoch = log.epochs.next
         # On a full disk this is written before the first append.
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
-        log.locks = LogLocks(threading.Lock)
+        log.locks.use(threading.Lock)
         self._append_lock = log.locks.end
         self._flush_lock = log.locks.flush
         self._old_lock = log.locks.old

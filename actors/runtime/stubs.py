@@ -46,10 +46,10 @@ from raylog.storage.cleaner.remote import LogView
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
 from raylog.storage.report import Progress
 from raylog.storage.segment import SegmentId
+from raylog.storage.swap import RoundId
 
 
 class LogActorStub:

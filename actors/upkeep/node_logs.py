@@ -19,9 +19,9 @@ from raylog.actors.runtime.stubs import (
 )
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
-from raylog.storage.log import RoundId
 from raylog.storage.names import TopicPartition
 from raylog.storage.segment import SegmentId
+from raylog.storage.swap import RoundId
 
 Answer = TypeVar("Answer")
 # How long a question to all logs of a node waits without any answer. Many logs on one slow disk may

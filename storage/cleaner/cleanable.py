@@ -2,12 +2,14 @@
 
 ::
 
-    log start       first dirty offset            bound            log end
+    first segment   first dirty offset            bound            log end
        |  clean          |  cleanable               |  not yet        |
     [ segment ][ segment ][ segment ][ segment ][ segment ][ active   ]
 
-*First dirty offset*: where the last round ended (``cleaner-offset-checkpoint``). *Bound*: the base
-of the first segment that must not be touched: it is active, or holds records of undecided
+*First dirty offset*: where the last round ended (``cleaner-offset-checkpoint``). It may lie below
+the log start offset. A crash may take that back as far as the first segment. Then a record must not
+come back without what followed it: a newer one of its key, or a tombstone. *Bound*: the base of the
+first segment that must not be touched: it is active, or holds records of undecided
 transactions, or records younger than ``min.compaction.lag.ms``. A log is due when the cleanable
 bytes are more than ``min.cleanable.dirty.ratio`` of the clean and the cleanable, or when a dirty
 record is older than ``max.compaction.lag.ms``. Source: ``LogCleanerManager`` of Kafka.
@@ -41,7 +43,6 @@ class LogFacts(NamedTuple):
     """
 
     segments: Sequence[SegmentTimes]
-    log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
 
@@ -83,7 +84,6 @@ def facts_of(log: Log) -> LogFacts:
     )
     return LogFacts(
         segments=(*sealed, active),
-        log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         last_stable_offset=stable,
     )
@@ -98,9 +98,12 @@ def first_dirty_offset(checkpoint: int | None, log: LogFacts) -> int:
     """Where the next round begins.
 
     It differs from a checkpoint that is out of range. The caller then writes it down.
+
+    The log start offset does not count: a crash may take it back as far as the first segment.
     """
-    if checkpoint is None or not log.log_start_offset <= checkpoint <= log.log_end_offset:
-        return log.log_start_offset
+    first = log.segments[0].base_offset
+    if checkpoint is None or not first <= checkpoint <= log.log_end_offset:
+        return first
     return checkpoint
 
 

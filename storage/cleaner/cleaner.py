@@ -31,9 +31,9 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import CleaningAborted, CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.log import RoundId
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.producers import LastRecord
+from raylog.storage.swap import RoundId
 
 # Below this a chunk is mostly system calls. Kafka's default of 512 KiB makes chunks of 256 KiB.
 MIN_CHUNK_BYTES = 4096

@@ -26,10 +26,11 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.log import Log, RoundId
+from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.segment import Segment, SegmentId
 from raylog.storage.state.producers import LastRecord
+from raylog.storage.swap import RoundId
 
 
 class LogView(NamedTuple):

@@ -126,7 +126,7 @@ def image(kind: str) -> Image:
         f"{FIRST}.log",
         f"{SECOND}.log",
     ]
-    return Image(files, rows, log._producers.encode())
+    return Image(files, rows, log._log_end.producers.encode())
 
 
 def append(log: Log, rows: list, codec: str, number: int) -> None:
@@ -320,7 +320,7 @@ def test_a_damaged_snapshot_is_dropped_and_the_log_tells_its_producers(
         if name.endswith(".snapshot"):
             for at, content in damages(of.files[name], 5):
                 log = of.disk(**{name: content}).open(**CONFIG)
-                assert log._producers.encode() == of.producers, at
+                assert log._log_end.producers.encode() == of.producers, at
                 tried["snapshot"] += 1
 
 

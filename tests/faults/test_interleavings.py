@@ -42,6 +42,13 @@ pytestmark = pytest.mark.timeout(3600)  # with every schedule some pairs take mi
 FILES = (
     "/partition.py",
     "/log.py",
+    "/log_end.py",
+    "/log_offsets.py",
+    "/flushing.py",
+    "/snapshots.py",
+    "/doomed.py",
+    "/swap.py",
+    "/truncation.py",
     "/readable.py",
     "/segment.py",
     "/rolling.py",
@@ -244,8 +251,9 @@ class Scene:
         return work
 
     def sample(self) -> None:
-        log = self.log
-        marks = Marks(log.high_watermark, log.log_start_offset, log.recovery_point)
+        """At one moment: a property would have a line, at which the other thread may go on."""
+        end, offsets = self.log._log_end, self.log._offsets
+        marks = Marks(end.high_watermark.offset, offsets.start, offsets.recovery_point)
         self.samples.append(marks)
 
     def check(self, outcome: Outcome) -> None:

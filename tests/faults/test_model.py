@@ -129,12 +129,12 @@ class LogAndList(RuleBasedStateMachine):
         self.batches = deque(whole[-1:], maxlen=5)  # a snapshot keeps one
         if known and not whole:
             # whether it is known depends on the snapshots that survived
-            self.log._producers._producers.clear()
+            self.log._log_end.producers._producers.clear()
         self.sequence = known[-1][0] + known[-1][1] if known else self.next_free_sequence()
 
     def next_free_sequence(self) -> int:
         """The producer's history may be cut to before the five that are remembered here."""
-        self.log._producers._producers.clear()
+        self.log._log_end.producers._producers.clear()
         return self.sequence + 100
 
     # -- reading -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import CorruptRecord, OffsetOutOfRange
 from raylog.storage.files import RealFileSystem
 from raylog.storage.loader import create_log, open_log
-from raylog.storage.locks import LogLocks
+from raylog.storage.locks import NoLock
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.decode import decode_records
@@ -219,7 +219,8 @@ def by_two_owners(race: Race) -> None:
     third flushes."""
     race.may_have_gaps = True
     log, random, buffers = race.log, Random(0), Buffers(1 << 12, 0.9, 4096)
-    log.locks = locks = LogLocks(threading.Lock)
+    locks = log.locks
+    locks.use(threading.Lock)
 
     def own_the_old() -> bool:
         bound = log.segments[-1].base_offset
@@ -250,7 +251,7 @@ def by_two_owners(race: Race) -> None:
     bases = [segment.base_offset for segment in log.segments]
     assert bases == sorted(set(bases))
     assert log.log_end_offset == len(race.written) == 1800
-    log.locks = LogLocks()
+    log.locks.use(NoLock)
     tail = log.log_end_offset - 3
     found = log.read(tail, 10_000)
     assert [record.offset for record in decode_records(found.read(), start_offset=tail)][-1] == 1799

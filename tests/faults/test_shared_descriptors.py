@@ -100,7 +100,14 @@ def test_a_reader_gets_its_own_bytes_or_a_named_error(
 
 # -- a log with file.delete.delay.ms=0 -------------------------------------------------------------
 
-LOG_FILES = ("storage/files.py", "storage/log.py", "storage/readable.py", "storage/segment.py")
+LOG_FILES = (
+    "storage/files.py",
+    "storage/log.py",
+    "storage/log_end.py",
+    "storage/doomed.py",
+    "storage/readable.py",
+    "storage/segment.py",
+)
 CONFIG = LogConfig(
     segment_bytes=400,
     index_interval_bytes=0,

@@ -24,6 +24,13 @@ from tests.mutants.tree import copy_tree
 
 DEFAULT = (
     "log",
+    "log_end",
+    "log_offsets",
+    "flushing",
+    "snapshots",
+    "doomed",
+    "truncation",
+    "swap",
     "segment",
     "loader",
     "cutting",

@@ -119,11 +119,19 @@ def test_all_of_a_write_that_fails_get_its_error_and_nothing_is_changed(disk: Di
     log = disk.open(segment_bytes=300)
     log.append(of_producer(0))
     log.append(batch_of_size(80))
-    before = disk.read("00000000000000000000.log"), log._producers.encode(), log.log_end_offset
+    before = (
+        disk.read("00000000000000000000.log"),
+        producers_of(log),
+        log.log_end_offset,
+    )
     with disk.fs.failing(DiskFull, "append"):
         answers = append_all(log, of_producer(1), of_producer(2), batch_of_size(280))
     assert [type(answer) for answer in answers] == [DiskFull] * 3
-    after = disk.read("00000000000000000000.log"), log._producers.encode(), log.log_end_offset
+    after = (
+        disk.read("00000000000000000000.log"),
+        producers_of(log),
+        log.log_end_offset,
+    )
     assert after == before
     assert log.last_records() == {7: LastRecord(0, 0)}
     assert bases(append_all(log, of_producer(1), of_producer(2))) == [2, 3]
@@ -195,8 +203,17 @@ def disk_of_the_same_one_by_one() -> Log:
     return log
 
 
+def producers_of(log: Log) -> bytes:
+    return log._log_end.producers.encode()
+
+
 def settled(log: Log) -> Any:
-    return log.log_end_offset, log.high_watermark, log.last_stable_offset, log._producers.encode()
+    return (
+        log.log_end_offset,
+        log.high_watermark,
+        log.last_stable_offset,
+        producers_of(log),
+    )
 
 
 kinds = st.sampled_from(["plain", "next", "next", "again", "ahead", "large", "late", "early"])
@@ -290,13 +307,13 @@ def test_after_an_undo_that_failed_nothing_more_is_written(
     log = disk.open()
     torn = UndoInterrupted(log.segments[0].path, "a signal interrupted the call")
     size = log.segments[0].log.size
-    fail_once(monkeypatch, log._writer, torn)
+    fail_once(monkeypatch, log._log_end.writer, torn)
     batches = [
         check_append(batch(value=b"x" * 100), log.config, T0),
         check_append(batch(value=b"y" * 100), log.config, T0),
         check_append(batch(value=b"z"), log.config, T0),
     ]
-    monkeypatch.setattr(log, "_should_roll", lambda *_: True)  # each is written alone
+    monkeypatch.setattr(log._log_end, "_should_roll", lambda *_: True)  # each is written alone
     assert log.append_all(batches, T0) == [torn, torn, torn]
     assert log.segments[0].log.size == size
 
@@ -318,6 +335,6 @@ def test_a_duplicate_of_what_lies_behind_torn_bytes_is_not_written_either(
 ) -> None:
     log = disk.open()
     torn = UndoInterrupted(log.segments[0].path, "a signal interrupted the call")
-    fail_once(monkeypatch, log._writer, torn)
+    fail_once(monkeypatch, log._log_end.writer, torn)
     assert append_all(log, of_producer(0), of_producer(0)) == [torn, torn]
     assert log.segments[0].log.size == 0

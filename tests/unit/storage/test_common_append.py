@@ -92,6 +92,11 @@ def append(log: Log, sent: Sent, records: bytes, now_ms: int) -> Any:
         return type(error), str(error)
 
 
+def state(log: Log) -> tuple[Any, ...]:
+    end = log._log_end
+    return end.end, end.high_watermark, end.writer._state
+
+
 def state_after(history: list[Sent], ops: ModuleType, config: dict[str, Any]) -> Any:
     """All answers, what readers were told after each, and every file of the closed log."""
     with serving(ops):
@@ -104,7 +109,7 @@ def state_after(history: list[Sent], ops: ModuleType, config: dict[str, Any]) ->
             if epoch > log.epochs.latest:
                 log.epochs.assign(epoch, log.log_end_offset)
             answer = append(log, sent._replace(epoch=epoch), of_history(sent, sequences), T0)
-            told.append((answer, log._end, log._high_watermark, log._writer._state))
+            told.append((answer, *state(log)))
             if number % 11 == 10:
                 log.flush()
         log.close()
@@ -191,28 +196,28 @@ def test_a_write_that_fails_changes_nothing_and_the_next_one_goes_on(
     for number in range(10):
         append(log, one, of_history(one._replace(timestamp=T0 + number), {}), T0)
     later = of_history(one._replace(timestamp=T0 + 99), {})
-    before = (log._end, log._high_watermark, log._writer._state, log.segments[-1].size)
+    before = (*state(log), log.segments[-1].size)
 
     def fault(path: str) -> StorageError:
         return DiskFull(path) if error is DiskFull else StorageError(path, "Input/output error")
 
     with disk.fs.failing(fault, "append"):
         assert append(log, one, later, T0)[0] is error
-    assert (log._end, log._high_watermark, log._writer._state, log.segments[-1].size) == before
+    assert (*state(log), log.segments[-1].size) == before
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SegmentWriter, "append", None)  # the compiled one is still armed
         assert append(log, one, later, T0).base_offset == 10
-    assert log._writer._state.largest == (T0 + 99, 10)
+    assert log._log_end.writer._state.largest == (T0 + 99, 10)
 
 
 @compiled
 def test_a_sealed_segment_refuses_until_it_is_written_to_again() -> None:
     log = Disk().open()
     log.append(batch())
-    writer = log._writer
+    writer = log._log_end.writer
     log.roll()
     header = read_header(batch())
-    assert writer.append_one(batch(), header, log._end, 0, 0) is None
+    assert writer.append_one(batch(), header, log._log_end.end, 0, 0) is None
     assert log.append(batch()).base_offset == 1
 
 
@@ -396,6 +401,10 @@ def as_array(owner: bytearray) -> Any:
     return np.frombuffer(owner, np.uint8)
 
 
+def appended(log: Log, records: Any) -> None:
+    log.append(records)
+
+
 def checked_and_appended(log: Log, records: Any) -> None:
     log.append_checked(check_append(records, log.config, T0), T0)
 
@@ -404,7 +413,7 @@ def appended_with_others(log: Log, records: Any) -> None:
     log.append_all([check_append(records, log.config, T0)], T0)
 
 
-@pytest.mark.parametrize("append", [Log.append, checked_and_appended, appended_with_others])
+@pytest.mark.parametrize("append", [appended, checked_and_appended, appended_with_others])
 @pytest.mark.parametrize("given", [bytearray, memoryview, as_array])
 @pytest.mark.parametrize("topic", [{}, {"message_timestamp_type": "LogAppendTime"}])
 def test_what_was_checked_is_written_whoever_changes_the_buffer_meanwhile(

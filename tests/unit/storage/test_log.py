@@ -445,7 +445,7 @@ def test_kafkas_scenario_of_three_segments(disk: Disk) -> None:
     for timestamp in (T0 + 100, T0, T0 + 100):
         log.append(batch(timestamp=timestamp))
         log.roll()
-    log.log_start_offset = 1
+    log.delete_records(1)
     disk.clock.advance(901)
     assert log.delete_old_segments() == 2
     assert log.delete_old_segments() == 0

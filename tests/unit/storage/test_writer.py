@@ -7,7 +7,7 @@ import pytest
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, OutOfResources, StorageError, UndoFailed
 from raylog.storage.indexes.transaction_index import AbortedTransaction
-from raylog.storage.readable import Bound
+from raylog.storage.log_end import Bound
 from raylog.storage.records.batch import read_header
 from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment

@@ -9,9 +9,10 @@ from raylog.storage.cleaner.cleanable import cleanable
 from raylog.storage.cleaner.cleaner import Buffers, clean
 from raylog.storage.cleaner.remote import LogView, RemoteLog, view_of
 from raylog.storage.errors import CleaningAborted, StorageError
-from raylog.storage.log import Log, RoundId
+from raylog.storage.log import Log
 from raylog.storage.records.encode import encode_records
 from raylog.storage.segment import SegmentId
+from raylog.storage.swap import RoundId
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, flip, offsets_of
 

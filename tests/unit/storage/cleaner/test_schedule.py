@@ -9,7 +9,6 @@ from raylog.storage.testing.clock import T0
 SEGMENT = SegmentTimes(base_offset=0, size_bytes=100, largest_timestamp=T0, first_timestamp=T0)
 FACTS = LogFacts(
     segments=(SEGMENT, SEGMENT._replace(base_offset=10)),
-    log_start_offset=0,
     log_end_offset=20,
     last_stable_offset=20,
 )

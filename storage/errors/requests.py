@@ -1,0 +1,222 @@
+"""What is wrong with a request: its records, its offset, its producer, a name, or a config."""
+
+from typing import Any, ClassVar
+
+from raylog.storage.errors.base import RaylogError
+
+
+class CorruptRecord(RaylogError):
+    """The bytes are not a valid record batch: wrong length, CRC, magic or structure."""
+
+    code, error_name = 2, "CORRUPT_MESSAGE"
+    fields = ("where", "why")
+    where: str
+    why: str
+    template = (
+        "corrupt record batch at {where}: {why}; a producer must encode the batch again, a reader "
+        "can continue at another offset"
+    )
+
+
+class InvalidRecord(RaylogError):
+    """A well-formed batch breaks a rule of the log.
+
+    Its count or its sequence is wrong, or it holds control records from a client.
+    """
+
+    code, error_name = 87, "INVALID_RECORD"
+    why: str
+
+
+class UnwritableValue(RaylogError):
+    """A value that Kafka's schema of a message cannot say in this version; nothing was written."""
+
+    code, error_name = 42, "INVALID_REQUEST"
+    fields = ("field", "version", "why")
+    field: str
+    version: int
+    why: str
+    template = "{field} of version {version}: {why}"
+
+
+class InvalidTimestamp(RaylogError):
+    """A record's timestamp is outside of the range that the topic accepts."""
+
+    code, error_name = 32, "INVALID_TIMESTAMP"
+    fields = ("timestamp", "now", "limit_key", "limit_ms")
+    timestamp: int
+    now: int
+    limit_key: str
+    limit_ms: int
+    template = (
+        "timestamp {timestamp} differs from the current time {now} by more than "
+        "{limit_key}={limit_ms}; correct the timestamp, or raise the limit in the topic's config"
+    )
+
+
+class UnsupportedCompressionType(RaylogError):
+    """The codec does not exist."""
+
+    code, error_name = 76, "UNSUPPORTED_COMPRESSION_TYPE"
+    fields = ("name",)
+    name: str
+    template = "unknown compression type {name!r}; use none, gzip, snappy, lz4 or zstd"
+
+
+class RecordTooLarge(RaylogError):
+    """A batch is larger than ``max.message.bytes``."""
+
+    code, error_name = 10, "MESSAGE_TOO_LARGE"
+    fields: ClassVar[tuple[str, ...]] = ("size_bytes", "max_bytes")
+    size_bytes: int
+    max_bytes: int
+    template = (
+        "a batch of {size_bytes} bytes exceeds max.message.bytes={max_bytes}; send smaller "
+        "batches, or raise max.message.bytes of the topic"
+    )
+
+
+class PlainBatchTooLarge(CorruptRecord):
+    """A batch is larger than ``max.plain.batch.bytes`` when it is decompressed."""
+
+    code, error_name = 10, "MESSAGE_TOO_LARGE"
+    template = (
+        "record batch too large at {where}: {why}; send smaller batches, or raise "
+        "max.plain.batch.bytes of the topic; a reader can set RAYLOG_MAX_PLAIN_BATCH_BYTES"
+    )
+
+
+class RecordBatchTooLarge(RaylogError):
+    """An append is larger than ``segment.bytes``."""
+
+    code, error_name = 18, "RECORD_LIST_TOO_LARGE"
+    fields = ("size_bytes", "max_bytes")
+    size_bytes: int
+    max_bytes: int
+    template = (
+        "an append of {size_bytes} bytes exceeds segment.bytes={max_bytes}; send smaller batches"
+    )
+
+
+class OffsetOutOfRange(RaylogError):
+    """The offset is below the log start offset or above the log end offset."""
+
+    code, error_name = 1, "OFFSET_OUT_OF_RANGE"
+    fields = ("partition", "offset", "log_start_offset", "log_end_offset")
+    partition: str
+    offset: int
+    log_start_offset: int
+    log_end_offset: int
+    template = (
+        "{partition}: offset {offset} is out of range: the log holds [{log_start_offset}, "
+        "{log_end_offset}); use an offset in this range, or earliest or latest"
+    )
+
+
+class OutOfOrderSequence(RaylogError):
+    """A producer's sequence has a gap: a batch before this one was lost or given up."""
+
+    code, error_name = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    fields = ("partition", "producer_id", "expected", "got")
+    partition: str
+    producer_id: int
+    expected: int
+    got: int
+    template = (
+        "{partition}: producer {producer_id} sent sequence {got}, but {expected} was expected: an "
+        "earlier batch is missing; create a new producer and send the unacknowledged records again"
+    )
+
+
+class InvalidProducerEpoch(RaylogError):
+    """A newer instance of this producer has taken over."""
+
+    code, error_name = 47, "INVALID_PRODUCER_EPOCH"
+    fields = ("partition", "producer_id", "current", "got")
+    partition: str
+    producer_id: int
+    current: int
+    got: int
+    template = (
+        "{partition}: producer {producer_id} has epoch {got}, but a newer instance with epoch "
+        "{current} took over; close this producer"
+    )
+
+
+class InvalidTxnState(RaylogError):
+    """A producer with an open transaction sent a batch that is not transactional."""
+
+    code, error_name = 48, "INVALID_TXN_STATE"
+    fields = ("partition", "producer_id", "first_offset")
+    partition: str
+    producer_id: int
+    first_offset: int
+    template = (
+        "{partition}: producer {producer_id} has an open transaction since offset {first_offset}; "
+        "send transactional batches, or end the transaction first"
+    )
+
+
+class TransactionCoordinatorFenced(RaylogError):
+    """A transaction coordinator wrote a marker after a newer coordinator took over."""
+
+    code, error_name = 52, "TRANSACTION_COORDINATOR_FENCED"
+    fields = ("partition", "current", "got")
+    partition: str
+    current: int
+    got: int
+    template = (
+        "{partition}: a transaction marker has coordinator epoch {got}, but a newer coordinator "
+        "with epoch {current} took over; stop this coordinator"
+    )
+
+
+class PolicyViolation(RaylogError):
+    """The topic's configuration forbids the request."""
+
+    code, error_name = 44, "POLICY_VIOLATION"
+    why: str
+
+
+class InvalidTopic(RaylogError):
+    """The name is not a valid topic name."""
+
+    code, error_name = 17, "INVALID_TOPIC_EXCEPTION"
+    fields = ("topic", "why")
+    topic: str
+    why: str
+    template = (
+        "topic name {topic!r} {why}; use 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
+    )
+
+
+class InvalidPartitions(RaylogError):
+    """The number of partitions is not valid."""
+
+    code, error_name = 37, "INVALID_PARTITIONS"
+    fields = ("partitions", "least", "most")
+    partitions: Any
+    least: int
+    most: int
+    template = (
+        "invalid number of partitions {partitions!r}; give a whole number from {least} to {most} "
+        "(partitions cannot be removed)"
+    )
+
+
+class InvalidConfig(RaylogError):
+    """The config key does not exist, or the value is not valid for it."""
+
+    code, error_name = 40, "INVALID_CONFIG"
+    fields: ClassVar[tuple[str, ...]] = ("key", "value", "why")
+    key: str
+    value: Any
+    why: str
+    template = "config {key}={value!r}: {why}"
+
+
+class UnknownConfigKey(InvalidConfig):
+    """A config key that was asked for, or is to be deleted, does not exist there."""
+
+    fields: ClassVar[tuple[str, ...]] = ("key", "why")
+    template = "config {key}: {why}"
