@@ -500,6 +500,26 @@ def test_a_gap_of_compaction_below_the_recovery_point_is_no_loss(disk: Disk) -> 
     assert accept_losses(disk.fs, FOLDER, is_compacted=True) == []
 
 
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_an_index_behind_a_damaged_segment_that_was_compacted_proves_no_loss(
+    disk: Disk, is_damaged: bool
+) -> None:
+    """Compaction put two segments into one. A crash brought back the name of the second's index.
+
+    Where the damage hides how far the first one reaches, the same files could tell of a loss.
+    """
+    write_offsets(disk.fs, f"/logs/{CLEANER_OFFSETS}", {PARTITION: 0})
+    disk.write(FIRST, b"".join(bytes(batch(2, base_offset=base)) for base in (0, 8, 18, 38)))
+    disk.write(THIRD, bytes(batch(20, base_offset=40)))
+    disk.write(f"{20:020d}.index", b"")
+    if is_damaged:
+        size = len(batch(2))
+        disk.damage(FIRST, flip(2 * size + 11))  # its length: what is behind it cannot be found
+    log = disk.open(recovery_point=60, cleanup_policy="compact")
+    assert log.log_end_offset == 60
+    assert [entry.file for entry in log.mended if entry.kind == "removed"] == [f"{20:020d}.index"]
+
+
 def test_below_where_compaction_has_come_no_segment_is_read_for_gaps(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
