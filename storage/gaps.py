@@ -42,6 +42,7 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     offset_of,
     parse_folder,
+    segment_file,
 )
 from raylog.storage.recovery import Batches, end_by_index, last_batches
 from raylog.storage.segment import Segment
@@ -80,10 +81,10 @@ class Gaps:
         """``was_clean``: the log was closed in order."""
         self._fs, self._folder, self._is_compacted = fs, folder, is_compacted
         names = fs.list_dir(folder)
-        self._deleted = _offsets(names, (LOG_SUFFIX + DELETED_SUFFIX,))
+        self._renamed = _offsets(names, (LOG_SUFFIX + DELETED_SUFFIX,))
         self._indexes = _offsets(names, INDEX_SUFFIXES)
-        if was_clean:
-            self._deleted -= self._indexes | _offsets(names, (SNAPSHOT_SUFFIX,))
+        in_place = self._indexes | _offsets(names, (SNAPSHOT_SUFFIX,))
+        self._by_retention = self._renamed - in_place if was_clean else self._renamed
 
     def is_loss(self, segment: Recovered, following: int) -> bool:
         """Whether records between a segment and the next are lost.
@@ -97,7 +98,7 @@ class Gaps:
 
     def is_retention(self, missing: Missing) -> bool:
         """Whether retention has renamed the segment that began there."""
-        return missing.first_offset in self._deleted
+        return missing.first_offset in self._by_retention
 
     def is_accepted(self, missing: Missing) -> bool:
         """Whether somebody accepted that exactly these offsets are missing."""
@@ -127,9 +128,13 @@ class Gaps:
                 return number + 1
         return len(checked)
 
-    def has_renamed(self, base_offset: int, following: int) -> bool:
-        """Whether retention may have renamed a segment between two that follow each other."""
-        return any(base_offset < offset < following for offset in self._deleted)
+    def renamed(self, first_offset: int, end_offset: int) -> set[str]:
+        """The names of the ``.log`` files from one offset to another that were renamed."""
+        return {
+            segment_file(offset, LOG_SUFFIX + DELETED_SUFFIX)
+            for offset in self._renamed
+            if first_offset <= offset < end_offset
+        }
 
     def missing_behind(self, segment: Segment, following: int) -> Missing | None:
         """What is missing between a sealed segment and the next, which begins at ``following``.

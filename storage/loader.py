@@ -289,11 +289,11 @@ class _Opening:
     # -- what is missing below the recovery point --------------------------------------------------
 
     def _renamed(self) -> list[int]:
-        """The numbers of the segments behind which retention may have renamed another one."""
+        """The numbers of the segments behind which another one was renamed."""
         return [
             number
             for number, (segment, following) in enumerate(pairwise(self._segments))
-            if self._gaps.has_renamed(segment.base_offset, following.base_offset)
+            if self._gaps.renamed(segment.base_offset, following.base_offset)
         ]
 
     def _missing_behind(self, numbers: Iterable[int]) -> list[Missing]:
@@ -306,22 +306,18 @@ class _Opening:
             missing = self._gaps.missing_behind(self._segments[number], following)
             if missing is None:
                 continue
-            if self._gaps.is_retention(missing):
-                self._keep_renamed(missing)
-            else:
+            is_retention = self._gaps.is_retention(missing)
+            renamed = self._gaps.renamed(*missing)
+            if is_retention and not renamed <= self._kept:
+                # Somebody else may have done it.
+                name = segment_file(missing.first_offset, LOG_SUFFIX + DELETED_SUFFIX)
+                why = "it was renamed, and segments before it were not"
+                self._report.add("gap", name, why, offsets=missing)
+            # They may hold the records. As long as they are there, their names explain the gap.
+            self._kept |= renamed
+            if not is_retention:
                 found.append(missing)
         return found
-
-    def _keep_renamed(self, missing: Missing) -> None:
-        """Keep the ``.log`` that retention renamed; tell it, since somebody else may have done it.
-
-        As long as the segments before it are there, its name explains the gap.
-        """
-        name = segment_file(missing.first_offset, LOG_SUFFIX + DELETED_SUFFIX)
-        if name not in self._kept:
-            self._kept.add(name)
-            why = "it was renamed, and segments before it were not"
-            self._report.add("gap", name, why, offsets=missing)
 
     def _refuse(self, missing: Sequence[Missing]) -> None:
         """Raise FlushedRecordsMissing for a gap that nobody accepted; tell the others."""

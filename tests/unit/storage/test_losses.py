@@ -578,6 +578,16 @@ def test_one_that_may_be_retentions_is_kept_and_told(disk: Disk, is_clean: bool)
     assert disk.names(".deleted") == [SECOND + ".deleted"]
 
 
+def test_a_segment_that_somebody_renamed_is_kept_where_the_log_ends_before_it(disk: Disk) -> None:
+    """Above the recovery point, the gap before it ends the log."""
+    fill(disk)
+    rename_second(disk, ".index")
+    before = disk.read(SECOND + ".deleted")
+    assert disk.open(recovery_point=20, **SMALL).log_end_offset == 20
+    assert disk.read(SECOND + ".deleted") == before
+    assert disk.names(".aside-0") == [THIRD + ".aside-0"]
+
+
 def test_what_stays_of_it_after_a_crash_is_not_taken_for_somebodys(disk: Disk) -> None:
     """An index that kept its name is removed for good when the log opens after the crash."""
     fill(disk)
