@@ -271,6 +271,7 @@ class LogDirStatus(NamedTuple):
     loaded: int  # progress of the start; over when it has come to ``to_load``
     to_load: int
     damaged_files: tuple[str, ...] = ()  # checkpoints of which a damaged one is kept as .corrupt
+    strays: tuple[str, ...] = ()  # the names of folders that belong to no topic; they are kept
     todo: str = ""  # what to do about the problem; empty where the disk has failed
 
     @classmethod

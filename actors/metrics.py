@@ -144,7 +144,7 @@ METRICS = (
     _gauge(
         "raylog_mended_files",
         "What the last opening of the log did to files: cut, set_aside, rebuilt, removed, lost, "
-        "damaged.",
+        "gap, damaged.",
         tags=OF_KIND,
     ),
     _gauge(

@@ -5,6 +5,8 @@ log around them.
 - one batch at a random offset, and at a random time: beside ``os.pread`` of the 4 KB between two
   index entries;
 - the newest batch of a log of 2,500 segments: beside that of a log of one;
+- where 2,500 sealed segments end, as each opening looks: beside ``os.open`` and ``os.pread`` of the
+  same two files;
 - a lookup in an offset index of a million entries: beside ``bisect`` in a Python list of as many
   integers;
 - opening after a crash with nothing flushed, so that every byte is checked and every index made
@@ -32,6 +34,7 @@ from raylog.storage.loader import create_log, open_log
 from raylog.storage.log import Log
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.encode import encode_records
+from raylog.storage.recovery import LOOK_BYTES, end_by_index
 from raylog.storage.state.properties import random_id
 
 MB = 1 << 20
@@ -53,7 +56,12 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
         _fill(log, megabytes * MB)
         figures = [_all(log, rounds), *_here_and_there(log, rounds)]
         log.close()
-        figures += [_newest(folder, rounds), _lookup(folder, rounds), *_recovery(path, rounds)]
+        figures += [
+            _newest(folder, rounds),
+            _ends(folder, rounds),
+            _lookup(folder, rounds),
+            *_recovery(path, rounds),
+        ]
     finally:
         shutil.rmtree(folder)
     return figures
@@ -161,6 +169,34 @@ def _of_segments(folder: str, count: int) -> Partition:
             log.roll()
         log.append(encode_records([(time.time_ns() // 1_000_000, None, bytes(100), ())]))
     return Partition(log, SystemClock())
+
+
+def _ends(folder: str, rounds: int) -> dict[str, Any]:
+    partition = TopicPartition("ends", 0)
+    path = os.path.join(folder, str(partition))
+    create_log(FS, path, random_id())
+    log = open_log(FS, SystemClock(), path, partition, LogConfig(segment_bytes=8 * INTERVAL))
+    while len(log.segments) <= SEGMENTS:
+        log.append(encode_records([(0, None, bytes(VALUE_BYTES), ())]))
+    sealed = log.segments[:-1]
+    ends = [segment.base_offset for segment in log.segments[1:]]
+
+    def looked_at() -> float:
+        return seconds(lambda: [end_by_index(segment) for segment in sealed])
+
+    def read() -> None:
+        for segment in sealed:
+            for name in (segment.offset_index.path, segment.path):
+                descriptor = os.open(name, os.O_RDONLY)
+                os.pread(descriptor, LOOK_BYTES, 0)
+                os.close(descriptor)
+
+    assert [end_by_index(segment) for segment in sealed] == ends
+    ours, raw = alternate(rounds, looked_at, lambda: seconds(read))
+    log.close()
+    name = f"where {SEGMENTS:,} segments end"
+    limit = "os.pread of both files"
+    return rate(name, SEGMENTS / ours, "a second", limit, SEGMENTS / raw, "16,700: 60 µs each")
 
 
 def _lookup(folder: str, rounds: int) -> dict[str, Any]:

@@ -241,8 +241,9 @@ def good_batches(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """The batches with a right CRC and rising offsets; what is not good between them is skipped.
 
-    A damaged length, or a header that is lost, does not hide what is behind: the next good batch
-    is looked for at every byte. ``search``: tells afterwards whether that was given up.
+    A damaged length, a header that is lost, or an offset that was raised does not hide what is
+    behind: the next good batch is looked for at every byte. ``search``: tells afterwards whether
+    that was given up.
     """
     search = search or Search(file.size)
     position = good_end = 0
@@ -255,8 +256,9 @@ def good_batches(
                 return
             position, header = found
         if _is_good(file, position, header, base_offset, next_offset):
-            yield position, header
-            next_offset = header.next_offset
+            if not _is_raised(file, position, header, next_offset):
+                yield position, header
+                next_offset = header.next_offset
             good_end = position + header.size_bytes
         position += header.size_bytes
 
@@ -301,6 +303,16 @@ def _is_good(
     highest = _highest_offset(base_offset)
     is_in_place = next_offset <= header.base_offset <= header.last_offset <= highest
     return is_in_place and _has_right_crc(file, position, header)
+
+
+def _is_raised(file: File, position: int, header: BatchHeader, next_offset: int) -> bool:
+    """Whether a batch's base offset is too high: the two batches behind it go on below it."""
+    position += header.size_bytes
+    second = _header_at(file, position)
+    if second is None or not next_offset <= second.base_offset < header.next_offset:
+        return False
+    third = _header_at(file, position + second.size_bytes)
+    return third is not None and third.base_offset == second.next_offset
 
 
 def _highest_offset(base_offset: int) -> int:

@@ -15,14 +15,14 @@ anywhere, if this file cannot be read, or could    the same
 not be read once
 behind a segment that lacks offsets within         compaction has been there
 where a segment is named ``.deleted``              retention took it, and a loss of power took the
-                                                   new name of its neighbour
+                                                   new name of its neighbour. After an orderly stop
+                                                   no other file of the segment may have its own
+                                                   name: retention renames or removes all of them
 that somebody accepted                             see ``losses.py``
 =================================================  =================================================
 
 **Below the recovery point** batches are not checked when a log opens. There the ends of segments
-tell of a gap. After a crash all ends are read, some KB each. After an orderly stop only those are
-read behind which a file tells of a segment that is gone (an index or a snapshot without its
-``.log``), and those of empty segments.
+tell of a gap: of each, the last index entry and the batches behind it are read, some KB.
 """
 
 import os
@@ -42,8 +42,9 @@ from raylog.storage.names import (
     TXN_INDEX_SUFFIX,
     offset_of,
     parse_folder,
+    segment_file,
 )
-from raylog.storage.recovery import Batches, last_batches
+from raylog.storage.recovery import Batches, end_by_index, last_batches
 from raylog.storage.segment import Segment
 from raylog.storage.state.checkpoints import (
     ACCEPTED_LOSSES,
@@ -74,12 +75,16 @@ class Missing(NamedTuple):
 class Gaps:
     """The gaps of one log. It is made before recovery removes anything."""
 
-    def __init__(self, fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
+    def __init__(
+        self, fs: FileSystem, folder: str, *, is_compacted: bool, was_clean: bool = False
+    ) -> None:
+        """``was_clean``: the log was closed in order."""
         self._fs, self._folder, self._is_compacted = fs, folder, is_compacted
         names = fs.list_dir(folder)
-        self._deleted = _offsets(names, (LOG_SUFFIX + DELETED_SUFFIX,))
+        self._renamed = _offsets(names, (LOG_SUFFIX + DELETED_SUFFIX,))
         self._indexes = _offsets(names, INDEX_SUFFIXES)
-        self._traces = self._indexes | self._deleted | _offsets(names, (SNAPSHOT_SUFFIX,))
+        in_place = self._indexes | _offsets(names, (SNAPSHOT_SUFFIX,))
+        self._by_retention = self._renamed - in_place if was_clean else self._renamed
 
     def is_loss(self, segment: Recovered, following: int) -> bool:
         """Whether records between a segment and the next are lost.
@@ -93,11 +98,25 @@ class Gaps:
 
     def is_retention(self, missing: Missing) -> bool:
         """Whether retention has renamed the segment that began there."""
-        return missing.first_offset in self._deleted
+        return missing.first_offset in self._by_retention
 
     def is_accepted(self, missing: Missing) -> bool:
         """Whether somebody accepted that exactly these offsets are missing."""
         return missing in self._accepted
+
+    def within(self, batches: Batches, log_start_offset: int) -> Missing | None:
+        """From the first offset to the last that a segment lacks though nothing was compacted.
+
+        None if compaction may have removed them: in a compacted topic that is anywhere, since
+        Kafka's followers copy what it left in their leader's log, whatever their own checkpoint
+        says. ``batches``: of the segment, read to the last good one.
+        """
+        if batches.gap is None or self._is_compacted or not batches.is_full:
+            return None
+        first, end = batches.gap
+        if end <= log_start_offset or end <= self._compacted_to:
+            return None
+        return Missing(max(first, self._compacted_to), end)
 
     def count_kept(self, base_offsets: Sequence[int], checked: Sequence[Recovered]) -> int:
         """How many of the checked segments follow each other without a loss.
@@ -109,9 +128,13 @@ class Gaps:
                 return number + 1
         return len(checked)
 
-    def has_trace(self, base_offset: int, following: int) -> bool:
-        """Whether a file's name tells of a segment between two that follow each other."""
-        return any(base_offset < offset < following for offset in self._traces)
+    def renamed(self, first_offset: int, end_offset: int) -> set[str]:
+        """The names of the ``.log`` files from one offset to another that were renamed."""
+        return {
+            segment_file(offset, LOG_SUFFIX + DELETED_SUFFIX)
+            for offset in self._renamed
+            if first_offset <= offset < end_offset
+        }
 
     def missing_behind(self, segment: Segment, following: int) -> Missing | None:
         """What is missing between a sealed segment and the next, which begins at ``following``.
@@ -119,7 +142,12 @@ class Gaps:
         Also what retention took, and what was accepted. None: nothing, or nobody knows, since the
         segment is damaged, and no index of a segment behind it is left that tells where it ended.
         """
-        if following <= self._compacted_to or last_batches(segment).next_offset >= following:
+        if following <= self._compacted_to:
+            return None
+        end = end_by_index(segment)
+        if end is None:
+            end = last_batches(segment).next_offset
+        if end >= following:
             return None
         batches = Batches(segment)
         batches.read()

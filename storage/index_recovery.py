@@ -43,7 +43,7 @@ def mend_indexes(
 ) -> None:
     """Make missing indexes of segments that are not checked; after a crash wrong ones, too.
 
-    After an orderly stop no index is read: opening a log of a thousand segments reads none of them.
+    After an orderly stop no index is read for that: there may be thousands.
     """
     for segment in segments:
         why = None

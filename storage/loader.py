@@ -139,9 +139,10 @@ def open_log(
         producers=ProducerRecovery(fs, folder, producers, start, clock.now_ms(), report),
         report=report,
         progress=progress or (lambda _: None),
+        is_clean=is_clean,
     )
     try:
-        opening.run(is_clean=is_clean)
+        opening.run()
     except RaylogError:
         for segment in segments:
             segment.log.close()
@@ -213,6 +214,7 @@ class _Opening:
         producers: ProducerRecovery,
         report: Report,
         progress: OnProgress,
+        is_clean: bool,
     ) -> None:
         self.end = 0
         self.was_clean = False
@@ -224,7 +226,8 @@ class _Opening:
         self._report = report
         self._progress = progress
         self._cutter = Cutter(fs, folder, segments, report)
-        self._gaps = Gaps(fs, folder, is_compacted=config.is_compacted)
+        self._is_clean = is_clean
+        self._gaps = Gaps(fs, folder, is_compacted=config.is_compacted, was_clean=is_clean)
         self._kept: set[str] = set()  # names of leftovers that are still needed
         self._had_records = any(segment.size for segment in segments)
         self._epochs = EpochScan()
@@ -233,12 +236,13 @@ class _Opening:
     def epoch_changes(self) -> Sequence[EpochChange]:
         return self._epochs.changes
 
-    def run(self, *, is_clean: bool) -> None:
+    def run(self) -> None:
         """Check what must be checked; bring the producers to the log's end."""
-        missing = self._missing_behind(self._traced())
+        sealed = range(len(self._segments) - 1)
+        missing = self._missing_behind(sealed if self._is_clean else self._renamed())
         # Above the recovery point an orderly stop leaves no gap.
         is_orderly = all(gap.end_offset <= self._recovery_point for gap in missing)
-        self.was_clean = is_clean and is_orderly
+        self.was_clean = self._is_clean and is_orderly
         tail = self._clean_tail() if self.was_clean else None
         self.was_clean = tail is not None
         if tail is not None:
@@ -284,17 +288,13 @@ class _Opening:
 
     # -- what is missing below the recovery point --------------------------------------------------
 
-    def _traced(self) -> list[int]:
-        """The numbers of the segments behind which something is missing by names and sizes.
-
-        The name of a file tells of another segment, or a segment is empty that was flushed.
-        """
-        traced = []
-        for number, (segment, following) in enumerate(pairwise(self._segments)):
-            is_emptied = not segment.size and following.base_offset <= self._recovery_point
-            if is_emptied or self._gaps.has_trace(segment.base_offset, following.base_offset):
-                traced.append(number)
-        return traced
+    def _renamed(self) -> list[int]:
+        """The numbers of the segments behind which another one was renamed."""
+        return [
+            number
+            for number, (segment, following) in enumerate(pairwise(self._segments))
+            if self._gaps.renamed(segment.base_offset, following.base_offset)
+        ]
 
     def _missing_behind(self, numbers: Iterable[int]) -> list[Missing]:
         """What is missing behind these segments, but for what retention has taken."""
@@ -306,10 +306,16 @@ class _Opening:
             missing = self._gaps.missing_behind(self._segments[number], following)
             if missing is None:
                 continue
-            if self._gaps.is_retention(missing):
-                # As long as the segments before it are there, its name explains the gap.
-                self._kept.add(segment_file(missing.first_offset, LOG_SUFFIX + DELETED_SUFFIX))
-            else:
+            is_retention = self._gaps.is_retention(missing)
+            renamed = self._gaps.renamed(*missing)
+            if is_retention and not renamed <= self._kept:
+                # Somebody else may have done it.
+                name = segment_file(missing.first_offset, LOG_SUFFIX + DELETED_SUFFIX)
+                why = "it was renamed, and segments before it were not"
+                self._report.add("gap", name, why, offsets=missing)
+            # They may hold the records. As long as they are there, their names explain the gap.
+            self._kept |= renamed
+            if not is_retention:
                 found.append(missing)
         return found
 
@@ -371,6 +377,7 @@ class _Opening:
             self._epochs.add(piece)
             aborted += self._producers.add(segment, piece)
             meter.read_up_to(batches.end)
+        self._tell_gap(segment, batches)
         found = Recovered(segment.size - batches.end, batches.next_offset, batches.is_dense)
         is_torn = found.cut_bytes > 0 and found.next_offset < following
         is_end = is_last or is_torn or self._gaps.is_loss(found, following)
@@ -385,6 +392,14 @@ class _Opening:
         )
         self._producers.take_aborted(segment, aborted)
         segment.largest = entries.largest
+
+    def _tell_gap(self, segment: Segment, batches: Batches) -> None:
+        """Tell of offsets that are missing within a segment, and that nothing explains."""
+        missing = self._gaps.within(batches, self._start)
+        if missing is not None:
+            why = "a batch was taken out of the file, or the base offset behind them is damaged"
+            name = segment_file(segment.base_offset, LOG_SUFFIX)
+            self._report.add("gap", name, why, size_bytes=0, offsets=missing)
 
     def _check_length(self, end: int) -> None:
         """Raise LogShorterThanFlushed if flushed records are missing, and nobody accepted it."""

@@ -99,6 +99,7 @@ class Listing(NamedTuple):
     partitions: list[TopicPartition]
     doomed: list[str]  # the paths of those that wait to be deleted
     futures: list[str]  # the paths of copies that are being made
+    strays: list[str]  # the names of those that belong to no topic; they are kept
     unknown: list[str]  # the names of those that are none of a broker's; nobody touches them
 
 
@@ -157,7 +158,7 @@ class LogDir:
 
     def listing(self) -> Listing:
         """The folders that are here."""
-        listing = Listing(partitions=[], doomed=[], futures=[], unknown=[])
+        listing = Listing(partitions=[], doomed=[], futures=[], strays=[], unknown=[])
         for name in self._fs.list_dir(self.path):
             path = os.path.join(self.path, name)
             if not self._fs.is_dir(path) or name == str(METADATA_PARTITION):
@@ -167,9 +168,11 @@ class LogDir:
                 listing.doomed.append(path)
             elif suffix == FUTURE_DIR_SUFFIX:
                 listing.futures.append(path)
+            elif suffix == STRAY_DIR_SUFFIX:
+                listing.strays.append(name)
             elif partition is not None:
                 listing.partitions.append(partition)
-            elif suffix is None:
+            else:
                 listing.unknown.append(name)
         return listing
 

@@ -46,6 +46,7 @@ from raylog.storage.state.checkpoints import (
     read_offsets,
     write_losses,
 )
+from raylog.storage.state.properties import CLEAN_SHUTDOWN
 
 
 def is_accepted(fs: FileSystem, folder: str, end_offset: int, recovery_point: int) -> bool:
@@ -90,7 +91,8 @@ def find_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> l
     start_offset = checkpointed(fs, folder, LOG_START_OFFSETS)
     if recovery_point <= start_offset:
         return []
-    gaps = Gaps(fs, folder, is_compacted=is_compacted)
+    was_clean = fs.exists(os.path.join(os.path.dirname(folder), CLEAN_SHUTDOWN))
+    gaps = Gaps(fs, folder, is_compacted=is_compacted, was_clean=was_clean)
     bases = _bases_of(fs, folder)
     losses = [
         gap_loss(missing)

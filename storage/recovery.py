@@ -6,6 +6,7 @@ What opening does with a whole log is ``loader.py``'s business.
 :class:`Batches`            the batches up to the first that is not good, piece by piece
 :func:`read_tail`           what lies behind the last index entry: all that a clean start reads
 :func:`last_batches`        the same, where only the segment's end is of interest
+:func:`end_by_index`        the segment's end alone, by two small reads
 :func:`rebuild_indexes`     both sparse indexes, from the batches' headers
 :func:`check_indexes`       every entry of both against the batches
 :func:`index_fault`         what is wrong with the index files by their own bytes
@@ -53,6 +54,9 @@ from raylog.storage.segment import Segment
 
 # How much of a segment is read at once.
 PIECE_BYTES = 1 << 20
+# How much of a segment's end is read where only its end is of interest. Between two index entries
+# lie about 4 KB (``index.interval.bytes``) and a batch.
+LOOK_BYTES = 16 << 10
 
 
 class Piece(NamedTuple):
@@ -94,6 +98,9 @@ class Batches:
         self.end = position  # behind the last good batch so far
         self.next_offset = segment.base_offset  # behind its last record
         self.is_dense = True  # no offset is missing between the records: no compaction was here
+        self.is_full = True  # nor within a batch, which a CRC says
+        # From the first offset that is missing between two batches to behind the last one.
+        self.gap: tuple[int, int] | None = None
         self._segment, self._verify = segment, verify
         self._piece_bytes = piece_bytes or PIECE_BYTES
         self._last_allowed = min(segment.base_offset + MAX_INT, end_offset - 1)
@@ -107,12 +114,15 @@ class Batches:
         while self.end < self._segment.size:
             piece = self._read()
             count = self._count_rising(piece.rows)
+            is_end = count < len(piece.rows)
+            if count and not is_end and self._is_last_raised(piece):
+                count, is_end = count - 1, True
             if not count:
                 return
             good = piece._replace(rows=piece.rows[:count])
             self._take(good)
             yield good
-            if count < len(piece.rows):
+            if is_end:
                 return
 
     def _read(self) -> Piece:
@@ -175,18 +185,49 @@ class Batches:
         bases, lasts = rows[:, BASE_OFFSET], rows[:, LAST_OFFSET]
         lowest = np.append(self.next_offset, lasts[:-1] + 1)[: len(bases)]
         bad = (bases < lowest) | (lasts < bases) | (lasts > self._last_allowed)
-        return int(np.argmax(bad)) if bad.any() else len(rows)
+        if not bad.any():
+            return len(rows)
+        count = int(np.argmax(bad))
+        if count and _is_raised(rows[count - 1], int(lowest[count - 1]), rows[count, BASE_OFFSET]):
+            count -= 1
+        return count
+
+    def _is_last_raised(self, piece: Piece) -> bool:
+        """The same of the last batch of a piece: the header behind the piece tells."""
+        last = piece.rows[-1]
+        lowest = int(piece.rows[-2, LAST_OFFSET]) + 1 if len(piece.rows) > 1 else self.next_offset
+        if last[BASE_OFFSET] == lowest:
+            return False
+        position = int(last[POSITION])
+        end = position + size_of(piece.content, position - piece.position)
+        try:
+            header = read_header(self._segment.log.read(HEADER_SIZE, end))
+        except CorruptRecord:
+            return False
+        return _is_raised(last, lowest, header.base_offset)
 
     def _take(self, piece: Piece) -> None:
         rows = piece.rows
         bases, lasts = rows[:, BASE_OFFSET], rows[:, LAST_OFFSET]
         ends = np.append(self.next_offset, lasts + 1)
         is_adjacent = np.array_equal(bases, ends[:-1])
-        is_full = np.array_equal(lasts - bases + 1, rows[:, COUNT])
-        self.is_dense = self.is_dense and is_adjacent and is_full
+        counts = rows[:, COUNT]
+        is_full = lasts - bases + 1 == counts
+        self.is_dense = self.is_dense and is_adjacent and bool(is_full.all())
+        self.is_full = self.is_full and bool((is_full | (counts < 0)).all())
+        if not is_adjacent:
+            self._note_gap(rows, ends)
         last = int(rows[-1, POSITION])
         self.end = last + size_of(piece.content, last - piece.position)
         self.next_offset = int(lasts[-1]) + 1
+
+    def _note_gap(self, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        # The header of a compressed set of versions 0 and 1 has the last offset alone.
+        jumps = np.flatnonzero((rows[:, BASE_OFFSET] > ends[:-1]) & (rows[:, COUNT] >= 0))
+        if not len(jumps):
+            return
+        first = int(ends[jumps[0]]) if self.gap is None else self.gap[0]
+        self.gap = first, int(rows[jumps[-1], BASE_OFFSET])
 
     def read(self) -> None:
         """Read all of them: the attributes tell of all batches then."""
@@ -216,6 +257,15 @@ class Batches:
         return f"offsets {first} to {last} where {self.next_offset} must follow"
 
 
+def _is_raised(row: NDArray[np.int64], lowest: int, following: int) -> bool:
+    """Whether a batch's own base offset is wrong, and not that of the next one, which is below it.
+
+    Without this batch's gap the offsets go on: it belongs at ``lowest``.
+    """
+    size = int(row[LAST_OFFSET] - row[BASE_OFFSET]) + 1
+    return bool(row[BASE_OFFSET] > lowest) and following == lowest + size
+
+
 def last_batches(segment: Segment, *, verify: bool = False, end_offset: int = MAX_LONG) -> Batches:
     """The batches from the last index entry on, read to their end; ``verify`` as of Batches.
 
@@ -232,6 +282,27 @@ def last_batches(segment: Segment, *, verify: bool = False, end_offset: int = MA
     batches = Batches(segment, verify=verify, end_offset=end_offset)
     batches.read()
     return batches
+
+
+def end_by_index(segment: Segment) -> int | None:
+    """The offset behind a segment's last batch, by what lies behind the last index entry.
+
+    None if that does not tell: the index is missing or wrong, the batches do not lead to the end of
+    the file, or too many of them lie there. CRCs are not checked.
+    """
+    entry = segment.offset_index.last_in_file()
+    position = 0 if entry is None else entry.position
+    if not 0 <= position < segment.size:
+        return None
+    content = segment.log.read(LOOK_BYTES, position)
+    batches = scan_batches(content)
+    if position + batches.end == segment.size:
+        return int(batches.rows[-1, LAST_OFFSET]) + 1
+    with suppress(CorruptRecord):  # only the head of the last batch was read
+        header = read_header(content, batches.end)
+        if position + batches.end + header.size_bytes == segment.size:
+            return header.next_offset
+    return None
 
 
 class Tail(NamedTuple):

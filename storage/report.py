@@ -14,8 +14,9 @@ PROGRESS_BYTES = 64 << 20
 # rebuilt: an index or another file that the log can make again was made again
 # removed: a file that holds no record of its own was removed
 # lost: fsynced records are missing, and somebody accepted it
+# gap: offsets are missing between records, and what is on the disk does not tell why
 # damaged: a sealed segment has a batch that is not good, at which a rebuild of the producers ended
-Kind = Literal["cut", "set_aside", "rebuilt", "removed", "lost", "damaged"]
+Kind = Literal["cut", "set_aside", "rebuilt", "removed", "lost", "gap", "damaged"]
 
 
 class Mended(NamedTuple):

@@ -113,8 +113,8 @@ class OnlineDir:
         Not to be called under a lock, since it looks at every file.
         """
         try:
-            partitions = self.log_dir.partitions()
-            folders = [self.folder(partition) for partition in partitions]
+            listing = self.log_dir.listing()
+            folders = [self.folder(partition) for partition in listing.partitions]
             size_bytes = sum(folder_bytes(self._fs, folder) for folder in folders)
             total_bytes, usable_bytes = self._fs.room(self.log_dir.path)
             damaged_files = tuple(self.log_dir.damaged_files())
@@ -129,13 +129,14 @@ class OnlineDir:
             directory_id=self.directory_id,
             is_online=True,
             problem=None,
-            partitions=len(partitions),
+            partitions=len(listing.partitions),
             size_bytes=size_bytes,
             total_bytes=total_bytes,
             usable_bytes=usable_bytes,
             loaded=self.loaded,
             to_load=self.loaded + len(self.to_load),
             damaged_files=damaged_files,
+            strays=tuple(sorted(listing.strays)),
         )
 
     # -- partitions --------------------------------------------------------------------------------

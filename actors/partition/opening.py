@@ -39,7 +39,7 @@ def report_of(mended: Sequence[Mended], asides: Sequence[AsideFile]) -> OpeningR
 
 def holds_records(entry: Mended) -> bool:
     """Whether records may not be in the log: they are kept elsewhere, lost, or cannot be read."""
-    return bool(entry.kept_as) or entry.kind in ("lost", "damaged")
+    return bool(entry.kept_as) or entry.kind in ("lost", "gap", "damaged")
 
 
 def totals_of(mended: Iterable[Mended]) -> tuple[MendedTotal, ...]:

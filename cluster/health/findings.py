@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from raylog.actors.messages import LogDirStatus
 from raylog.cluster.controller.placement import BEING_OPENED
 from raylog.cluster.health.facts import ERROR, WARNING, Facts, Finding, named
-from raylog.cluster.health.recovery import damaged, mended, recovering, set_aside
+from raylog.cluster.health.recovery import damaged, gaps, mended, recovering, set_aside
 from raylog.storage.state.checkpoints import (
     CLEANER_OFFSETS,
     CORRUPT_SUFFIX,
@@ -61,6 +61,7 @@ def findings(facts: Facts) -> list[Finding]:
         recovering,
         set_aside,
         damaged,
+        gaps,
         _upkeep,
         _slow_kernels,
     )
@@ -157,6 +158,8 @@ def _log_dirs(facts: Facts) -> Iterator[Finding]:
             )
         for name in log_dir.damaged_files:
             yield _damaged_file(log_dir, name)
+        if log_dir.strays:
+            yield _strays(log_dir)
 
 
 def _damaged_file(log_dir: LogDirStatus, name: str) -> Finding:
@@ -167,6 +170,22 @@ def _damaged_file(log_dir: LogDirStatus, name: str) -> Finding:
         subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
         what=f"{name} was damaged, and is kept as {path}: {means}",
         todo=f"{todo} Check the disk (dmesg on that machine). Then remove {path}",
+    )
+
+
+def _strays(log_dir: LogDirStatus) -> Finding:
+    return Finding(
+        severity=WARNING,
+        subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
+        what=(
+            f"folders that belong to no partition of the broker: {named(log_dir.strays)}. They "
+            "were set aside, and take room; nobody reads or removes them"
+        ),
+        todo=(
+            "if a partition lacks its records, bring its folder back as docs/OPERATIONS.md says "
+            "(A partition that is lost). Only if nobody needs the records any more, remove the "
+            "folder"
+        ),
     )
 
 

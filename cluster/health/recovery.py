@@ -88,6 +88,25 @@ def damaged(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def gaps(facts: Facts) -> Iterator[Finding]:
+    """Offsets that are missing, and nobody knows why, when a log was opened after a crash."""
+    for status in facts.partitions:
+        entries = [entry for entry in status.report.records if entry.kind == "gap"]
+        if entries:
+            yield Finding(
+                severity=WARNING,
+                subject=status.partition,
+                what="offsets are missing where nothing was compacted: "
+                + "; ".join(f"{_range(entry)} ({entry.file}: {entry.why})" for entry in entries),
+                todo=(
+                    "compare with a copy, if there is one, and restore the file while the broker "
+                    "is stopped. A file that somebody renamed: stop the broker, and take "
+                    "`.deleted` off the names of the segment's files. If the topic was compacted "
+                    "before, or its producers miss nothing: nothing. Consumers skip these offsets"
+                ),
+            )
+
+
 def _asides(status: PartitionStatus, asides: Sequence[AsideFile]) -> Finding:
     by_name = {entry.kept_as: entry for entry in status.report.records}
     told = [_aside(aside, by_name.get(aside.name)) for aside in asides[:NAMED_AT_MOST]]

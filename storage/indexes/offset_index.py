@@ -15,12 +15,14 @@ An entry pairs the *last* offset of a batch with the position where that batch *
 Source: ``OffsetIndex`` of Kafka.
 """
 
+from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raylog.storage.errors import StorageError
 from raylog.storage.indexes.sparse import Column, Entries, SparseIndex
 
 _OFFSET, _POSITION = Column(at=0, size=4), Column(at=4, size=4)
@@ -57,6 +59,23 @@ class OffsetIndex(SparseIndex):
         count = self._count_up_to(entries, _OFFSET, offset - self.base_offset)
         has_next = count < len(entries) // self.entry.size
         return self._before(entries, count), self._before(entries, count + 1) if has_next else None
+
+    def last_in_file(self) -> OffsetPosition | None:
+        """The last entry by the file's bytes, of which no others are read or kept.
+
+        None if the file has no whole entries, or cannot be read.
+        """
+        with suppress(StorageError):
+            file = self._fs.open(self.path)
+            try:
+                last = file.size - self.entry.size
+                if last < 0 or file.size % self.entry.size:
+                    return None
+                relative, position = self.entry.unpack(file.read(self.entry.size, last))
+            finally:
+                file.close()
+            return OffsetPosition(self.base_offset + relative, position)
+        return None
 
     def lookup_position(self, position: int) -> OffsetPosition:
         """The last entry at or below a position in the file, ``(base_offset, 0)`` if none."""

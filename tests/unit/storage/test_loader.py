@@ -462,7 +462,7 @@ def test_without_snapshots_the_producers_of_all_segments_are_known(disk: Disk) -
 # -- what is read, and what is told ----------------------------------------------------------------
 
 
-def test_a_clean_start_reads_the_active_segment_from_its_last_index_entry_on(
+def test_a_clean_start_reads_segments_from_their_last_index_entry_on(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(disk, 38).close()
@@ -476,8 +476,10 @@ def test_a_clean_start_reads_the_active_segment_from_its_last_index_entry_on(
     monkeypatch.setattr(MemoryFile, "read", counted)
     log = disk.open(**SMALL)
     active = disk.path("00000000000000000060.log")
+    sealed = {disk.path(f"{base:020d}.log") for base in (0, 20, 40)}
     of_logs = {path for path, _ in reads if path.endswith(".log")}
-    assert of_logs == {active}
+    assert of_logs == {active, *sealed}
+    assert {position for path, position in reads if path in sealed} == {800}
     # but for the time of its first batch, by which it is rolled
     assert min(position for path, position in reads if path == active and position) == 600
     assert (log.log_end_offset, log.mended) == (76, ())

@@ -1,6 +1,7 @@
 """A log dir: whose it is, who has it, what it says of its partitions, and how partitions leave
 it."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -316,7 +317,7 @@ def test_a_doomed_partition_is_gone_at_once_and_listed_for_deletion(fs: MemoryFi
     assert fs.crash(names="flushed").exists(target)
     assert fs.list_dir(target) == ["x"]
     fs.make_dir("/disk/logs/keep-delete")  # a user's folder, however it is called
-    assert log_dir.listing() == ([], [target], [], ["keep-delete"])
+    assert log_dir.listing() == ([], [target], [], [], ["keep-delete"])
 
 
 def test_a_stray_is_set_aside_and_kept(fs: MemoryFileSystem) -> None:
@@ -325,7 +326,7 @@ def test_a_stray_is_set_aside_and_kept(fs: MemoryFileSystem) -> None:
     target = log_dir.doom(ORDERS, stray=True)
     assert target.endswith("-stray")
     assert fs.exists(target)
-    assert log_dir.listing() == ([], [], [], [])
+    assert log_dir.listing() == ([], [], [], [os.path.basename(target)], [])
 
 
 def test_a_copy_is_no_partition_until_it_is_adopted(fs: MemoryFileSystem) -> None:
@@ -334,10 +335,10 @@ def test_a_copy_is_no_partition_until_it_is_adopted(fs: MemoryFileSystem) -> Non
     assert future.startswith("/disk/logs/orders-0.")
     assert future.endswith("-future")
     fs.make_dir(future)
-    assert log_dir.listing() == ([], [], [future], [])
+    assert log_dir.listing() == ([], [], [future], [], [])
     log_dir.adopt(ORDERS, future)
     assert fs.crash("flushed", names="flushed").is_dir("/disk/logs/orders-0")
-    assert log_dir.listing() == ([ORDERS], [], [], [])
+    assert log_dir.listing() == ([ORDERS], [], [], [], [])
 
 
 def test_a_dir_knows_whether_it_is_still_there_and_the_same(fs: MemoryFileSystem) -> None:

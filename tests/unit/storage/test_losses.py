@@ -12,6 +12,7 @@ from raylog.storage.errors import (
 )
 from raylog.storage.gaps import Gaps
 from raylog.storage.losses import accept_losses, drop_settled
+from raylog.storage.recovery import LOOK_BYTES, end_by_index
 from raylog.storage.segment import Segment
 from raylog.storage.state.checkpoints import (
     ACCEPTED_LOSSES,
@@ -268,21 +269,23 @@ def test_two_segments_that_are_gone_behind_a_damaged_one_are_both_told(
         disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("recovery_point", [40, 41, 60])
-def test_after_a_crash_it_is_noticed_without_any_trace(disk: Disk, recovery_point: int) -> None:
+def test_it_is_noticed_without_any_trace(disk: Disk, recovery_point: int, is_clean: bool) -> None:
     fill(disk)
     lose_second(disk)
     before = content(disk)
     with pytest.raises(FlushedRecordsMissing, match="from 20 on, before 40"):
-        disk.open(is_clean=False, recovery_point=recovery_point, **SMALL)
+        disk.open(is_clean=is_clean, recovery_point=recovery_point, **SMALL)
     assert content(disk) == before
 
 
-def test_the_tail_of_a_flushed_segment_that_is_gone_is_noticed_after_a_crash(disk: Disk) -> None:
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_tail_of_a_flushed_segment_that_is_gone_is_noticed(disk: Disk, is_clean: bool) -> None:
     fill(disk)
     disk.damage(SECOND, lambda content: content[:700])
     with pytest.raises(FlushedRecordsMissing, match="from 34 on, before 40"):
-        disk.open(is_clean=False, recovery_point=60, **SMALL)
+        disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
 
 
 @pytest.mark.parametrize("is_compacted", [True, False])
@@ -321,7 +324,7 @@ def test_a_segment_that_is_missing_opens_once_that_is_accepted(
     disk.fs = disk.fs.crash("flushed", names="flushed")
     log = disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
     assert offsets_of(log) == [*range(20), *range(40, 60)]
-    assert (lost in log.mended) == (left == ".index" or not is_clean)
+    assert lost in log.mended
     assert log.append(batch(timestamp=T0)).base_offset == 60
     log.close()
     again = disk.open(is_clean=False, recovery_point=61, **SMALL)
@@ -497,6 +500,26 @@ def test_a_gap_of_compaction_below_the_recovery_point_is_no_loss(disk: Disk) -> 
     assert accept_losses(disk.fs, FOLDER, is_compacted=True) == []
 
 
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_an_index_behind_a_damaged_segment_that_was_compacted_proves_no_loss(
+    disk: Disk, is_damaged: bool
+) -> None:
+    """Compaction put two segments into one. A crash brought back the name of the second's index.
+
+    Where the damage hides how far the first one reaches, the same files could tell of a loss.
+    """
+    write_offsets(disk.fs, f"/logs/{CLEANER_OFFSETS}", {PARTITION: 0})
+    disk.write(FIRST, b"".join(bytes(batch(2, base_offset=base)) for base in (0, 8, 18, 38)))
+    disk.write(THIRD, bytes(batch(20, base_offset=40)))
+    disk.write(f"{20:020d}.index", b"")
+    if is_damaged:
+        size = len(batch(2))
+        disk.damage(FIRST, flip(2 * size + 11))  # its length: what is behind it cannot be found
+    log = disk.open(recovery_point=60, cleanup_policy="compact")
+    assert log.log_end_offset == 60
+    assert [entry.file for entry in log.mended if entry.kind == "removed"] == [f"{20:020d}.index"]
+
+
 def test_below_where_compaction_has_come_no_segment_is_read_for_gaps(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -517,6 +540,63 @@ def test_below_where_compaction_has_come_no_segment_is_read_for_gaps(
     assert read == []
 
 
+def rename_second(disk: Disk, *left: str) -> None:
+    """The files of the second segment are renamed, but for those with these suffixes."""
+    for name in disk.names():
+        if name.startswith(SECOND[:20]) and not name.endswith(left or ("-",)):
+            disk.fs.rename(disk.path(name), disk.path(name + ".deleted"))
+
+
+@pytest.mark.parametrize("left", [".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_a_segment_that_somebody_renamed_after_an_orderly_stop_is_refused(
+    disk: Disk, left: str
+) -> None:
+    """Retention renames the indexes, too, and removes the snapshot: all before a stop ends."""
+    fill(disk)
+    for suffix in (".snapshot", ".txnindex"):
+        disk.write(f"{20:020d}{suffix}", b"any")
+    rename_second(disk, left)
+    before = content(disk)
+    with pytest.raises(FlushedRecordsMissing, match="from 20 on, before 40"):
+        disk.open(recovery_point=60, **SMALL)
+    assert content(disk) == before
+    checkpoint(disk, 60)
+    disk.fs.write_file("/logs/.kafka_cleanshutdown", b"")
+    assert [entry[3:5] for entry in accept_losses(disk.fs, FOLDER)] == [(20, 40)]
+    assert offsets_of(disk.open(recovery_point=60, **SMALL)) == [*range(20), *range(40, 60)]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_one_that_may_be_retentions_is_kept_and_told(disk: Disk, is_clean: bool) -> None:
+    fill(disk)
+    rename_second(disk)
+    for _ in range(2):
+        log = disk.open(is_clean=is_clean, recovery_point=60, **SMALL)
+        (gap,) = (entry for entry in log.mended if entry.kind == "gap")
+        assert gap[:5] == ("gap", SECOND + ".deleted", 1000, 20, 40)
+        log.close()
+    assert disk.names(".deleted") == [SECOND + ".deleted"]
+
+
+def test_a_segment_that_somebody_renamed_is_kept_where_the_log_ends_before_it(disk: Disk) -> None:
+    """Above the recovery point, the gap before it ends the log."""
+    fill(disk)
+    rename_second(disk, ".index")
+    before = disk.read(SECOND + ".deleted")
+    assert disk.open(recovery_point=20, **SMALL).log_end_offset == 20
+    assert disk.read(SECOND + ".deleted") == before
+    assert disk.names(".aside-0") == [THIRD + ".aside-0"]
+
+
+def test_what_stays_of_it_after_a_crash_is_not_taken_for_somebodys(disk: Disk) -> None:
+    """An index that kept its name is removed for good when the log opens after the crash."""
+    fill(disk)
+    rename_second(disk, ".index")
+    disk.open(is_clean=False, recovery_point=60, **SMALL).close()
+    disk.fs = disk.fs.crash("flushed", names="flushed")
+    assert disk.open(recovery_point=60, **SMALL).log_end_offset == 60
+
+
 def test_a_segment_that_retention_was_renaming_is_no_loss(disk: Disk) -> None:
     """A crash came before its indexes were renamed, too."""
     fill(disk)
@@ -526,16 +606,36 @@ def test_a_segment_that_retention_was_renaming_is_no_loss(disk: Disk) -> None:
     assert offsets_of(log) == list(range(40, 60))
 
 
-def test_after_an_orderly_stop_no_sealed_segment_is_read_for_gaps(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_of_a_flushed_segment_only_the_end_is_read_for_gaps(disk: Disk, is_clean: bool) -> None:
+    """The last index entry, and what lies behind it."""
+    fill(disk)
+    disk.damage(FIRST, flip(300))  # in the middle: a look at all batches would end there
+    assert disk.open(is_clean=is_clean, recovery_point=60, **SMALL).log_end_offset == 60
+
+
+@pytest.mark.parametrize("left", [b"", b"1234567", bytes(8), b"\x7f" * 8])
+def test_an_index_that_leads_nowhere_does_not_tell_where_a_segment_ends(
+    disk: Disk, left: bytes
 ) -> None:
     fill(disk)
-    read = []
-    monkeypatch.setattr(Gaps, "missing_behind", lambda *arguments: read.append(arguments))
-    disk.open(recovery_point=60, **SMALL)
-    assert read == []
-    disk.open(is_clean=False, recovery_point=60, **SMALL)
-    assert len(read) == 2
+    disk.write(f"{20:020d}.index", left)
+    disk.write(SECOND, disk.read(SECOND) + b"torn")
+    segment = Segment(disk.fs, FOLDER, 20, LogConfig(**SMALL))
+    assert end_by_index(segment) is None
+    segment.close()
+
+
+def test_a_last_batch_that_is_larger_than_the_look_tells_where_it_ends(disk: Disk) -> None:
+    disk.write(FIRST, bytes(batch(2)) + bytes(batch(3, value=bytes(LOOK_BYTES), base_offset=2)))
+    segment = Segment(disk.fs, FOLDER, 0, LogConfig())
+    disk.write(f"{0:020d}.index", b"")
+    assert end_by_index(segment) == 5
+    segment.close()
+    disk.damage(FIRST, lambda content: content[:-1])
+    segment = Segment(disk.fs, FOLDER, 0, LogConfig())
+    assert end_by_index(segment) is None
+    segment.close()
 
 
 # -- what is no loss -------------------------------------------------------------------------------

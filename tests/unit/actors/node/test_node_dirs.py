@@ -633,3 +633,10 @@ def test_a_copy_whose_checkpoints_find_no_room_is_in_nobodys_way(node: Node) -> 
         assert not target.open(ORDERS)
     assert failures > 8
     assert node.checkpoint(B) == {ORDERS: 7}
+
+
+def test_a_folder_that_was_set_aside_is_in_the_status(node: Node) -> None:
+    name = f"orders-0.{'0' * 32}-stray"
+    node.fs.make_dir(f"{A}/{name}")
+    statuses = {dir.log_dir.path: dir.status("node") for dir in node.again().dirs.dirs()}
+    assert (statuses[A].strays, statuses[B].strays) == ((name,), ())

@@ -143,6 +143,14 @@ def test_a_damaged_checkpoint_is_told_until_its_copy_is_removed(name: str) -> No
     assert finding.todo.endswith(f"Then remove /disk/{name}.corrupt")
 
 
+def test_folders_that_belong_to_nobody_are_told_until_somebody_decides() -> None:
+    name = "t-0.0123456789abcdef0123456789abcdef-stray"
+    finding = only(Facts(log_dirs=[log_dir()._replace(strays=(name,))]))
+    assert (finding.severity, finding.subject) == (WARNING, "log dir /disk of node node-1")
+    assert name in finding.what
+    assert "remove the folder" in finding.todo
+
+
 def test_a_log_manager_that_does_not_answer_is_an_error() -> None:
     assert only(Facts(silent_nodes={"a" * 56: "not within 3 s"})).severity == ERROR
 

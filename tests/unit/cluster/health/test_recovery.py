@@ -33,6 +33,7 @@ SET_ASIDE = Mended(
 ZEROS = Mended("cut", "00000000000000000042.log", 17, -1, -1, "zero bytes")
 REBUILT = Mended("rebuilt", "00000000000000000042.index", 80, -1, -1, "it was missing")
 DAMAGED = Mended("damaged", "00000000000000000042.log", 0, -1, -1, "the CRC is wrong")
+GAP = Mended("gap", "00000000000000000042.log", 0, 50, 52, "a batch was taken out of the file")
 LOST = Mended("lost", "00000000000000000042.log", 0, 10, 12, "accepted")
 
 
@@ -200,3 +201,11 @@ def test_operations_quotes_every_finding_of_a_recovery() -> None:
 def test_a_broker_that_mended_nothing_has_no_notes() -> None:
     assert notes(serving()) == []
     assert OpeningReport() == report_of((), ())
+
+
+def test_offsets_that_are_missing_for_no_known_reason_are_a_warning() -> None:
+    finding = only(findings(serving(GAP)))
+    assert (finding.severity, finding.subject) == (WARNING, "t-0")
+    assert "offsets 50 to 51 (00000000000000000042.log: a batch was taken out" in finding.what
+    assert "restore the file" in finding.todo
+    assert notes(serving(GAP)) == []

@@ -2,10 +2,11 @@
 
 import pytest
 
+from raylog.storage.state.checkpoints import RECOVERY_POINTS, write_offsets
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
-from raylog.storage.testing.logs import FOLDER, Disk, flip, offsets_of
-from raylog.storage.tools.decide import restore
-from tests.harness.small_logs import SECOND, SMALL, fill
+from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, flip, offsets_of
+from raylog.storage.tools.decide import look_for_loss, restore
+from tests.harness.small_logs import FIRST, SECOND, SMALL, THIRD, fill
 
 
 @pytest.mark.parametrize("names", ["flushed", "all"])
@@ -22,3 +23,22 @@ def test_after_a_restore_no_loss_of_power_brings_the_marker_of_a_clean_stop_back
     after = Disk(disk.fs.crash("flushed", names=names))  # type: ignore[arg-type]
     assert not after.fs.exists(f"/logs/{CLEAN_SHUTDOWN}")
     assert offsets_of(after.open(is_clean=False, **SMALL)) == [*range(30), *range(32, 40)]
+
+
+@pytest.mark.parametrize("has_third", [True, False])
+def test_with_a_recovery_point_where_a_segment_begins_a_loss_is_a_gap_or_the_end(
+    disk: Disk, has_third: bool
+) -> None:
+    """If the segment is there, the log does not end before it: only the gap's records are looked
+    for. If it is gone, also those behind the end."""
+    fill(disk)
+    whole = disk.read(SECOND) + disk.read(THIRD)
+    disk.write(SECOND + ".aside-0", whole)
+    disk.damage(SECOND, lambda content: content[:700])
+    if not has_third:
+        disk.fs.remove(disk.path(THIRD))
+    write_offsets(disk.fs, f"/logs/{RECOVERY_POINTS}", {PARTITION: 40})
+    loss = look_for_loss(disk.fs, FOLDER, is_compacted=False)
+    assert [lost[3:5] for lost in loss.lost] == [(34, 40)]
+    assert loss.kept == ((SECOND + ".aside-0", 34, 40 if has_third else 60),)
+    assert FIRST in disk.names(".log")
