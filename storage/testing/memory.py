@@ -7,6 +7,10 @@ else does, so code that forgets one of them loses here what a real disk loses on
     append, truncate, write_file    -> content seen      --flush-->     content on disk
     open, rename, remove, make_dir  -> names seen        --sync_dir-->  names on disk
 
+A flush that fails does what Linux does: the bytes that it could not write count as written from
+then on. Everybody still reads them, no later flush writes them, and ``drop_cache`` shows what the
+disk has in their place (zero bytes, where nothing was written before).
+
 :meth:`MemoryFileSystem.crash` makes the file system that the next process finds. What was never
 flushed may survive whole (a process was killed), not at all, or as a prefix that ends anywhere; of
 the changes to a folder's names all, none or the first few, since file systems journal them in
@@ -43,24 +47,38 @@ class Content:
     def __init__(self, inode: int, mtime_ms: int) -> None:
         self.inode, self.mtime_ms = inode, mtime_ms
         self.seen = bytearray()
+        # What a loss of power leaves for sure.
         self.on_disk = b""
         # Up to here both agree and have agreed since the last flush.
         self.stable_bytes = 0
+        # What the disk has in the place of the bytes that no flush need write any more.
+        self._written = bytearray()
 
     def flush(self) -> None:
-        self.on_disk, self.stable_bytes = bytes(self.seen), len(self.seen)
+        self._written += self.seen[len(self._written) :]
+        self.on_disk, self.stable_bytes = bytes(self._written), len(self.seen)
+
+    def fail_flush(self) -> None:
+        """No later flush writes what this one could not."""
+        self._written += bytes(len(self.seen) - len(self._written))
+
+    def drop_cache(self) -> None:
+        self.seen[: len(self._written)] = self._written
 
     def truncate(self, size_bytes: int) -> None:
         del self.seen[size_bytes:]
+        del self._written[size_bytes:]
         self.stable_bytes = min(self.stable_bytes, size_bytes)
 
     def after_crash(self, survives: Survives, random: Random) -> "Content":
         """The file that the next process finds."""
         content = Content(self.inode, self.mtime_ms)
+        on_its_way = self._written + self.seen[len(self._written) :]
         if survives == "all":
             content.seen[:] = self.seen
-        elif survives == "torn" and self.seen != self.on_disk:
-            content.seen[:] = self.seen[: random.randint(self.stable_bytes, len(self.seen))]
+            content._written[:] = self._written
+        elif survives == "torn" and on_its_way != self.on_disk:
+            content.seen[:] = on_its_way[: random.randint(self.stable_bytes, len(on_its_way))]
         else:
             content.seen[:] = self.on_disk
         content.flush()
@@ -393,8 +411,15 @@ class MemoryFile:
 
     def flush(self) -> None:
         content = self._open_content()
-        self._fs.change("flush", self.path)
+        try:
+            self._fs.change("flush", self.path)
+        except StorageError:
+            content.fail_flush()
+            raise
         content.flush()
+
+    def drop_cache(self) -> None:
+        self._open_content().drop_cache()
 
     def seal(self) -> None:
         """A file in memory has no descriptor to save."""
