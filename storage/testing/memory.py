@@ -14,7 +14,8 @@ disk has in their place (zero bytes, where nothing was written before).
 :meth:`MemoryFileSystem.crash` makes the file system that the next process finds. What was never
 flushed may survive whole (a process was killed), not at all, or as a prefix that ends anywhere; of
 the changes to a folder's names all, none or the first few, since file systems journal them in
-order. One stopped file system can be crashed many times, in different ways.
+order. One stopped file system can be crashed many times, in different ways. What survives whole is
+as it was, on its way to the disk: the next loss of power may take it.
 
 Every change is an *operation* and is counted. ``stop_at`` ends the process before its n-th
 operation (it raises :class:`Stopped`, and so does everything after it); ``fail_at`` lets the n-th
@@ -77,7 +78,9 @@ class Content:
         if survives == "all":
             content.seen[:] = self.seen
             content._written[:] = self._written
-        elif survives == "torn" and on_its_way != self.on_disk:
+            content.on_disk, content.stable_bytes = self.on_disk, self.stable_bytes
+            return content
+        if survives == "torn" and on_its_way != self.on_disk:
             content.seen[:] = on_its_way[: random.randint(self.stable_bytes, len(on_its_way))]
         else:
             content.seen[:] = self.on_disk
@@ -99,15 +102,29 @@ class Folder:
     def sync(self) -> None:
         self.history = [dict(self.seen)]
 
-    def after_crash(self, survives: Survives, names: Survives, random: Random) -> "Folder":
+    def after_crash(
+        self, survives: Survives, names: Survives, random: Random, found: "Successors"
+    ) -> "Folder":
         """The folder that the next process finds, with all that is in it."""
+
+        def successor(node: Content | Folder) -> Content | Folder:
+            if node not in found:
+                found[node] = (
+                    node.after_crash(survives, names, random, found)
+                    if isinstance(node, Folder)
+                    else node.after_crash(survives, random)
+                )
+            return found[node]
+
         folder = Folder()
         for name, node in self._surviving(names, random).items():
-            if isinstance(node, Folder):
-                folder.seen[name] = node.after_crash(survives, names, random)
-            else:
-                folder.seen[name] = node.after_crash(survives, random)
+            folder.seen[name] = successor(node)
         folder.sync()
+        if names == "all":
+            folder.history = [
+                {name: successor(node) for name, node in listing.items()}
+                for listing in self.history
+            ]
         return folder
 
     def _surviving(self, names: Survives, random: Random) -> "dict[str, Content | Folder]":
@@ -116,6 +133,9 @@ class Folder:
         if names == "flushed":
             return self.history[0]
         return random.choice(self.history)
+
+
+Successors = dict[Content | Folder, Content | Folder]
 
 
 class MemoryFileSystem:
@@ -172,7 +192,7 @@ class MemoryFileSystem:
         were never synced.
         """
         return MemoryFileSystem(
-            self._root.after_crash(survives, names, Random(seed)), self._next_inode
+            self._root.after_crash(survives, names, Random(seed), {}), self._next_inode
         )
 
     def change(self, verb: str, path: str) -> None:

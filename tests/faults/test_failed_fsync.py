@@ -18,7 +18,7 @@ from raylog.storage.log import Log
 from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import Disk, batch_of_size, of_producer, offsets_of
-from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFileSystem, Stopped
 from raylog.storage.validation import COORDINATOR
 from tests.harness.small_logs import SMALL
 
@@ -119,6 +119,24 @@ def test_each_flush_that_fails_leaves_a_log_that_survives_the_loss_of_power() ->
         assert offsets_of(again) == published, f"flush {failing}"
 
 
+def test_wherever_a_process_is_killed_what_the_next_flushes_survives_the_loss_of_power() -> None:
+    whole = Disk()
+    write_and_flush(whole.open(**SMALL))
+    for stop in range(whole.fs.operations):
+        disk = Disk()
+        log = disk.open(**SMALL)
+        disk.fs.stop_at(stop)
+        with suppress(Stopped):
+            write_and_flush(log)
+        disk = Disk(disk.fs.crash("all"))
+        log = disk.open(is_clean=False, recovery_point=log.recovery_point, **SMALL)
+        published = offsets_of(log)
+        log.flush()
+        after = Disk(disk.fs.crash("flushed", names="flushed"))
+        again = after.open(is_clean=False, recovery_point=log.recovery_point, **SMALL)
+        assert offsets_of(again) == published, f"stop {stop}"
+
+
 def write_and_flush(log: Log) -> None:
     for count in (3, 9, 1, 12):
         append(log, count)
@@ -129,25 +147,30 @@ def write_and_flush(log: Log) -> None:
 def test_the_aborted_transactions_are_on_the_disk_when_the_recovery_point_is_behind_them(
     fails: bool,
 ) -> None:
+    """Nothing would tell of the second one: the file is whole without it."""
     disk = Disk()
     log = disk.open(**SMALL)
-    append(log, 2)
-    log.append(of_producer(0, 1, transactional=True))
-    marker = encode_marker(Marker(True, 0, T0), producer_id=7, producer_epoch=0)
-    log.append(marker, origin=COORDINATOR)
+    abort_a_transaction(log, 0)
+    log.flush()
+    abort_a_transaction(log, 1)
     aborted = log.segments[0].txn_index.entries
-    assert aborted
+    assert len(aborted) == 2
     if fails:
-        # the log is on the disk, its transaction index is not
         log.segments[0].log.flush()
         with disk.fs.failing(broken, "flush"), pytest.raises(StorageError):
-            log.flush()
+            log.segments[0].txn_index.flush()
     disk = Disk(disk.fs.crash("all"))
-    log = disk.open(is_clean=False, **SMALL)
+    log = disk.open(is_clean=False, recovery_point=2, **SMALL)
     assert log.segments[0].txn_index.entries == aborted
     append(log, 12)
     log.flush()
-    assert log.recovery_point > 20
+    assert log.segments[-1].base_offset < log.recovery_point
     after = Disk(disk.fs.crash("flushed", names="flushed"))
     again = after.open(is_clean=False, recovery_point=log.recovery_point, **SMALL)
     assert again.segments[0].txn_index.entries == aborted
+
+
+def abort_a_transaction(log: Log, sequence: int) -> None:
+    log.append(of_producer(sequence, 1, transactional=True))
+    marker = encode_marker(Marker(True, 0, T0), producer_id=7, producer_epoch=0)
+    log.append(marker, origin=COORDINATOR)
