@@ -120,6 +120,12 @@ class File(Protocol):
     def flush(self) -> None:
         """Return when what was written will survive a loss of power."""
 
+    def drop_cache(self) -> None:
+        """Let the next reads come from the disk, as far as all was flushed.
+
+        After a flush that failed, the system's copy in memory may have bytes that the disk lacks.
+        """
+
     def seal(self) -> None:
         """The file is complete: it is open read-only from now on, and only while it is used.
 
@@ -382,6 +388,11 @@ class RealFile:
         self._sealed_files.was_flushed(self._number)
         if descriptor is self._own and not descriptor.is_writable:
             self._share(descriptor)
+
+    def drop_cache(self) -> None:
+        # An advice. A system that does not take it keeps its copy (docs/OPERATIONS.md, Disks).
+        with suppress(OSError):
+            os.posix_fadvise(self.opened().fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def seal(self) -> None:
         own = self._own

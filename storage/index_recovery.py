@@ -7,6 +7,8 @@ after an orderly stop                  made again if a file is missing; what els
                                        when they are first used
 after a crash, before the first that   made again if a file is missing or wrong by its own bytes;
 is checked                             the log itself is not read for that
+the last of these                      made again, too, if no batch agrees with one of the entries
+                                       that a roll wrote, and no flush
 after a crash, checked                 written anew from the batches that were read
 =====================================  =============================================================
 
@@ -20,7 +22,9 @@ from contextlib import suppress
 from raylog.storage.errors import CorruptIndex, CorruptRecord, StorageError
 from raylog.storage.files import FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
-from raylog.storage.recovery import index_fault, read_tail, rebuild_indexes
+from raylog.storage.indexes.offset_index import OffsetPosition
+from raylog.storage.indexes.sparse import UNWRITTEN_BYTES, SparseIndex
+from raylog.storage.recovery import check_moment, index_fault, read_tail, rebuild_indexes
 from raylog.storage.report import Report
 from raylog.storage.segment import Segment
 
@@ -50,7 +54,7 @@ def mend_indexes(
         if not was_clean:
             why = index_fault(fs, segment)
             if why is None and segment is segments[-1]:
-                why = _last_entry_fault(segment)
+                why = _tail_fault(segment)
         elif not has_indexes(fs, segment):
             why = "an index file is missing"
         if why is not None:
@@ -59,17 +63,49 @@ def mend_indexes(
                 rebuild_and_tell(segment, why, report)
 
 
-def _last_entry_fault(segment: Segment) -> str | None:
-    """What is wrong with the last entries of both indexes; None if nothing is.
+def _tail_fault(segment: Segment) -> str | None:
+    """What is wrong with the entries of both indexes that a roll wrote; None if nothing is.
 
-    A roll writes them. If the log was flushed just before, nothing has flushed them.
+    If the log was flushed just before the roll, nothing has flushed them. Of the log, one header is
+    read for each of them, and what lies behind the last one.
     """
     try:
         with suppress(CorruptRecord):
             read_tail(segment)
+            _check_unflushed(segment)
     except CorruptIndex as error:
         return str(error)
     return None
+
+
+def _check_unflushed(segment: Segment) -> None:
+    """Raise CorruptIndex unless a batch agrees with each entry that may never have been flushed."""
+    offsets, times = segment.offset_index, segment.time_index
+    for number in _unflushed(offsets):
+        entry = offsets[number]
+        if _end_of_batch(segment, entry) != entry.offset:
+            raise CorruptIndex(segment.base_offset, number, "no batch agrees with its offset")
+    for number in _unflushed(times):
+        check_moment(segment, times[number])
+
+
+def _unflushed(index: SparseIndex) -> range:
+    """The numbers of the entries that may never have been flushed."""
+    count = UNWRITTEN_BYTES // index.entry.size + 1
+    return range(max(len(index) - count, 0), len(index))
+
+
+def _end_of_batch(segment: Segment, entry: OffsetPosition) -> int:
+    """The last offset of the first batch, from an entry's position on, that reaches its offset.
+
+    -1 where there is none. It is not always the batch at the position: Kafka's followers make one
+    entry for several batches.
+    """
+    with suppress(CorruptRecord):
+        for _, header in segment.batches(entry.position):
+            if header.last_offset >= entry.offset:
+                return header.last_offset
+    return -1
 
 
 def rewrite_indexes(

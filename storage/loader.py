@@ -17,7 +17,8 @@ the recovery point was flushed and is not read again.
   recovery point, or that lacks a segment below it (``losses.py``).
 
 This module decides which segments are checked, and where the log ends. Its parts: ``cutting.py``
-(what leaves the log), ``index_recovery.py``, ``producer_recovery.py``, ``epoch_recovery.py``.
+(what leaves the log), ``on_disk.py`` (that the disk is read), ``index_recovery.py``,
+``producer_recovery.py``, ``epoch_recovery.py``.
 
 Source: ``LogLoader`` of Kafka.
 """
@@ -68,6 +69,7 @@ from raylog.storage.names import (
     offset_of,
     segment_file,
 )
+from raylog.storage.on_disk import read_from_disk
 from raylog.storage.producer_recovery import ProducerRecovery
 from raylog.storage.recovery import (
     Batches,
@@ -250,6 +252,7 @@ class _Opening:
             self._check_length(self.end)
             first = len(self._segments)
         else:
+            read_from_disk(self._fs, self._folder, self._segments, self._recovery_point)
             first = self._first_to_check()
             missing = self._missing_behind(range(first))
         self._refuse(missing)

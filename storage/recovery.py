@@ -332,21 +332,21 @@ def read_tail(segment: Segment) -> Tail:
         )
     batches.check_whole()
     if latest.timestamp != NO_TIMESTAMP:
-        _check_moment(segment, latest)
+        check_moment(segment, latest)
     if entry.position and latest.timestamp == NO_TIMESTAMP != largest.timestamp:
         raise CorruptIndex(segment.base_offset, 0, "the time index has no entry")
     segment.largest = largest
     return Tail(batches.next_offset, epoch)
 
 
-def _check_moment(segment: Segment, entry: TimestampOffset) -> None:
+def check_moment(segment: Segment, entry: TimestampOffset) -> None:
     """Raise CorruptIndex unless an entry of the time index means a batch of the segment."""
     batch = segment.find_batch(entry.offset)
     if segment.index_problem is not None:
         raise segment.index_problem
     if batch is None or (batch[1].max_timestamp, batch[1].last_offset) != entry:
         raise CorruptIndex(
-            segment.base_offset, entry.offset, "no batch agrees with the last time index entry"
+            segment.base_offset, entry.offset, "no batch agrees with this time index entry"
         )
 
 

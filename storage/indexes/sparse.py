@@ -91,12 +91,13 @@ class SparseIndex:
 
     def _mapped_if_there(self, held: dict[str, Entries]) -> memoryview:
         self._may_be_mapped = True  # before: its owner may look at this meanwhile
+        path = self.path
         try:
-            self.is_missing = not self._fs.exists(self.path)
-            return memoryview(b"") if self.is_missing else self._mapped()
+            self.is_missing = not self._fs.exists(path)
+            return memoryview(b"") if self.is_missing else self._mapped(path)
         except StorageError:
             # else its owner has read it, too, and renamed it since
-            if not held and self._fs.exists(self.path):
+            if not held and self._fs.exists(path):
                 raise
             return memoryview(b"")
 
@@ -108,8 +109,8 @@ class SparseIndex:
         """
         self._check(memoryview(self._fs.read_file(self.path)))
 
-    def _mapped(self) -> memoryview:
-        file = self._fs.open(self.path)
+    def _mapped(self, path: str) -> memoryview:
+        file = self._fs.open(path)
         try:
             return file.view()
         finally:

@@ -7,10 +7,15 @@ else does, so code that forgets one of them loses here what a real disk loses on
     append, truncate, write_file    -> content seen      --flush-->     content on disk
     open, rename, remove, make_dir  -> names seen        --sync_dir-->  names on disk
 
+A flush that fails does what Linux does: the bytes that it could not write count as written from
+then on. Everybody still reads them, no later flush writes them, and ``drop_cache`` shows what the
+disk has in their place (zero bytes, where nothing was written before).
+
 :meth:`MemoryFileSystem.crash` makes the file system that the next process finds. What was never
 flushed may survive whole (a process was killed), not at all, or as a prefix that ends anywhere; of
 the changes to a folder's names all, none or the first few, since file systems journal them in
-order. One stopped file system can be crashed many times, in different ways.
+order. One stopped file system can be crashed many times, in different ways. What survives whole is
+as it was, on its way to the disk: the next loss of power may take it.
 
 Every change is an *operation* and is counted. ``stop_at`` ends the process before its n-th
 operation (it raises :class:`Stopped`, and so does everything after it); ``fail_at`` lets the n-th
@@ -43,24 +48,40 @@ class Content:
     def __init__(self, inode: int, mtime_ms: int) -> None:
         self.inode, self.mtime_ms = inode, mtime_ms
         self.seen = bytearray()
+        # What a loss of power leaves for sure.
         self.on_disk = b""
         # Up to here both agree and have agreed since the last flush.
         self.stable_bytes = 0
+        # What the disk has in the place of the bytes that no flush need write any more.
+        self._written = bytearray()
 
     def flush(self) -> None:
-        self.on_disk, self.stable_bytes = bytes(self.seen), len(self.seen)
+        self._written += self.seen[len(self._written) :]
+        self.on_disk, self.stable_bytes = bytes(self._written), len(self.seen)
+
+    def fail_flush(self) -> None:
+        """No later flush writes what this one could not."""
+        self._written += bytes(len(self.seen) - len(self._written))
+
+    def drop_cache(self) -> None:
+        self.seen[: len(self._written)] = self._written
 
     def truncate(self, size_bytes: int) -> None:
         del self.seen[size_bytes:]
+        del self._written[size_bytes:]
         self.stable_bytes = min(self.stable_bytes, size_bytes)
 
     def after_crash(self, survives: Survives, random: Random) -> "Content":
         """The file that the next process finds."""
         content = Content(self.inode, self.mtime_ms)
+        on_its_way = self._written + self.seen[len(self._written) :]
         if survives == "all":
             content.seen[:] = self.seen
-        elif survives == "torn" and self.seen != self.on_disk:
-            content.seen[:] = self.seen[: random.randint(self.stable_bytes, len(self.seen))]
+            content._written[:] = self._written
+            content.on_disk, content.stable_bytes = self.on_disk, self.stable_bytes
+            return content
+        if survives == "torn" and on_its_way != self.on_disk:
+            content.seen[:] = on_its_way[: random.randint(self.stable_bytes, len(on_its_way))]
         else:
             content.seen[:] = self.on_disk
         content.flush()
@@ -81,15 +102,29 @@ class Folder:
     def sync(self) -> None:
         self.history = [dict(self.seen)]
 
-    def after_crash(self, survives: Survives, names: Survives, random: Random) -> "Folder":
+    def after_crash(
+        self, survives: Survives, names: Survives, random: Random, found: "Successors"
+    ) -> "Folder":
         """The folder that the next process finds, with all that is in it."""
+
+        def successor(node: Content | Folder) -> Content | Folder:
+            if node not in found:
+                found[node] = (
+                    node.after_crash(survives, names, random, found)
+                    if isinstance(node, Folder)
+                    else node.after_crash(survives, random)
+                )
+            return found[node]
+
         folder = Folder()
         for name, node in self._surviving(names, random).items():
-            if isinstance(node, Folder):
-                folder.seen[name] = node.after_crash(survives, names, random)
-            else:
-                folder.seen[name] = node.after_crash(survives, random)
+            folder.seen[name] = successor(node)
         folder.sync()
+        if names == "all":
+            folder.history = [
+                {name: successor(node) for name, node in listing.items()}
+                for listing in self.history
+            ]
         return folder
 
     def _surviving(self, names: Survives, random: Random) -> "dict[str, Content | Folder]":
@@ -98,6 +133,9 @@ class Folder:
         if names == "flushed":
             return self.history[0]
         return random.choice(self.history)
+
+
+Successors = dict[Content | Folder, Content | Folder]
 
 
 class MemoryFileSystem:
@@ -154,7 +192,7 @@ class MemoryFileSystem:
         were never synced.
         """
         return MemoryFileSystem(
-            self._root.after_crash(survives, names, Random(seed)), self._next_inode
+            self._root.after_crash(survives, names, Random(seed), {}), self._next_inode
         )
 
     def change(self, verb: str, path: str) -> None:
@@ -393,8 +431,15 @@ class MemoryFile:
 
     def flush(self) -> None:
         content = self._open_content()
-        self._fs.change("flush", self.path)
+        try:
+            self._fs.change("flush", self.path)
+        except StorageError:
+            content.fail_flush()
+            raise
         content.flush()
+
+    def drop_cache(self) -> None:
+        self._open_content().drop_cache()
 
     def seal(self) -> None:
         """A file in memory has no descriptor to save."""

@@ -249,6 +249,14 @@ def writing_leader_epochs(work: Work) -> None:
         epochs.assign(4, 0)
 
 
+def opening_after_a_kill(work: Work) -> None:
+    """What was appended last may be in the page cache alone."""
+    log = work.three_segments()
+    abort_a_transaction(log, 0)
+    with work.operation():
+        assert work.open(is_clean=False, recovery_point=8).log_end_offset == 14
+
+
 def opening_a_cut_tail(work: Work) -> None:
     """The last batch of a crashed log is torn."""
     log = work.three_segments()
@@ -362,6 +370,7 @@ OPERATIONS: dict[str, Callable[[Work], None]] = {
         replacing_a_file,
         writing_checkpoints,
         writing_leader_epochs,
+        opening_after_a_kill,
         opening_a_cut_tail,
         opening_without_a_middle_tail,
         opening_an_unfinished_swap,

@@ -49,6 +49,7 @@ MAY: dict[str, tuple[str, ...]] = {
     "truncating_segments_away": ("write orders-0/*.deleted", *INDEXES),
     "truncating_fully": ("write orders-0/*.deleted", "cut orders-0/*"),
     # The recovery point stays where it is, so recovery comes again and makes these again.
+    "opening_after_a_kill": INDEXES,
     "opening_a_cut_tail": INDEXES,
     "opening_without_a_middle_tail": (*INDEXES, "remove orders-0/*.snapshot"),
     "opening_an_unfinished_swap": INDEXES,
@@ -119,7 +120,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
         for name in ("recovery-point", "replication-offset", "log-start-offset")
     ),
     "writing_leader_epochs": (Has("rename *.tmp -> orders-0/leader-epoch-checkpoint"),),
-    "opening_a_cut_tail": (Before(f"cut {LOG}", f"sync {LOG}"),),
+    "opening_after_a_kill": (
+        # only what is on the disk can be dropped, and read from there
+        Before("sync *8.log", "drop *8.log"),
+        Before("sync *8.txnindex", "drop *8.txnindex"),
+        Has("sync_dir orders-0"),
+        Before("sync *4.log", "drop *4.log"),
+        # far below the recovery point
+        Never("drop *00.log"),
+    ),
+    "opening_a_cut_tail": (Before(f"drop {LOG}", f"cut {LOG}"),),
     "opening_an_unfinished_swap": (
         # while the .log is a .swap, its sources are known
         Before("rename *.timeindex.swap -> *", "rename *.log.swap -> *"),

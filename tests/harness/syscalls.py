@@ -3,7 +3,9 @@
 ``strace`` writes down the system calls of a Python module (:func:`trace`). They are translated to
 events with the names of files below a root, whatever call the code took for them::
 
-    create write cut sync sync_dir rename remove make_dir
+    create write cut sync sync_dir drop rename remove make_dir
+
+``drop`` is the advice to forget a file's pages in memory, which changes nothing on the disk.
 
 A rule speaks of events by patterns (``"rename *.swap -> *.log"``) and of nothing else, so a test
 says what must come before what, and not which calls there are. :class:`Unsynced` follows what a
@@ -37,7 +39,7 @@ MISSING = (
 # "?": not every machine has the call.
 CALLS = (
     "?open,?creat,openat,write,writev,pwrite64,pwritev,?pwritev2,sendfile,?copy_file_range,"
-    "fsync,fdatasync,?rename,renameat,renameat2,?unlink,unlinkat,?rmdir,?truncate,ftruncate,"
+    "fsync,fdatasync,fadvise64,?rename,renameat,renameat2,?unlink,unlinkat,?rmdir,?truncate,ftruncate,"
     "?mkdir,mkdirat"
 )
 _WRITES = {"write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "copy_file_range"}
@@ -161,6 +163,8 @@ class _Translator:
             yield Event("write", name)
         elif call in ("fsync", "fdatasync"):
             yield Event("sync_dir" if name in self._folders else "sync", name)
+        elif call == "fadvise64" and "0, 0, POSIX_FADV_DONTNEED" in arguments:
+            yield Event("drop", name)
         elif call in ("open", "openat", "creat"):
             yield from self._opened(call, arguments, name)
         elif call in ("truncate", "ftruncate"):

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from typing import Any, Final, Self
 
+from raylog.cluster.client.settings import no_such_setting
 from raylog.storage.errors import InvalidConfig
 
 RESETS: Final = ("earliest", "latest", "none")
@@ -128,7 +128,4 @@ def _what_instead(key: str, names: set[str]) -> str:
     for known, why in _ELSEWHERE.items():
         if dotted == known or (known.endswith(".") and dotted.startswith(known)):
             return why
-    near = get_close_matches(key.replace(".", "_"), sorted(names), n=1, cutoff=0.6)
-    if near:
-        return f"no such setting; did you mean {near[0].replace('_', '.')}?"
-    return f"no such setting; there are {', '.join(sorted(n.replace('_', '.') for n in names))}"
+    return no_such_setting(key, names)

@@ -5,12 +5,12 @@
 """
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from raylog.cluster.client.producer.batches import Compression
+from raylog.cluster.client.settings import no_such_setting
 from raylog.storage.errors import InvalidConfig, UnsupportedCompressionType
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records.compression import CODECS
@@ -96,7 +96,7 @@ class ProducerConfig:
         for key, value in settings.items():
             name = key.replace(".", "_")
             if name not in known:
-                raise InvalidConfig(key, value, f"unknown setting of a producer; {_help(name)}")
+                raise InvalidConfig(key, value, no_such_setting(key, known))
             if name in values:
                 raise InvalidConfig(key, value, "is given twice, in both spellings; give it once")
             values[name] = value
@@ -141,11 +141,3 @@ def _levels(codec: str) -> str:
     levels = _LEVELS[codec]
     default = " (-1 is the default)" if -1 in levels and codec == "gzip" else ""
     return f"an integer from {min(levels)} to {max(levels)}{default}"
-
-
-def _help(name: str) -> str:
-    known = [field.name for field in dataclasses.fields(ProducerConfig)]
-    nearest = difflib.get_close_matches(name, known, 1, cutoff=0.6)
-    if nearest:
-        return f"did you mean {nearest[0].replace('_', '.')}?"
-    return f"the settings are {', '.join(key.replace('_', '.') for key in known)}"

@@ -592,6 +592,80 @@ def test_a_truncated_tail_may_come_back() -> None:
     assert torn == {b"ab", b"abX"}
 
 
+def test_what_a_failed_flush_could_not_write_is_read_but_is_not_on_the_disk() -> None:
+    fs = MemoryFileSystem()
+    file = fs.open("/f", create=True)
+    file.append([b"good"])
+    file.flush()
+    file.append([b"lost"])
+    with fs.failing(broken_disk), pytest.raises(StorageError):
+        file.flush()
+    assert fs.read_file("/f") == b"goodlost"
+    assert fs.crash("flushed", names="all").read_file("/f") == b"good"
+    file.append([b"next"])
+    file.flush()
+    assert fs.read_file("/f") == b"goodlostnext"
+    assert fs.crash("flushed", names="all").read_file("/f") == b"good\0\0\0\0next"
+    assert fs.crash("torn", names="all").read_file("/f") == b"good\0\0\0\0next"
+    successor = fs.crash("all")
+    assert successor.read_file("/f") == b"goodlostnext"
+    successor.open("/f").flush()
+    assert successor.crash("flushed").read_file("/f") == b"good\0\0\0\0next"
+    successor.open("/f").drop_cache()
+    assert successor.read_file("/f") == b"good\0\0\0\0next"
+
+
+def test_dropping_the_cache_keeps_what_is_not_flushed(
+    fs: FileSystem, at: Callable[[str], str]
+) -> None:
+    file = fs.open(at("f"), create=True)
+    file.append([b"flushed"])
+    file.flush()
+    file.append([b" and not"])
+    file.drop_cache()
+    assert fs.read_file(at("f")) == b"flushed and not"
+    assert file.size == 15
+
+
+def test_the_cache_is_dropped(tmp_path: Path) -> None:
+    file = RealFileSystem().open(str(tmp_path / "f"), create=True)
+    file.append([b"x" * 100_000])
+    file.flush()
+    assert is_cached(file.opened().fileno())
+    file.drop_cache()
+    assert not is_cached(file.opened().fileno())
+    assert file.read(3, 0) == b"xxx"
+
+
+def is_cached(number: int) -> bool:
+    """Whether a file's first page is in memory."""
+    try:
+        return os.preadv(number, (bytearray(1),), 0, os.RWF_NOWAIT) == 1
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        pytest.skip("this file system is memory, and has no disk")
+
+
+def test_a_system_that_drops_no_cache_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    file = RealFileSystem().open(str(tmp_path / "f"), create=True)
+    file.append([b"x"])
+    file.drop_cache()
+    assert file.read(1, 0) == b"x"
+
+
+def broken_disk(path: str) -> StorageError:
+    return StorageError(path, "Input/output error during an fsync")
+
+
 def test_faults_come_when_ordered_and_count_every_change() -> None:
     fs = MemoryFileSystem()
     fs.fail_at(1, DiskFull)

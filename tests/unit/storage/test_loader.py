@@ -4,7 +4,6 @@ import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,20 +39,11 @@ from raylog.storage.testing.logs import (
     of_producer,
     offsets_of,
 )
-from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.validation import COORDINATOR
+from tests.harness.small_logs import SMALL, counted_reads, written
 
-SMALL: dict[str, Any] = {"segment_bytes": 1050, "index_interval_bytes": 150}
 INDEXES = (".index", ".timeindex")
-
-
-def fill(disk: Disk, batches: int = 20) -> Log:
-    """Batches of 100 bytes with 2 records each, ten to a segment, a second apart."""
-    log = disk.open(**SMALL)
-    log.epochs.assign(0, 0)
-    for number in range(batches):
-        log.append(batch_of_size(100, 2, T0 + 1000 * number), leader_epoch=0)
-    return log
 
 
 def holds_everything(log: Log, batches: int = 20) -> None:
@@ -79,7 +69,7 @@ def test_a_new_log_has_kafkas_files_and_is_empty(disk: Disk) -> None:
 
 
 def test_after_an_orderly_stop_all_is_there_and_flushed(disk: Disk) -> None:
-    fill(disk).close()
+    written(disk).close()
     after = Disk(disk.fs.crash("flushed", names="all"))
     log = after.open(**SMALL)
     holds_everything(log)
@@ -90,7 +80,7 @@ def test_after_an_orderly_stop_all_is_there_and_flushed(disk: Disk) -> None:
 def test_after_a_kill_all_is_there_and_the_recovery_point_stays(disk: Disk) -> None:
     """Kafka's: recovery point 10 and 100 good records: the end is 100, the recovery point 10
     (13.6)."""
-    fill(disk)
+    written(disk)
     log = disk.open(is_clean=False, recovery_point=10, **SMALL)
     holds_everything(log)
     assert log.recovery_point == 10
@@ -103,7 +93,7 @@ def test_an_empty_log_is_opened_after_a_crash(disk: Disk) -> None:
 
 
 def test_the_start_offset_of_the_checkpoint_counts(disk: Disk) -> None:
-    fill(disk)
+    written(disk)
     log = disk.open(is_clean=False, log_start_offset=7, **SMALL)
     assert (log.log_start_offset, log.recovery_point) == (7, 7)
     assert offsets_of(log) == list(range(7, 40))
@@ -127,7 +117,7 @@ def test_a_file_in_its_place_is_an_error(disk: Disk) -> None:
 
 @pytest.mark.parametrize("left", [[], ["abc.log"], ["1.log"]])
 def test_a_folder_without_a_log_file_is_an_error(disk: Disk, left: list[str]) -> None:
-    fill(disk).close()
+    written(disk).close()
     for name in disk.names(".log"):
         disk.fs.remove(disk.path(name))
     for name in left:
@@ -193,7 +183,7 @@ def test_creating_a_log_again_is_fine_while_it_is_empty(disk: Disk) -> None:
 
 
 def test_leftovers_are_removed(disk: Disk) -> None:
-    fill(disk).close()
+    written(disk).close()
     before = disk.names()
     for name in (
         "00000000000000000007.index",
@@ -224,7 +214,7 @@ def test_files_of_others_are_left_alone(disk: Disk) -> None:
 def test_an_unfinished_compaction_of_a_damaged_segment_is_not_guessed_at(
     disk: Disk, content: bytes
 ) -> None:
-    fill(disk).close()
+    written(disk).close()
     disk.write("00000000000000000000.log.swap", content)
     before = {name: disk.read(name) for name in disk.names()}
     with pytest.raises(StorageError, match="an unfinished compaction left a damaged segment"):
@@ -237,7 +227,7 @@ def test_an_unfinished_compaction_of_a_damaged_segment_is_not_guessed_at(
 
 @pytest.mark.parametrize("lost_bytes", [1, 10, 39, 60, 99, 100, 101, 250, 999, 1000])
 def test_a_torn_tail_is_cut_at_the_last_whole_batch(disk: Disk, lost_bytes: int) -> None:
-    fill(disk)
+    written(disk)
     disk.damage("00000000000000000020.log", lambda content: content[: 1000 - lost_bytes])
     log = disk.open(is_clean=False, **SMALL)
     kept = 10 + (1000 - lost_bytes) // 100
@@ -251,7 +241,7 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch(disk: Disk, lost_bytes: int)
 def test_a_flipped_bit_in_the_tail_ends_the_log_before_its_batch(disk: Disk, position: int) -> None:
     """Save in the fields that no CRC covers: the low bits of the offset (a gap) and the leader
     epoch."""
-    fill(disk)
+    written(disk)
     disk.damage("00000000000000000020.log", flip(700 + position, 7))
     log = disk.open(is_clean=False, **SMALL)
     offsets = offsets_of(log)
@@ -264,14 +254,14 @@ def test_a_flipped_bit_in_the_tail_ends_the_log_before_its_batch(disk: Disk, pos
     "tail", [b"\0", b"\0" * 11, b"\0" * 61, b"\0" * 5000, b"\xff" * 200, b"garbage" * 40]
 )
 def test_what_lies_behind_the_last_batch_is_cut(disk: Disk, tail: bytes) -> None:
-    fill(disk)
+    written(disk)
     disk.damage("00000000000000000020.log", lambda content: content + tail)
     holds_everything(disk.open(is_clean=False, **SMALL))
     assert len(disk.read("00000000000000000020.log")) == 1000
 
 
 def test_a_clean_marker_is_not_believed_against_a_torn_tail(disk: Disk) -> None:
-    fill(disk).close()
+    written(disk).close()
     disk.damage("00000000000000000020.log", lambda content: content[:-30])
     log = disk.open(**SMALL)
     assert log.log_end_offset == 38
@@ -280,7 +270,7 @@ def test_a_clean_marker_is_not_believed_against_a_torn_tail(disk: Disk) -> None:
 
 
 def test_an_older_file_in_the_place_of_a_segment_is_no_range_of_its_offsets(disk: Disk) -> None:
-    fill(disk).close()
+    written(disk).close()
     first, second = (f"{base:020d}.log" for base in (0, 20))
     disk.write(second, disk.read(first))
     log = disk.open(is_clean=False, recovery_point=20, **SMALL)
@@ -290,7 +280,7 @@ def test_an_older_file_in_the_place_of_a_segment_is_no_range_of_its_offsets(disk
 
 
 def test_damage_in_an_unflushed_segment_drops_those_behind_it(disk: Disk) -> None:
-    log = fill(disk, 30)
+    log = written(disk, 30)
     log.append(of_producer(0, timestamp=T0))
     disk.damage("00000000000000000020.log", flip(350))
     again = disk.open(is_clean=False, **SMALL)
@@ -301,7 +291,7 @@ def test_damage_in_an_unflushed_segment_drops_those_behind_it(disk: Disk) -> Non
 
 
 def test_a_tail_lost_at_the_end_of_a_batch_is_seen_by_the_gap_behind_it(disk: Disk) -> None:
-    fill(disk, 30)
+    written(disk, 30)
     for kept in (5, 0):
         crashed = Disk(disk.fs.crash())
         crashed.damage("00000000000000000020.log", lambda content, kept=kept: content[: 100 * kept])  # type: ignore[misc]
@@ -344,7 +334,7 @@ def test_a_retention_that_was_torn_is_no_loss(
     disk: Disk, recovery_point: int, suffixes: tuple[str, ...]
 ) -> None:
     """The new names of the second segment survived, those of the first did not."""
-    fill(disk, 30).flush()
+    written(disk, 30).flush()
     for suffix in suffixes:
         name = disk.path(f"00000000000000000020{suffix}")
         disk.fs.rename(name, name + ".deleted")
@@ -360,7 +350,7 @@ def test_a_retention_that_was_torn_is_no_loss(
 
 
 def test_what_was_flushed_is_not_read_again(disk: Disk) -> None:
-    fill(disk)
+    written(disk)
     disk.damage("00000000000000000000.log", flip(350))
     log = disk.open(is_clean=False, recovery_point=20, **SMALL)
     assert log.log_end_offset == 40
@@ -394,7 +384,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes] | None] = {
 def test_a_damaged_index_is_made_again_and_gives_no_wrong_record(
     disk: Disk, damage: str, suffix: str, base: int, is_clean: bool
 ) -> None:
-    fill(disk).close()
+    written(disk).close()
     name = f"{base:020d}{suffix}"
     right = disk.read(name)
     change = DAMAGES[damage]
@@ -410,7 +400,7 @@ def test_a_damaged_index_is_made_again_and_gives_no_wrong_record(
 
 @pytest.mark.parametrize("suffix", INDEXES)
 def test_no_flipped_bit_in_an_index_gives_a_wrong_record(disk: Disk, suffix: str) -> None:
-    fill(disk).close()
+    written(disk).close()
     for base in (0, 20):
         name = f"{base:020d}{suffix}"
         right = disk.read(name)
@@ -426,8 +416,26 @@ def test_no_flipped_bit_in_an_index_gives_a_wrong_record(disk: Disk, suffix: str
         disk.write(name, right)
 
 
+@pytest.mark.parametrize(("base", "recovery_point"), [(0, 20), (20, 30)])
+@pytest.mark.parametrize("suffix", INDEXES)
+def test_after_a_crash_readers_find_nothing_wrong_with_what_no_flush_wrote_of_an_index(
+    disk: Disk, suffix: str, base: int, recovery_point: int
+) -> None:
+    """A roll writes the last entries of an index. The log may have been flushed just before it."""
+    written(disk).close()
+    name = f"{base:020d}{suffix}"
+    right = disk.read(name)
+    for position in range(len(right)):
+        disk.write(name, flip(position, position * 3 % 8)(right))
+        log = disk.open(is_clean=False, recovery_point=recovery_point, **SMALL)
+        holds_everything(log)
+        for segment in log.segments:
+            check_indexes(segment)
+            assert segment.index_problem is None, f"byte {position}"
+
+
 def test_both_indexes_missing_everywhere(disk: Disk) -> None:
-    fill(disk, 40).close()
+    written(disk, 40).close()
     for suffix in INDEXES:
         for name in disk.names(suffix):
             disk.fs.remove(disk.path(name))
@@ -438,7 +446,7 @@ def test_both_indexes_missing_everywhere(disk: Disk) -> None:
 def test_a_missing_index_of_the_active_segment_is_made_again_and_told(
     disk: Disk, suffixes: tuple[str, ...]
 ) -> None:
-    fill(disk).close()
+    written(disk).close()
     names = [f"00000000000000000020{suffix}" for suffix in suffixes]
     whole = [disk.read(name) for name in names]
     for name in names:
@@ -463,49 +471,35 @@ def test_without_snapshots_the_producers_of_all_segments_are_known(disk: Disk) -
 
 
 def test_a_clean_start_reads_segments_from_their_last_index_entry_on(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
+    disk: Disk,
 ) -> None:
-    fill(disk, 38).close()
-    reads: list[tuple[str, int]] = []
-    read = MemoryFile.read
-
-    def counted(self: MemoryFile, size_bytes: int, position: int) -> bytes:
-        reads.append((self.path, position))
-        return read(self, size_bytes, position)
-
-    monkeypatch.setattr(MemoryFile, "read", counted)
-    log = disk.open(**SMALL)
+    written(disk, 38).close()
+    with counted_reads() as reads:
+        log = disk.open(**SMALL)
     active = disk.path("00000000000000000060.log")
     sealed = {disk.path(f"{base:020d}.log") for base in (0, 20, 40)}
-    of_logs = {path for path, _ in reads if path.endswith(".log")}
+    of_logs = {path for path, _, _ in reads if path.endswith(".log")}
     assert of_logs == {active, *sealed}
-    assert {position for path, position in reads if path in sealed} == {800}
+    assert {position for path, position, _ in reads if path in sealed} == {800}
     # but for the time of its first batch, by which it is rolled
-    assert min(position for path, position in reads if path == active and position) == 600
+    assert min(position for path, position, _ in reads if path == active and position) == 600
     assert (log.log_end_offset, log.mended) == (76, ())
 
 
 def test_after_a_crash_flushed_segments_are_read_from_their_last_index_entry_on(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
+    disk: Disk,
 ) -> None:
-    fill(disk, 38).close()
-    reads: list[tuple[str, int]] = []
-    read = MemoryFile.read
-
-    def counted(self: MemoryFile, size_bytes: int, position: int) -> bytes:
-        reads.append((self.path, position))
-        return read(self, size_bytes, position)
-
-    monkeypatch.setattr(MemoryFile, "read", counted)
-    log = disk.open(is_clean=False, recovery_point=76, **SMALL)
-    sealed = [disk.path(f"{base:020d}.log") for base in (0, 20, 40)]
-    for path in sealed:
-        assert min(position for name, position in reads if name == path) == 800
+    written(disk, 38).close()
+    with counted_reads() as reads:
+        log = disk.open(is_clean=False, recovery_point=76, **SMALL)
+    # the last entries of the third may never have been flushed
+    for path in (disk.path(f"{base:020d}.log") for base in (0, 20)):
+        assert min(position for name, position, _ in reads if name == path) == 800
     assert log.log_end_offset == 76
 
 
 def test_recovery_tells_how_far_it_has_come(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(disk, 25)
+    written(disk, 25)
     monkeypatch.setattr("raylog.storage.report.PROGRESS_BYTES", 400)
     monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", 200)
     told: list[Progress] = []
@@ -548,7 +542,7 @@ def test_the_memory_of_recovery_does_not_grow_with_the_log(
 
 
 def test_recovery_holds_the_entries_of_no_sealed_segment(disk: Disk) -> None:
-    fill(disk, 30)
+    written(disk, 30)
     for suffix in INDEXES:
         for name in disk.names(suffix):
             disk.write(name, b"")
@@ -565,7 +559,7 @@ def test_recovery_holds_the_entries_of_no_sealed_segment(disk: Disk) -> None:
 
 
 def test_all_that_recovery_did_is_told(disk: Disk) -> None:
-    fill(disk).close()
+    written(disk).close()
     disk.write("00000000000000000000.log.deleted", b"x")
     disk.write("leader-epoch-checkpoint.tmp", b"x")
     disk.write("00000000000000000007.index", b"")
@@ -605,7 +599,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, paths: set[str]) -> None:
 def test_a_bad_sector_in_an_index_ends_in_a_rebuild(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(disk).close()
+    written(disk).close()
     bad = {disk.path(f"{base:020d}{suffix}") for base in (0, 20) for suffix in INDEXES}
     fail_once(monkeypatch, bad)
     log = disk.open(is_clean=False, recovery_point=30, **SMALL)
@@ -618,7 +612,7 @@ def test_after_an_orderly_stop_the_active_segments_indexes_are_tried_before_they
     disk: Disk, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     """A bad sector under a map would end the process."""
-    fill(disk).close()
+    written(disk).close()
     fail_once(monkeypatch, {disk.path(f"00000000000000000020{suffix}")})
     log = disk.open(**SMALL)
     holds_everything(log)
@@ -664,7 +658,7 @@ def test_the_last_entries_of_a_segment_that_was_flushed_before_its_roll_are_trie
 
 
 def test_of_epochs_beyond_the_end_the_newest_number_stays(disk: Disk) -> None:
-    log = fill(disk)
+    log = written(disk)
     log.epochs.assign(1, 0)
     log.epochs.assign(2, 38)
     log.epochs.assign(3, 40)
@@ -746,7 +740,7 @@ def test_a_damaged_batch_in_a_sealed_segment_keeps_no_log_from_opening(
 ) -> None:
     """Below the recovery point nothing is checked; what is whole is served, with and without its
     indexes."""
-    fill(disk).close()
+    written(disk).close()
     disk.damage("00000000000000000000.log", flip(16 + 500))
     for suffix in (*INDEXES, ""):
         log = disk.open(is_clean=is_clean, recovery_point=40, **SMALL)
@@ -846,7 +840,7 @@ def test_a_damaged_transaction_index_of_a_damaged_segment_stays_damaged(disk: Di
 def test_what_a_recovery_cut_never_comes_back(disk: Disk) -> None:
     """A torn tail is cut, a new segment begins behind it, and the power goes before anything else
     is flushed."""
-    fill(disk, 3).flush()
+    written(disk, 3).flush()
     disk.damage("00000000000000000000.log", lambda content: content + content[:33])
     disk.fs = disk.fs.crash("all")
     log = disk.open(is_clean=False, recovery_point=6, **SMALL)

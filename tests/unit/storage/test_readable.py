@@ -26,9 +26,10 @@ from raylog.storage.testing.logs import (
     offsets_of,
     records_of,
 )
-from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem, Stopped
+from raylog.storage.testing.memory import MemoryFileSystem, Stopped
 from raylog.storage.validation import COORDINATOR
 from tests.harness.paths import GOLDEN
+from tests.harness.small_logs import counted_reads
 
 
 @contextmanager
@@ -577,20 +578,6 @@ def test_what_aborted_is_not_taken_from_an_entry_that_lies(disk: Disk) -> None:
 # -- what it costs ---------------------------------------------------------------------------------
 
 
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
-    calls: list[tuple[int, int]] = []
-    real = MemoryFile.read
-
-    def read(file: MemoryFile, size_bytes: int, position: int) -> bytes:
-        calls.append((position, size_bytes))
-        return real(file, size_bytes, position)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryFile, "read", read)
-        yield calls
-
-
 @pytest.mark.parametrize("is_reopened", [False, True])
 @pytest.mark.parametrize(
     ("size", "count", "records"),
@@ -609,7 +596,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
 )
 def test_a_fetch_of_a_megabyte_is_three_calls_at_most(
     disk: Disk,
-    monkeypatch: pytest.MonkeyPatch,
     size: int,
     count: int,
     records: int,
@@ -626,7 +612,7 @@ def test_a_fetch_of_a_megabyte_is_three_calls_at_most(
             continue
         for within in {0, records // 2, records - 1}:
             offset = number * records + within
-            with counted(monkeypatch) as calls:
+            with counted_reads() as calls:
                 found = log.read(offset, 1 << 20)
             assert found.position == number * size
             fits = min(max((1 << 20) // size, 1), count - number)
@@ -634,14 +620,12 @@ def test_a_fetch_of_a_megabyte_is_three_calls_at_most(
             assert len(calls) <= 2, (offset, calls)  # and one for the data
 
 
-def test_a_fetch_of_all_that_is_left_looks_for_no_end(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetch_of_all_that_is_left_looks_for_no_end(disk: Disk) -> None:
     log = disk.open()
     for _ in range(20):
         log.append(batch_of_size(1000))
     for max_bytes in (10_000, 10_001, 1 << 20):
-        with counted(monkeypatch) as calls:
+        with counted_reads() as calls:
             assert log.read(10, max_bytes).size_bytes == 10_000
         assert len(calls) == 1
 
@@ -662,7 +646,7 @@ def test_the_newest_offset_costs_the_same_with_many_segments(
             seen.append(segment)
             return real(segment, *arguments)
 
-        with monkeypatch.context() as patch, counted(monkeypatch) as calls:
+        with monkeypatch.context() as patch, counted_reads() as calls:
             patch.setattr(Segment, "slice", noted)
             log.read(segments - 1, 1000)
             log.read(segments, 1000)

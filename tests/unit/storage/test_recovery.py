@@ -23,9 +23,10 @@ from raylog.storage.segment import Segment
 from raylog.storage.state.epochs import EpochChange
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import batch, batch_of_size, flip
-from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.writer import Piece as WriterPiece
 from raylog.storage.writer import SegmentWriter
+from tests.harness.small_logs import counted_reads
 
 BASE = 40
 LOG = "/00000000000000000040.log"
@@ -130,16 +131,9 @@ def test_pieces_may_be_of_any_size(
 def test_no_read_is_larger_than_a_piece(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even of a batch that says it is."""
     monkeypatch.setattr("raylog.storage.recovery.PIECE_BYTES", 300)
-    sizes: list[int] = []
-    read = MemoryFile.read
-
-    def counted(self: MemoryFile, size_bytes: int, position: int) -> bytes:
-        sizes.append(size_bytes)
-        return read(self, size_bytes, position)
-
-    monkeypatch.setattr(MemoryFile, "read", counted)
-    assert found(box.open()) == (0, 140, True)
-    assert max(sizes) <= 300
+    with counted_reads() as reads:
+        assert found(box.open()) == (0, 140, True)
+    assert max(size_bytes for _, _, size_bytes in reads) <= 300
 
 
 @pytest.mark.parametrize("piece_bytes", [100, 5000])
@@ -260,21 +254,11 @@ def test_an_entry_of_the_first_offset_and_of_time_0_is_no_fault(box: Box) -> Non
     assert index_fault(box.fs, box.open()) is None
 
 
-def test_the_tail_is_read_from_the_last_index_entry_on(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    positions: list[int] = []
-    read = MemoryFile.read
-
-    def counted(self: MemoryFile, size_bytes: int, position: int) -> bytes:
-        if self.path == LOG:
-            positions.append(position)
-        return read(self, size_bytes, position)
-
-    monkeypatch.setattr(MemoryFile, "read", counted)
+def test_the_tail_is_read_from_the_last_index_entry_on(box: Box) -> None:
     segment = box.open()
-    assert read_tail(segment) == (140, 0)
-    assert min(positions) >= 8000
+    with counted_reads() as reads:
+        assert read_tail(segment) == (140, 0)
+    assert min(position for path, position, _ in reads if path == LOG) >= 8000
     assert segment.max_timestamp == TimestampOffset(T0 + 9, 139)
 
 
@@ -356,16 +340,9 @@ def test_of_a_segment_of_one_epoch_only_the_first_batches_are_read(
     records = batch(1)
     stamp(records, BASE + 100, 3)
     following.log.append([records])
-    read: list[str] = []
-    real = MemoryFile.read
-
-    def counted(file: MemoryFile, size_bytes: int, position: int) -> bytes:
-        read.append(file.path)
-        return real(file, size_bytes, position)
-
-    monkeypatch.setattr(MemoryFile, "read", counted)
-    assert epoch_changes([box.open(), following]) == [EpochChange(3, 40, 0)]
-    assert read.count(LOG) == 1
+    with counted_reads() as reads:
+        assert epoch_changes([box.open(), following]) == [EpochChange(3, 40, 0)]
+    assert [path for path, _, _ in reads].count(LOG) == 1
 
 
 def test_the_epochs_of_large_batches_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ class Node:
         if fs is None:
             fs = MemoryFileSystem()
             fs.make_dir("/disk")
+            fs.sync_dir("/")
         self.fs, self.clock = fs, ManualClock()
         self.dirs = NodeDirs(fs, self.clock, DELAY_MS)
 

@@ -17,7 +17,7 @@ from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetIndex, OffsetPosition
 from raylog.storage.indexes.time_index import TimeIndex, TimestampOffset
 from raylog.storage.testing.clock import T0
-from raylog.storage.testing.memory import MemoryFileSystem
+from raylog.storage.testing.memory import MemoryFile, MemoryFileSystem
 from tests.harness.interleaving import Meeting, Schedule, schedules
 
 MAX_BYTES = 10 << 20
@@ -378,3 +378,21 @@ def test_a_cut_that_finds_a_full_disk_keeps_the_entries_in_memory(fs: MemoryFile
     index.append(100, 100)
     index.close()
     assert len(fs.read_file("/index")) == 11 * 8
+
+
+def test_an_index_that_its_owner_renames_while_a_reader_opens_it_is_no_error_of_the_disk(
+    fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs.write_file("/index", OffsetIndex.entry.pack(5, 100))
+    index = OffsetIndex(fs, "/index", 0, 1000)
+    real = fs.open
+
+    def renamed_before(path: str, *, create: bool = False) -> MemoryFile:
+        fs.rename("/index", "/index.deleted")
+        try:
+            return real(path, create=create)
+        finally:
+            index.path = "/index.deleted"
+
+    monkeypatch.setattr(fs, "open", renamed_before)
+    assert index.lookup(7) == (0, 0), "the reader goes on without it"
