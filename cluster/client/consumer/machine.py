@@ -534,7 +534,7 @@ class Machine:
         is_first = topic.topic_id is None
         for each in [each for each in self.assigned.values() if each.partition.topic == name]:
             if is_other:
-                self._start_over(each, topic_id)
+                self._start_over(each, topic.topic_id or "", topic_id)
             if each.partition.partition >= partitions:
                 self._leave(each, topic, partitions)
         if topic.is_followed:
@@ -546,17 +546,17 @@ class Machine:
         for each in self.assigned.values():
             self._changed(each)
 
-    def _start_over(self, each: Assigned, topic_id: str) -> None:
+    def _start_over(self, each: Assigned, old_id: str, new_id: str) -> None:
         """Its topic was deleted and made again: no offset of before means anything now."""
         self._requests.pop(each.asked, None)
         lost = each.fetch_at
         each.go_to(lost)
         if isinstance(each.end, int):
             each.end = When(LATEST)
-        why = UnknownTopicId(str(each.partition), "of before", topic_id)
-        self._reset(each, why)
+        self._reset(each, UnknownTopicId(str(each.partition), old_id, new_id))
+        each.fetch_at = None  # without a reset the error stays, until a seek
         if each.seeking is not None:
-            each.position = each.fetch_at = None
+            each.position = None
 
     def _leave(self, each: Assigned, topic: _Topic, partitions: int) -> None:
         """The topic has no such partition."""

@@ -832,3 +832,23 @@ def test_partitions_that_cannot_be_added_leave_the_others_where_they_are(
         consumer.incremental_assign([("nope", 0)])
     assert consumer.assignment == [("t", 0), ("t", 1)]
     assert [record.offset for record in consumer.poll()] == list(range(5, 20))
+
+
+def test_without_a_reset_a_topic_made_again_is_not_read_at_the_offset_of_before(
+    connection: FakeConnection,
+) -> None:
+    append(connection, 0, 10)
+    consumer = connection.consumer(
+        "t", from_="earliest", auto_offset_reset="none", metadata_max_age_ms=1000
+    )
+    old_id = connection.ids["t"]
+    assert len(consumer.poll()) == 10
+    connection.create("t", 2)
+    append(connection, 0, 30)
+    connection.now_s += 2
+    for _ in range(4):
+        with pytest.raises(UnknownTopicId, match=old_id):
+            consumer.poll()
+    consumer.seek("t", 0, 0)
+    consumer.seek("t", 1, 0)
+    assert [record.offset for record in consumer.poll()] == list(range(30))
