@@ -1,7 +1,7 @@
 """The consumer's machine against a log that answers at random.
 
-Whatever the order of answers, errors, seeks, pauses, interrupts and retention: from the position on every
-record is handed out once, in order, and none is skipped but by a reset.
+Whatever the order of answers, errors, seeks, pauses, interrupts and retention: from the position on
+every record is handed out once, in order, and none is skipped but by a reset.
 """
 
 from collections import deque
