@@ -3,6 +3,7 @@
 Of what others add they hear within their ``metadata.max.age.ms``.
 """
 
+import threading
 from typing import Protocol
 from weakref import WeakSet
 
@@ -14,14 +15,18 @@ class Hearer(Protocol):
 
 
 _hearers: WeakSet[Hearer] = WeakSet()
+_lock = threading.Lock()  # nobody may be added while the set is walked
 
 
 def hear_of_partitions(client: Hearer) -> None:
     """Tell ``client`` for as long as it lives."""
-    _hearers.add(client)
+    with _lock:
+        _hearers.add(client)
 
 
 def partitions_added(namespace: str, topic: str, partitions: int) -> None:
     """Tell all clients of this process."""
-    for hearer in list(_hearers):
+    with _lock:
+        hearers = list(_hearers)
+    for hearer in hearers:
         hearer.tell(namespace, topic, partitions)

@@ -7,7 +7,7 @@ returns the same records.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 import pyarrow as pa
 
 from raylog.actors.errors import ConsumerBusy, ConsumerClosed
+from raylog.cluster.client.columns import SCHEMA
 from raylog.cluster.client.connection import Connection
 from raylog.cluster.client.consumer.consumer import (
     POLL_TIMEOUT_MS,
@@ -150,7 +151,19 @@ class AsyncConsumer:
         self, timeout_ms: int = POLL_TIMEOUT_MS, max_bytes: int | None = None
     ) -> pa.Table:
         """As ``Consumer.poll_arrow``."""
-        return await self._call(self._started.poll_arrow, timeout_ms, max_bytes)
+        with self._exclusive():
+            consumer = self._started
+            most = consumer._most_bytes(max_bytes)
+            consumer._set_aside()
+            batches: list[pa.RecordBatch] = []
+            try:
+                is_there = partial(consumer._poll_arrow, batches, most)
+                await self._wait_for(is_there, timeout_ms / 1000)
+            except BaseException:
+                consumer._machine.take_back()
+                raise
+            consumer._machine.keep()
+            return pa.Table.from_batches(batches, schema=SCHEMA)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record by record, until the end if ``to`` is given, else for ever."""
@@ -160,6 +173,9 @@ class AsyncConsumer:
                 consumer._last = record
                 yield record
             with self._exclusive():
+                if consumer._is_untouched:
+                    consumer._begin_taken()
+                    continue
                 consumer._hand_out_taken()
                 most = consumer._most_records(None)
                 await self._wait_for(partial(consumer._take_some, most), None)
@@ -266,5 +282,7 @@ async def _in_thread(call: Callable[..., T], *args: Any) -> T:
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        await asyncio.wait([future])
+        while not future.done():
+            with suppress(asyncio.CancelledError):  # again: the thread is still in the consumer
+                await asyncio.wait([future])
         raise

@@ -78,7 +78,10 @@ class Waiter:
 def _exclusive(
     method: "Callable[Concatenate[Consumer, P], T]",
 ) -> "Callable[Concatenate[Consumer, P], T]":
-    """For one thread at a time, of a consumer that is open."""
+    """For one thread at a time, of a consumer that is open.
+
+    Where it is interrupted (KeyboardInterrupt), nobody got what it took out: it comes again.
+    """
 
     @functools.wraps(method)
     def call(self: "Consumer", *args: P.args, **kwargs: P.kwargs) -> T:
@@ -87,7 +90,14 @@ def _exclusive(
         try:
             if self._is_closed:
                 raise ConsumerClosed()
-            return method(self, *args, **kwargs)
+            answer = method(self, *args, **kwargs)
+            self._machine.keep()
+            return answer
+        except RaylogError:
+            raise
+        except BaseException:
+            self._begin_again()
+            raise
         finally:
             self._lock.release()
 
@@ -174,7 +184,7 @@ class Consumer:
     def incremental_assign(
         self, partitions: Iterable[Partition], *, from_: Places = None, to: Places = None
     ) -> None:
-        """Read these partitions, too; the others go on where they are."""
+        """Read these partitions, too; the others go on where they are, also if this raises."""
         self._set_aside()
         self._assign(partitions, from_, to)
 
@@ -189,7 +199,11 @@ class Consumer:
         start_of, end_of = places(from_, "from_"), places(to, "to")
         ends = {each: end for each in wanted if (end := end_of(each)) is not None}
         self._machine.assign({each: start_of(each) for each in wanted}, ends)
-        self._settle()
+        try:
+            self._settle(wanted)
+        except BaseException:
+            self._machine.unassign(wanted)
+            raise
 
     @_exclusive
     def subscribe(self, topics: Topics, *, from_: Places = None, to: Places = None) -> None:
@@ -203,7 +217,11 @@ class Consumer:
         self._set_aside()
         start_of, end_of = places(from_, "from_"), places(to, "to")
         self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
-        self._settle()
+        try:
+            self._settle(self._machine.assigned)
+        except BaseException:
+            self._machine.unsubscribe()
+            raise
 
     @_exclusive
     def unsubscribe(self) -> None:
@@ -211,18 +229,14 @@ class Consumer:
         self._set_aside()
         self._machine.unsubscribe()
 
-    def _settle(self) -> None:
-        """Wait until the partitions and their positions are known."""
-        try:
-            self._wait_for(lambda: self._machine.is_settled or bool(self._machine.troubles))
-            if self._machine.troubles:
-                raise self._machine.troubles.pop()
-            for each in self._machine.assigned.values():
-                if isinstance(each.error, UnknownTopicOrPartition):
-                    raise each.error
-        except BaseException:
-            self._machine.unsubscribe()
-            raise
+    def _settle(self, partitions: Collection[TopicPartition]) -> None:
+        """Wait until the partitions and their positions are known; raise if one is not there."""
+        self._wait_for(lambda: self._machine.is_settled or bool(self._machine.troubles))
+        if self._machine.troubles:
+            raise self._machine.troubles.pop()
+        for each in self._machine.assigned.values():
+            if each.partition in partitions and isinstance(each.error, UnknownTopicOrPartition):
+                raise each.error
 
     # -- positions ---------------------------------------------------------------------------------
 
@@ -347,6 +361,7 @@ class Consumer:
                 break
             polled += taken.rows
             left_bytes -= taken.size_bytes
+            self._machine.note(taken.each)
             self._fetcher.hand_out(taken)
         return bool(polled) or self._is_finished()
 
@@ -379,13 +394,18 @@ class Consumer:
         Its columns are key, value, topic, partition, offset, timestamp, timestampType, headers. It
         is a part of what is there: ``read_table`` reads a whole range.
         """
-        most = self._config.max_poll_bytes if max_bytes is None else max_bytes
-        if most < 1:
-            raise InvalidRequest("max_bytes", max_bytes, "must be 1 or more")
+        most = self._most_bytes(max_bytes)
         self._set_aside()
         batches: list[pa.RecordBatch] = []
         self._wait_for(lambda: self._poll_arrow(batches, most), timeout_ms / 1000, is_poll=True)
         return pa.Table.from_batches(batches, schema=SCHEMA)
+
+    def _most_bytes(self, wanted: int | None) -> int:
+        if wanted is None:
+            return self._config.max_poll_bytes
+        if wanted < 1:
+            raise InvalidRequest("max_bytes", wanted, "must be 1 or more")
+        return wanted
 
     def _poll_arrow(self, batches: list[pa.RecordBatch], left_bytes: int) -> bool:
         while left_bytes > 0:
@@ -433,6 +453,8 @@ class Consumer:
     @_exclusive
     def _take_more(self) -> bool:
         """Records for an iteration, which has yielded those before; False at the end."""
+        if self._is_untouched:
+            return self._begin_taken()
         self._hand_out_taken()
         self._wait_for(partial(self._take_some, self._config.max_poll_records), is_poll=True)
         return self._begin_taken()
@@ -441,6 +463,11 @@ class Consumer:
         """Take records of one partition out; they are handed out later."""
         self._taken = self._fetcher.take_rows(most, self._config.max_poll_bytes)
         return self._taken is not None or self._is_finished()
+
+    @property
+    def _is_untouched(self) -> bool:
+        """Whether something was taken out of which nothing was yielded: a wait was cancelled."""
+        return self._taken is not None and self._last is None
 
     def _begin_taken(self) -> bool:
         """Iterate over what was taken out, if anything was."""
@@ -452,21 +479,30 @@ class Consumer:
         """All of what was taken out is the user's now."""
         if self._taken is None:
             return []
-        taken, self._taken, self._last = self._taken, None, None
+        taken = self._taken
         self._fetcher.hand_out(taken)
+        self._taken = self._last = None
         return taken.rows
 
     def _set_aside(self) -> None:
         """What an iteration has taken out and not yielded is fetched data again."""
-        if self._taken is None:
+        taken = self._taken
+        if taken is None:
             return
-        taken, self._taken = self._taken, None
         taken.rows.clear()  # ends the iteration's own loop over them
         if self._last is not None:
             self._fetcher.hand_out_up_to(taken, self._last.offset + 1)
         else:
             self._fetcher.hand_out_up_to(taken, taken.each.position or 0)
-        self._last = None
+        self._taken = self._last = None
+
+    def _begin_again(self) -> None:
+        """A call was interrupted, at any line: positions stay where the user knows them.
+
+        What the call has taken out comes again, and what was on its way is asked for again.
+        """
+        self._set_aside()
+        self._fetcher.begin_again()
 
     def _is_finished(self) -> bool:
         """Whether no record can come any more."""

@@ -55,10 +55,13 @@ class Answer:
 class Taken:
     """Records of one partition that were taken out, and not handed out yet."""
 
-    __slots__ = ("each", "is_done", "next_offset", "rows", "size_bytes")
+    __slots__ = ("answer", "each", "is_done", "next_offset", "rows", "size_bytes")
 
-    def __init__(self, each: Assigned, rows: list[ConsumerRecord], reader: RowReader) -> None:
-        self.each, self.rows, self.size_bytes = each, rows, reader.taken_bytes
+    def __init__(
+        self, each: Assigned, answer: Answer, rows: list[ConsumerRecord], reader: RowReader
+    ) -> None:
+        self.each, self.answer = each, answer
+        self.rows, self.size_bytes = rows, reader.taken_bytes
         self.next_offset, self.is_done = reader.next_offset, reader.is_done
 
 
@@ -209,7 +212,7 @@ class Fetcher:
                     max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
                 )
             rows = self._read_from(each, partial(answer.rows.take, max_records, max_bytes))
-            taken = Taken(each, rows, answer.rows)
+            taken = Taken(each, answer, rows, answer.rows)
             if rows:
                 return taken
             self.hand_out(taken)
@@ -230,6 +233,7 @@ class Fetcher:
                     max_plain_batch_bytes=MAX_PLAIN_BATCH_BYTES,
                 )
             batch = self._read_from(each, partial(answer.tables.take, max_bytes))
+            self.machine.note(each)
             self.machine.handed_out(each, answer.tables.next_offset, is_done=answer.tables.is_done)
             if batch.num_rows:
                 return each, batch
@@ -237,15 +241,28 @@ class Fetcher:
 
     def hand_out(self, taken: Taken) -> None:
         """All of these records are the user's now."""
-        self.machine.handed_out(taken.each, taken.next_offset, is_done=taken.is_done)
+        if self._is_current(taken):
+            self.machine.handed_out(taken.each, taken.next_offset, is_done=taken.is_done)
 
     def hand_out_up_to(self, taken: Taken, offset: int) -> None:
         """Only the records before ``offset`` are: the others are taken again."""
-        self.machine.handed_out(taken.each, offset, is_done=False)
-        if taken.each.chunks:
-            answer = taken.each.chunks[0]
-            assert isinstance(answer, Answer)
-            answer.close()
+        taken.answer.close()
+        if self._is_current(taken):
+            self.machine.handed_out(taken.each, offset, is_done=False)
+
+    def _is_current(self, taken: Taken) -> bool:
+        """False where the partition was left, or its topic made again, since it was taken out."""
+        each = taken.each
+        is_assigned = self.machine.assigned.get(each.partition) is each
+        return is_assigned and bool(each.chunks) and each.chunks[0] is taken.answer
+
+    def begin_again(self) -> None:
+        """A call was interrupted: see ``Machine.begin_again``."""
+        self.machine.begin_again()
+        for each in self.machine.assigned.values():
+            for answer in each.chunks:
+                assert isinstance(answer, Answer)
+                answer.close()  # a reader may be ahead of the position
 
     def _next_ready(self) -> Assigned | None:
         """The partition whose turn it is. Raises its error, where it has nothing else."""

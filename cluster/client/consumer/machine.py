@@ -224,6 +224,7 @@ class Machine:
         self._ready: dict[Assigned, None] = {}  # something is there to hand out, in turn
         self._to_ask: dict[Assigned, None] = {}  # one may be asked now or later
         self._forget: list[TopicPartition] = []
+        self._before: dict[Assigned, int | None] = {}  # see ``note``
         self._start_of: Callable[[TopicPartition], Start | None] = lambda _: None
         self._end_of: Callable[[TopicPartition], Start | None] | None = None
         self._pattern: re.Pattern[str] | None = None
@@ -326,6 +327,40 @@ class Machine:
             self._ready.pop(each, None)  # the others' turn
             if not each.chunks and each.seeking is None and each.fetch_at is not None:
                 each.position = each.fetch_at = max(next_offset, each.fetch_at)
+            self._changed(each)
+
+    def note(self, each: Assigned) -> None:
+        """What is handed out of it now comes again, unless ``keep`` says that the user has it."""
+        self._before.setdefault(each, each.position)
+
+    def keep(self) -> None:
+        """The user has what was handed out."""
+        self._before.clear()
+
+    def take_back(self) -> None:
+        """Nobody got what was handed out since ``keep``: go back to before it."""
+        for each, position in self._before.items():
+            if self.assigned.get(each.partition) is each:
+                self._requests.pop(each.asked, None)
+                each.go_to(position)
+                self._changed(each)
+        self._before.clear()
+
+    def begin_again(self) -> None:
+        """An event was interrupted, at any line of this: ask again for all that may be on its way.
+
+        Answers to what was asked before are dropped. What was fetched is kept.
+        """
+        self.take_back()
+        self._requests.clear()
+        self._ready.clear()
+        self._to_ask.clear()
+        for topic in (*self._topics.values(), self._list):
+            topic.is_asked, topic.due_at = False, 0.0
+        for each in self.assigned.values():
+            each.asked = 0
+            if each.fetch_at is None and each.seeking is None and each.error is None:
+                each.go_to(each.position)
             self._changed(each)
 
     def take_error(self, each: Assigned) -> Exception:
@@ -497,37 +532,38 @@ class Machine:
         is_other = topic.topic_id is not None and topic.topic_id != topic_id
         before = 0 if topic.topic_id is None or is_other else topic.partitions
         is_first = topic.topic_id is None
-        topic.is_asked, topic.failures, topic.failing_since = False, 0, None
-        topic.due_at = now + (self.config.metadata_max_age_s if topic.is_followed else float("inf"))
-        topic.topic_id, topic.partitions = topic_id, partitions
         for each in [each for each in self.assigned.values() if each.partition.topic == name]:
             if is_other:
-                self._start_over(each, topic_id)
+                self._start_over(each, topic.topic_id or "", topic_id)
             if each.partition.partition >= partitions:
-                self._leave(each, topic)
+                self._leave(each, topic, partitions)
         if topic.is_followed:
             self._follow(name, topic, range(before, partitions), is_first=is_first)
+        topic.is_asked, topic.failures, topic.failing_since = False, 0, None
+        topic.due_at = now + (self.config.metadata_max_age_s if topic.is_followed else float("inf"))
+        # last: where this is interrupted, it is done again as a whole
+        topic.topic_id, topic.partitions = topic_id, partitions
         for each in self.assigned.values():
             self._changed(each)
 
-    def _start_over(self, each: Assigned, topic_id: str) -> None:
+    def _start_over(self, each: Assigned, old_id: str, new_id: str) -> None:
         """Its topic was deleted and made again: no offset of before means anything now."""
         self._requests.pop(each.asked, None)
         lost = each.fetch_at
         each.go_to(lost)
         if isinstance(each.end, int):
             each.end = When(LATEST)
-        why = UnknownTopicId(str(each.partition), "of before", topic_id)
-        self._reset(each, why)
+        self._reset(each, UnknownTopicId(str(each.partition), old_id, new_id))
+        each.fetch_at = None  # without a reset the error stays, until a seek
         if each.seeking is not None:
-            each.position = each.fetch_at = None
+            each.position = None
 
-    def _leave(self, each: Assigned, topic: _Topic) -> None:
+    def _leave(self, each: Assigned, topic: _Topic, partitions: int) -> None:
         """The topic has no such partition."""
         if topic.is_followed:
             self._drop([each.partition])
         else:
-            why = f"it has {topic.partitions} partitions, counted from 0"
+            why = f"it has {partitions} partitions, counted from 0"
             each.error = UnknownTopicOrPartition(*each.partition, why)
 
     def _follow(self, name: str, topic: _Topic, numbers: range, *, is_first: bool) -> None:
@@ -553,7 +589,8 @@ class Machine:
         if self._pattern is not None:
             self._drop([each.partition for each in mine])
             del self._topics[name]  # it may come back
-        elif not mine:
+            return
+        if not mine:
             self.troubles.append(error)
         for each in mine:
             each.error = error
@@ -606,6 +643,8 @@ class Machine:
 
     def _changed(self, each: Assigned) -> None:
         """Put it where it belongs: to those that are ready, and to those that are to be asked."""
+        if self.assigned.get(each.partition) is not each:
+            return  # it was left
         if each.is_paused or not (each.chunks or each.error):
             self._ready.pop(each, None)
         else:

@@ -6,9 +6,11 @@ asked for the first time. Until then the receipt only knows its batch's Delivery
 there; nobody but the caller keeps it.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from raylog.actors.errors import ProduceFailed
@@ -16,6 +18,8 @@ from raylog.storage.records import kernel
 
 # Bytes of a receipt that is waited for or has a callback, which buffer.memory pays for.
 WAITED_FOR_BYTES = 2_000
+
+logger = logging.getLogger(__name__)
 
 # Guards the futures that are made and the deliveries that end. Held for moments, never for calls.
 # The garbage collector may run a finalizer that comes here again, in the same thread.
@@ -39,6 +43,14 @@ class Outcome(NamedTuple):
     base_offset: int
     log_append_time: int
     error: BaseException | None  # why they were not written
+
+
+def _call(tell: Callable[[], None]) -> None:
+    """Tell a user. A Future lets SystemExit of a callback through; the producer must go on."""
+    try:
+        tell()
+    except BaseException:
+        logger.exception("a callback of a record raised what ends a thread; the producer goes on")
 
 
 class OwnPartition(Protocol):
@@ -102,9 +114,9 @@ class Delivery:
             self._waiting += [receipt for receipt in waiting if receipt.index not in ended]
             callbacks = self._when_done if self.is_done else []
         for receipt in heard:
-            receipt.end(outcome)
+            _call(partial(receipt.end, outcome))
         for callback in callbacks:
-            callback()
+            _call(callback)
         if heard:
             self.partition.release(WAITED_FOR_BYTES * len(heard))
 

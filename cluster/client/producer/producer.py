@@ -16,13 +16,13 @@ twice. Defaults and names are those of Kafka's producer.
 """
 
 import atexit
+import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
-from weakref import WeakSet
 
 from raylog.actors.errors import InvalidRequest, ProduceFailed, RequestTimedOut
 from raylog.cluster.client.connection import Connection
@@ -42,7 +42,8 @@ Headers = Mapping[str, Buffer | None] | Iterable[tuple[str, Buffer | None]]
 
 # Beyond delivery.timeout.ms, flush waits this long for the last batch to be given up.
 GRACE_S: Final = 1.0
-_open: "WeakSet[Producer]" = WeakSet()
+# Of producers that are not closed; also of those that nobody refers to any more.
+_open: "dict[Sender, ProducerConfig]" = {}
 
 
 class Producer:
@@ -177,10 +178,21 @@ class Producer:
         self._sender.close()
         try:
             self._sender.wait(self._sender.hurry(), self._limit_s(timeout))
-        finally:
-            _open.discard(self)
-            self._sender.stop()
+        except BaseException as error:  # Ctrl-C: what is given up is told with it
+            self._end()
+            self._add_failure_to(error)
+            raise
+        self._end()
         self._raise_failure()
+
+    def _end(self) -> None:
+        _open.pop(self._sender, None)
+        self._sender.stop()
+
+    def _add_failure_to(self, error: BaseException) -> None:
+        failure, records = self._sender.take_failures()
+        if failure is not None:
+            error.add_note(f"raylog's producer: {records} records in all: {failure}")
 
     def _raise_failure(self) -> None:
         """Raise what has failed and nobody has seen."""
@@ -192,7 +204,11 @@ class Producer:
         raise failure
 
     def _limit_s(self, timeout: float | None) -> float:
-        return self.config.delivery_timeout_ms / 1000 + GRACE_S if timeout is None else timeout
+        return _patience_s(self.config) if timeout is None else timeout
+
+
+def _patience_s(config: ProducerConfig) -> float:
+    return config.delivery_timeout_ms / 1000 + GRACE_S
 
 
 def _remember(producer: Producer) -> None:
@@ -203,7 +219,8 @@ def _remember(producer: Producer) -> None:
     if not _is_registered:
         _is_registered.append(True)
         atexit.register(_close_all)
-    _open.add(producer)
+        os.register_at_fork(after_in_child=_leave_to_parent)
+    _open[producer._sender] = producer.config
 
 
 _is_registered: list[bool] = []
@@ -211,20 +228,26 @@ _is_registered: list[bool] = []
 
 def _close_all() -> None:
     """The process ends: send what is left, and say what could not be."""
-    producers = list(_open)
-    for producer in producers:
-        producer._sender.close()
-        producer._sender.hurry()
-    for producer in producers:
-        _close_at_end(producer)
+    senders = list(_open.items())
+    for sender, _ in senders:
+        sender.close()
+        sender.hurry()
+    for sender, config in senders:
+        try:
+            sender.wait(sender.hurry(), _patience_s(config))
+        finally:  # also after Ctrl-C
+            sender.stop()
+            _tell_what_is_lost(sender)
 
 
-def _close_at_end(producer: Producer) -> None:
-    sender = producer._sender
-    try:
-        sender.wait(sender.hurry(), producer._limit_s(None))
-    finally:
-        sender.stop()
+def _leave_to_parent() -> None:
+    """This is a forked child, without the producers' threads: their records are the parent's."""
+    for sender in _open:
+        sender.disown()
+    _open.clear()
+
+
+def _tell_what_is_lost(sender: Sender) -> None:
     failure, records = sender.take_failures()
     if failure is None:
         return

@@ -17,7 +17,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import count
@@ -141,8 +141,14 @@ class Sender:
         )
         # as the accumulator's, which takes no more rows once the producer is closed
         self._topics: dict[str, Any] = {}
+        # what has ended, and whose users are still being told
+        self._ending: dict[Delivery, None] = {}
+        # topics whose name another topic has, until what waited for them has failed
+        self._retired: list[Any] = []
         self._failures: deque[tuple[Delivery, Outcome]] = deque()
+        # failures that are remembered only by their number, and the first of them
         self._forgotten = 0
+        self._first_forgotten: ProduceFailed | None = None
         self._timers: list[tuple[float, int, SendingPartition]] = []
         self._most_timers = FEWEST_TIMERS  # more than this are cleared of void ones
         self._order = count()
@@ -150,6 +156,7 @@ class Sender:
         self._refresh_at = clock() + config.metadata_max_age_ms / 1000
         name = f"raylog-producer-{config.client_id}" if config.client_id else "raylog-producer"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._ending_thread: threading.Thread | None = None  # it tells users what close() failed
         if is_threaded:
             self.thread.start()
         hear_of_partitions(self)
@@ -189,6 +196,7 @@ class Sender:
         self.accumulator.topics.pop(topic, None)
         state = self._topics.pop(topic, None)
         if state is not None:
+            self._retired.append(state)
             self.events.put(partial(self._end_topic, state, topic_id))
 
     def _end_topic(self, state: Any, topic_id: str) -> None:
@@ -196,9 +204,9 @@ class Sender:
         for batch in state.batches:
             sending: SendingPartition = batch.owner
             error = UnknownTopicId(sending.name, sending.topic_id, topic_id)
-            with self.lock:
-                todo = sending.machine.retire(error)
-            self._perform(sending, todo)
+            self._tell(sending, partial(sending.machine.retire, error))
+        with self.lock:
+            self._retired.remove(state)
 
     def refresh(self, topic: str) -> None:
         """Ask for a topic's metadata; the thread hears the answer."""
@@ -290,7 +298,8 @@ class Sender:
         """Nothing that waits now lingers; returns all of it."""
         waiting: list[Delivery] = []
         with self.lock:
-            for state in self._topics.values():
+            waiting += self._ending
+            for state in [*self._topics.values(), *self._retired]:
                 for batch in list(state.batches):
                     deliveries = batch.owner.machine.deliveries
                     for delivery in deliveries:
@@ -321,7 +330,7 @@ class Sender:
         with self.lock:
             failures, self._failures = self._failures, deque()
             records, self._forgotten = self._forgotten, 0
-        first: ProduceFailed | None = None
+            first, self._first_forgotten = self._first_forgotten, None
         for delivery, outcome in failures:
             untold = delivery.untold(outcome)
             records += untold
@@ -331,7 +340,7 @@ class Sender:
 
     def is_own_thread(self) -> bool:
         """Whether this runs in a callback, where nothing may wait for the producer."""
-        return threading.current_thread() is self.thread
+        return threading.current_thread() in (self.thread, self._ending_thread)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -341,6 +350,15 @@ class Sender:
             self.is_closed = True
             self.accumulator.topics.clear()
         self._has_changed()
+
+    def disown(self) -> None:
+        """A forked child has no thread for this, and nothing of it to send: refuse to be used."""
+        self.lock, self.changed = threading.Lock(), threading.Condition()
+        self.is_closed = self._is_stopped = True
+        self.accumulator.topics.clear()
+        self._topics.clear()
+        self._retired.clear()
+        self._ending.clear()
 
     def stop(self) -> None:
         """End the thread, and fail what is not acknowledged."""
@@ -352,10 +370,13 @@ class Sender:
         error = InvalidRequest(
             "producer", "closed", "before these records were acknowledged; give close() more time"
         )
-        for batch in [batch for state in self._topics.values() for batch in state.batches]:
-            with self.lock:
-                todo = batch.owner.machine.retire(error)
-            self._perform(batch.owner, todo)
+        self._ending_thread = threading.current_thread()
+        try:
+            for state in [*self._topics.values(), *self._retired]:
+                for batch in state.batches:
+                    self._tell(batch.owner, partial(batch.owner.machine.retire, error))
+        finally:
+            self._ending_thread = None
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -372,7 +393,7 @@ class Sender:
         touched: dict[SendingPartition, None] = {}
         for event in events:
             if callable(event):
-                event()
+                self._hear(event)
             else:
                 touched[event.owner] = None
         now = self.clock()
@@ -388,6 +409,13 @@ class Sender:
         for sending in touched:
             self._advance(sending)
         return bool(events or touched)
+
+    @staticmethod
+    def _hear(event: Callable[[], None]) -> None:
+        try:
+            event()
+        except Exception:  # a fault of ours: what else has happened must not be lost with it
+            logger.exception("a producer goes on after an error that nobody expected")
 
     def _take_events(self, timeout_s: float | None) -> list[Event]:
         events: list[Event] = []
@@ -407,9 +435,23 @@ class Sender:
         with self.lock:
             todo = sending.machine.advance(now)
             due_at = sending.machine.due_at(now)
+            self._note_ends(todo)
         if due_at is not None and due_at != sending.due_at:
             self._schedule(sending, due_at)
         self._perform(sending, todo)
+
+    def _tell(self, sending: SendingPartition, event: Callable[[], Sequence[Instruction]]) -> None:
+        """Tell a machine, and do what it says."""
+        with self.lock:
+            todo = event()
+            self._note_ends(todo)
+        self._perform(sending, todo)
+
+    def _note_ends(self, todo: Sequence[Instruction]) -> None:
+        """The machine forgets them here; ``flush`` waits until their users were told."""
+        for instruction in todo:
+            if isinstance(instruction, End):
+                self._ending[instruction.batch.delivery] = None
 
     def _schedule(self, sending: SendingPartition, due_at: float) -> None:
         """Look at a partition at this time; its timer of before is void."""
@@ -420,7 +462,7 @@ class Sender:
             heapq.heapify(self._timers)
             self._most_timers = max(FEWEST_TIMERS, 2 * len(self._timers))
 
-    def _perform(self, sending: SendingPartition, todo: list[Instruction]) -> None:
+    def _perform(self, sending: SendingPartition, todo: Sequence[Instruction]) -> None:
         for instruction in todo:
             if isinstance(instruction, Send):
                 self._send(sending, instruction)
@@ -459,8 +501,7 @@ class Sender:
     ) -> None:
         error = done.exception()
         if error is None:
-            with self.lock:
-                todo = sending.machine.acknowledge(send.batch, send.attempt, done.result())
+            event = partial(sending.machine.acknowledge, send.batch, send.attempt, done.result())
         else:
             self._note(sending, error)
             wait_s = backoff_s(
@@ -469,11 +510,9 @@ class Sender:
                 self._config.retry_backoff_max_ms,
                 random.random(),
             )
-            with self.lock:
-                todo = sending.machine.refuse(
-                    send.batch, send.attempt, error, self.clock() + wait_s
-                )
-        self._perform(sending, todo)
+            retry_at = self.clock() + wait_s
+            event = partial(sending.machine.refuse, send.batch, send.attempt, error, retry_at)
+        self._tell(sending, event)
         self._advance(sending)
 
     def _note(self, sending: SendingPartition, error: BaseException) -> None:
@@ -507,10 +546,19 @@ class Sender:
             with self.lock:
                 self._failures.append((batch.delivery, outcome))
                 if len(self._failures) > MOST_FAILURES:
-                    self._forgotten += self._failures.popleft()[1].count
+                    self._forget(*self._failures.popleft())
         self.accumulator.release(batch.charged_bytes)
         batch.delivery.end(outcome)
+        with self.lock:
+            self._ending.pop(batch.delivery, None)
         self._has_changed()
+
+    def _forget(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Remember a failure only by its number. The caller holds the lock."""
+        untold = delivery.untold(outcome)
+        self._forgotten += untold
+        if untold and self._first_forgotten is None:
+            self._first_forgotten = ProduceFailed(delivery.partition.name, untold, outcome.error)
 
     # -- producer ids ------------------------------------------------------------------------------
 

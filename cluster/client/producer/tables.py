@@ -83,6 +83,7 @@ class SentTable(Future):
 
     def result(self, timeout: float | None = None) -> list[WrittenRange]:
         """Where the rows were written. Raises ProduceFailed, TimeoutError."""
+        self._hurry()
         try:
             return super().result(timeout)
         except ProduceFailed:
@@ -91,10 +92,18 @@ class SentTable(Future):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What kept rows from being written. Waits as ``result``."""
+        self._hurry()
         error = super().exception(timeout)
         if error is not None:
             self._tell()
         return error
+
+    def _hurry(self) -> None:
+        """Somebody waits. Raises InvalidRequest in a callback, which would wait for itself."""
+        if self.done():
+            return
+        for part in self._parts:
+            part.delivery.partition.hurry(part.delivery)
 
     def _tell(self) -> None:
         for delivery, outcome in self._outcomes():

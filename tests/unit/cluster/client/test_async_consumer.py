@@ -1,6 +1,7 @@
 """The consumer for asyncio: it waits without a thread, and loses nothing when it is cancelled."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from raylog.actors.errors import ConsumerBusy, ConsumerClosed, ConsumerWokenUp, NothingAssigned
 from raylog.cluster.client.consumer import AsyncConsumer
+from raylog.cluster.client.consumer.async_consumer import _in_thread
 from raylog.storage.testing.logs import batch
 from tests.harness.consuming import FakeConnection
 
@@ -81,5 +83,56 @@ def test_it_is_woken_and_it_says_what_it_lacks(connection: FakeConnection) -> No
         async with AsyncConsumer(connection) as empty:  # type: ignore[arg-type]
             with pytest.raises(NothingAssigned):
                 await empty.poll()
+
+    run(read())
+
+
+def test_a_cancelled_iteration_or_table_loses_nothing(connection: FakeConnection) -> None:
+    async def read() -> None:
+        async with AsyncConsumer(connection, "t", from_="earliest") as consumer:  # type: ignore[arg-type]
+            found: list[int] = []
+
+            async def one() -> None:
+                async for record in consumer:
+                    found.append(record.offset)
+                    return
+
+            async def table() -> None:
+                found.extend((await consumer.poll_arrow(100, 200)).column("offset").to_pylist())
+
+            for work in (one, table) * 10:
+                task = asyncio.create_task(work())
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+            while len(found) < 20:
+                await table()
+            assert sorted(found) == sorted(2 * [*range(10)])
+
+    run(read())
+
+
+def test_a_task_that_is_cancelled_twice_still_waits_for_its_thread(
+    connection: FakeConnection,
+) -> None:
+    async def read() -> None:
+        loop = asyncio.get_running_loop()
+        began, may_end = asyncio.Event(), threading.Event()
+
+        def work() -> None:
+            loop.call_soon_threadsafe(began.set)
+            may_end.wait(30)
+
+        task = asyncio.create_task(_in_thread(work))
+        await began.wait()
+        for _ in range(3):
+            task.cancel()
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert not task.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     run(read())

@@ -780,3 +780,75 @@ def test_a_range_of_what_is_much_larger_when_it_is_decompressed(
 def test_a_consumer_cannot_be_pickled(connection: FakeConnection) -> None:
     with pytest.raises(TypeError, match="pass the broker"):
         pickle.dumps(connection.consumer("t"))
+
+
+# -- what changes below an iteration ---------------------------------------------------------------
+
+
+def test_a_topic_made_again_within_an_iteration_is_read_from_its_beginning_once(
+    connection: FakeConnection,
+) -> None:
+    for number in (0, 1):
+        append(connection, number, 20)
+    consumer = connection.consumer("t", from_="earliest", metadata_max_age_ms=1000)
+    iteration = iter(consumer)
+    found = [next(iteration) for _ in range(3)]
+    for served in connection.create("t", 2):
+        served.partition.append(batch(30))
+    connection.now_s += 2
+    for _ in range(2):  # questions hear of the other topic, too
+        consumer.end_offsets([("t", 0)])
+    found += [next(iteration) for _ in range(17)]
+    assert offsets(found) == [(0, n) for n in range(20)], "what was fetched before"
+    again = [next(iteration) for _ in range(60)]
+    assert sorted(offsets(again)) == [(p, n) for p in (0, 1) for n in range(30)]
+    assert consumer.poll(0) == []
+
+
+def test_a_topic_of_a_pattern_that_is_deleted_is_left_without_an_error(
+    connection: FakeConnection,
+) -> None:
+    append(connection, 0, 3)
+    connection.create("u")[0].partition.append(batch(3))
+    consumer = connection.consumer(metadata_max_age_ms=1000)
+    consumer.subscribe(re.compile("^[tu]$"), from_="earliest")
+    iteration = iter(consumer)
+    assert next(iteration).topic == "t"
+    del connection.topics["t"]
+    connection.now_s += 2
+    for _ in range(2):
+        consumer.end_offsets([("u", 0)])
+    assert consumer.assignment == [("u", 0)]
+    assert [(r.topic, r.offset) for r in drain(consumer)] == [("u", n) for n in range(3)]
+
+
+def test_partitions_that_cannot_be_added_leave_the_others_where_they_are(
+    connection: FakeConnection,
+) -> None:
+    append(connection, 0, 20)
+    consumer = connection.consumer("t", from_="earliest")
+    assert len(consumer.poll(max_records=5)) == 5
+    with pytest.raises(UnknownTopicOrPartition):
+        consumer.incremental_assign([("nope", 0)])
+    assert consumer.assignment == [("t", 0), ("t", 1)]
+    assert [record.offset for record in consumer.poll()] == list(range(5, 20))
+
+
+def test_without_a_reset_a_topic_made_again_is_not_read_at_the_offset_of_before(
+    connection: FakeConnection,
+) -> None:
+    append(connection, 0, 10)
+    consumer = connection.consumer(
+        "t", from_="earliest", auto_offset_reset="none", metadata_max_age_ms=1000
+    )
+    old_id = connection.ids["t"]
+    assert len(consumer.poll()) == 10
+    connection.create("t", 2)
+    append(connection, 0, 30)
+    connection.now_s += 2
+    for _ in range(4):
+        with pytest.raises(UnknownTopicId, match=old_id):
+            consumer.poll()
+    consumer.seek("t", 0, 0)
+    consumer.seek("t", 1, 0)
+    assert [record.offset for record in consumer.poll()] == list(range(30))

@@ -1,7 +1,7 @@
 """The consumer's machine against a log that answers at random.
 
-Whatever the order of answers, errors, seeks, pauses and retention: from the position on every
-record is handed out once, in order, and none is skipped but by a reset.
+Whatever the order of answers, errors, seeks, pauses, interrupts and retention: from the position on
+every record is handed out once, in order, and none is skipped but by a reset.
 """
 
 from collections import deque
@@ -56,7 +56,7 @@ class World:
             [
                 *[self.ask, self.take] * 2,
                 *[self.answer] * 3,
-                *[self.append, self.retain, self.seek, self.pause, self.wait],
+                *[self.append, self.retain, self.seek, self.pause, self.wait, self.interrupt],
             ]
         )()
 
@@ -118,7 +118,23 @@ class World:
             return
         chunk = each.chunks[0]
         assert isinstance(chunk, Chunk)
+        partition = each.partition
+        expected, seen = self.expected[partition], list(self.seen[partition])
+        resets = list(self.resets[partition])
+        self.machine.note(each)
         self.random.choice([self.take_one, self.take_all])(each, chunk)
+        if self.random.random() < 0.9:
+            self.machine.keep()
+            return
+        # the call was interrupted, or cancelled: nobody got them
+        self.expected[partition], self.seen[partition] = expected, seen
+        self.resets[partition] = resets
+        self.random.choice([self.machine.take_back, self.machine.begin_again])()
+
+    def interrupt(self) -> None:
+        """A call that hands nothing out was interrupted; answers to its requests still come."""
+        if self.random.random() < 0.2:
+            self.machine.begin_again()
 
     def take_one(self, each: Any, chunk: Chunk) -> None:
         self.see(each.partition, chunk.offsets.popleft())

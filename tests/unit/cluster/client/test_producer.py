@@ -35,6 +35,7 @@ from raylog.actors.errors import (
 from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.columns import to_table
 from raylog.cluster.client.producer import Producer, SentRecord
+from raylog.cluster.client.producer.sender import MOST_FAILURES
 from raylog.storage.errors import InvalidRecord, InvalidTopic, OutOfOrderSequence, RecordTooLarge
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
@@ -1071,3 +1072,194 @@ def test_a_first_send_waits_no_longer_than_it_may(lab: Lab) -> None:
     with pytest.raises(NotLeader, match="the Controller is away"):
         producer.send("t", b"v")
     assert lab.connection.asked_metadata == 3
+
+
+# -- two things at once ----------------------------------------------------------------------------
+
+
+def test_a_callback_that_ends_its_thread_ends_no_producer(lab: Lab) -> None:
+    producer = lab.producer()
+    lab.connection.faults.append("hangs")
+    first = producer.send("t", b"1", partition=0)
+    first.add_done_callback(lambda _: sys.exit(3))
+    heard: list[int] = []
+    second = producer.send("t", b"2", partition=0)
+    second.add_done_callback(lambda sent: heard.append(sent.result().offset))
+    lab.pump()
+    lab.connection.answer_held()
+    lab.pump()
+    assert (first.result(0).offset, second.result(0).offset) == (0, 1)
+    assert heard == [1]
+    assert producer._sender.accumulator.free_bytes == producer.config.buffer_memory
+
+
+def test_what_close_gives_up_is_told_and_a_callback_then_waits_for_nothing(lab: Lab) -> None:
+    lab.connection.faults.extend(["hangs"] * 9)
+    producer = lab.producer()
+    first, second = (producer.send("t", b"x", partition=n) for n in (0, 1))
+    lab.pump()
+    refused: list[str] = []
+
+    def ask(_: object) -> None:
+        for wait in (first.result, second.result, producer.flush, producer.close):
+            try:
+                wait()
+            except ProduceFailed:
+                refused.append("failed")
+            except InvalidRequest:
+                refused.append("refused")
+
+    first.add_done_callback(ask)
+    with pytest.raises(ProduceFailed):
+        producer.close(0)
+    assert refused == ["failed", "refused", "refused"]
+    assert second.done()
+
+
+def test_a_table_is_not_waited_for_in_a_callback(lab: Lab) -> None:
+    producer = lab.producer()
+    raised: list[object] = []
+
+    def send_and_wait(_: object) -> None:
+        producer._sender.thread = threading.current_thread()  # the lab's thread is the producer's
+        sent = producer.send_arrow("t", pa.table({"value": [b"x"]}))
+        for wait in (sent.result, sent.exception, sent.offsets):
+            with pytest.raises(InvalidRequest, match="callback") as error:
+                wait(0)
+            raised.append(error.value)
+
+    producer.send("t", b"x").add_done_callback(send_and_wait)
+    lab.pump()
+    assert len(raised) == 3
+
+
+def test_many_failures_that_were_seen_hide_none_that_was_not(lab: Lab) -> None:
+    lab.connection.create("t", 1, max_message_bytes=100)
+    producer = lab.producer()
+
+    def fail() -> SentRecord:
+        sent = producer.send("t", b"x" * 200)
+        lab.pump()
+        return sent
+
+    fail()
+    for _ in range(MOST_FAILURES):
+        fail().exception()
+    with pytest.raises(ProduceFailed) as failed:
+        producer.flush(0)
+    assert failed.value.records == 1
+    for _ in range(MOST_FAILURES + 1):
+        fail().exception()
+    producer.flush(0)
+
+
+def test_flush_and_close_count_what_waited_for_a_topic_that_was_made_again(lab: Lab) -> None:
+    producer = lab.producer(linger_ms=10_000)
+    old = producer.send("t", b"old", partition=0)
+    lab.connection.create()
+    producer._sender.learn(lab.connection.metadata("t", timeout_s=1).result())
+    with pytest.raises(RequestTimedOut):
+        producer.flush(0)
+    with pytest.raises(ProduceFailed):
+        producer.close(0)
+    assert old.done()
+
+
+def test_flush_waits_for_what_is_being_told(lab: Lab) -> None:
+    lab.connection.faults.append("hangs")
+    producer = lab.producer()
+    first = producer.send("t", b"1", partition=0)
+    lab.pump()
+    second = producer.send("t", b"2", partition=0)
+    producer._sender.close_rows(second.delivery.partition.rows)  # type: ignore[attr-defined]
+    seen: list[bool] = []
+
+    def flush(sent: Any) -> None:
+        sent.exception()
+        with pytest.raises(RequestTimedOut):  # nor does it say that all is well
+            producer.flush(0)
+        seen.append(second.done())
+
+    first.add_done_callback(flush)
+    lab.advance(TIMEOUT_S)
+    assert seen == [False]
+    with pytest.raises(ProduceFailed):
+        producer.flush(0)
+
+
+def test_what_an_interrupted_close_gives_up_is_a_note_at_the_interrupt(lab: Lab) -> None:
+    lab.connection.faults.append("hangs")
+    producer = lab.producer()
+    sent = producer.send("t", b"x", partition=0)
+    lab.pump()
+
+    def interrupt(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    producer._sender.wait = interrupt  # type: ignore[assignment,method-assign]
+    with pytest.raises(KeyboardInterrupt) as raised, producer:
+        pass
+    assert "1 records in all" in raised.value.__notes__[0]
+    assert sent.done()
+
+
+def test_a_fault_of_one_event_loses_no_other(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    producer = lab.producer()
+
+    def fault() -> None:
+        raise ZeroDivisionError
+
+    sent = producer.send("t", b"x")
+    producer._sender.events.put(fault)
+    other = producer.send("t", b"y")
+    lab.pump()
+    assert sent.done()
+    assert other.done()
+    assert "an error that nobody expected" in caplog.text
+
+
+FORGOTTEN = """
+import atexit
+from raylog.cluster.client.producer import Producer
+from tests.harness.connections import FakeConnection
+
+connection = FakeConnection()
+connection.create("t", 1)
+atexit.register(lambda: print(connection.values("t", 0)))
+
+def send():
+    Producer(connection, linger_ms=60_000).send("t", b"x")
+
+send()
+"""
+
+FORKED = """
+import os, sys
+from raylog.cluster.client.producer import Producer
+from raylog.actors.errors import InvalidRequest
+from tests.harness.connections import FakeConnection
+
+connection = FakeConnection()
+connection.create("t", 1)
+producer = Producer(connection, linger_ms=60_000)
+producer.send("t", b"x")
+child = os.fork()
+if not child:
+    try:
+        producer.send("t", b"from the child")
+    except InvalidRequest:
+        sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+producer.close()
+print(connection.values("t", 0))
+"""
+
+
+@pytest.mark.parametrize("script", [FORGOTTEN, FORKED], ids=["forgotten", "forked"])
+def test_the_end_sends_what_a_forgotten_producer_has_and_a_forked_child_nothing(
+    script: str,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert (done.stdout.strip(), done.returncode, done.stderr) == ("[b'x']", 0, "")
