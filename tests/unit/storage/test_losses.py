@@ -712,3 +712,9 @@ def test_an_older_copy_beside_a_newer_checkpoint_is_refused_until_it_is_accepted
 def test_a_newer_copy_beside_an_older_checkpoint_opens(disk: Disk) -> None:
     fill(disk, 20)
     assert disk.open(is_clean=False, recovery_point=12, **SMALL).log_end_offset == 40
+
+
+def test_a_log_of_one_segment_that_is_whole_has_nothing_to_accept(disk: Disk) -> None:
+    fill(disk, 5)
+    checkpoint(disk, 10)
+    assert accept_losses(disk.fs, FOLDER) == []
