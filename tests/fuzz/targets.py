@@ -208,7 +208,7 @@ SMALL_LOG: Final[dict[str, Any]] = {"segment_bytes": 600, "index_interval_bytes"
 
 def batches_of(data: bytes) -> list[bytes]:
     """Batches, each behind six bytes: codec, count, producer, sequence, what lies, and its size."""
-    batches = []
+    batches: list[bytes] = []
     at = 0
     while at + 6 <= len(data) and len(batches) < 8:
         codec, count, producer, sequence, lie, size_bytes = data[at : at + 6]
