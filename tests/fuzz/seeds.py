@@ -35,6 +35,18 @@ def _sealed() -> Iterator[bytes]:
         yield bytes([batch[22] & 7, batch[60]]) + batch[61:]
 
 
+def _several() -> Iterator[bytes]:
+    """Two batches of Kafka's records that are right, by a producer, and one that lies between."""
+    for batch in _files("kafka-clients-3.9.1-batches/m2-*.bin"):
+        codec, count, body = batch[22] & 7, batch[60], batch[61 : 61 + 255]
+        for lie in (0, 1, 2, 4, 8, 32, 64):
+            pieces = ((1, 0, 0), (1, count, lie), (1, count, 0), (0, 0, 0))
+            yield b"".join(
+                bytes([codec, count, producer, sequence, said, len(body)]) + body
+                for producer, sequence, said in pieces
+            )
+
+
 def _messages() -> Iterator[bytes]:
     for batch in _files("kafka-clients-3.9.1-batches/m[01]-none-*.bin"):
         for way in range(8):
@@ -109,6 +121,7 @@ _SEEDS = {
     "records": _batches,
     "sealed": _sealed,
     "appends": _sealed,
+    "several": _several,
     "messages": _messages,
     "codecs": _streams,
     "markers": lambda: _files("kafka-clients-3.9.1-batches/m2-control-*.bin"),
