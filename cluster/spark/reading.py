@@ -20,17 +20,17 @@ from raylog.cluster.spark.columns import bounded, to_spark
 from raylog.cluster.spark.errors import InvalidSparkOption
 from raylog.cluster.spark.options import Options
 from raylog.cluster.spark.plan import Lost, Range
-from raylog.cluster.spark.sink_options import SinkOptions
 from raylog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
+    from raylog.cluster.spark.sink_options import SinkOptions
 
 logger = logging.getLogger("raylog.spark")
 ReadRange = Callable[[str, int, int, int], Iterable[pa.RecordBatch]]
 
 
-def broker_of(options: Options | SinkOptions) -> "Broker":
+def broker_of(options: "Options | SinkOptions") -> "Broker":
     """The broker that the options name. Raises InvalidSparkOption without an address."""
     if options.address is None:
         why = (

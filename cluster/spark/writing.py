@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from raylog.actors.errors import ProduceFailed, UnknownTopicOrPartition
 from raylog.cluster.spark.errors import InvalidSparkOption, InvalidSparkSchema
 from raylog.storage.errors import InvalidRecord
+from raylog.storage.records.columns import indices
 
 if TYPE_CHECKING:
     from raylog.cluster.client.producer import Producer
@@ -154,7 +155,7 @@ def split(batch: pa.RecordBatch, topic: str | None) -> list[Part]:
             Part(
                 topic=topics[topic_of_row[rows[0]]],
                 partition=None if partition < 0 else partition,
-                records=records if len(starts) == 1 else records.take(_indices(rows)),
+                records=records if len(starts) == 1 else records.take(indices(rows)),
             )
         )
     return parts
@@ -204,8 +205,3 @@ def _partitions(batch: pa.RecordBatch) -> np.ndarray:
         return np.full(batch.num_rows, -1, np.int64)
     filled = pc.fill_null(batch.column("partition"), -1)
     return np.asarray(filled).astype(np.int64)
-
-
-def _indices(rows: np.ndarray) -> pa.Array:
-    # pa.array would import pandas
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
