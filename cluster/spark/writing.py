@@ -3,18 +3,18 @@
 ::
 
     driver   check_columns: names and types            topic of the option exists (sink.py)
-    task     one producer; for each Arrow batch of Spark:
+    task     one producer; for each 8 MB of Spark's rows:
              check_rows -> by topic and partition -> topics exist -> send_arrow
              flush, close -> the number of rows
 
-What is wrong with an Arrow batch is raised before any of its rows is sent. A task that fails gives
+What is wrong with these rows is raised before any of them is sent. A task that fails gives
 up what it has not sent yet. What it has sent stays, and Spark runs the task again: at least once.
 
 The columns are those of Spark's Kafka connector. Other columns are left out, as there.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -39,6 +39,11 @@ _TYPES = {
     "timestamp": ("timestamp",),
 }
 _RECORD = ("key", "value", "headers", "timestamp")
+
+
+# Spark's batches have 10,000 rows. Of 1 MB, split by key over 16 partitions, the producer would make
+# requests of 64 KB; larger ones cost a third of the processor's time.
+GATHER_BYTES = 8 << 20
 
 
 class Part(NamedTuple):
@@ -93,12 +98,10 @@ def write_rows(
     rows = 0
     try:
         sent: deque[SentTable] = deque()
-        for batch in batches:
-            if not batch.num_rows:
-                continue
+        for batch in gather((each.select(columns) for each in batches), GATHER_BYTES):
             if producer is None:
                 producer = new_producer()
-            parts = split(batch.select(columns), topic)
+            parts = split(batch, topic)
             _check_topics(producer, parts)
             for part in parts:
                 table = producer.send_arrow(part.topic, part.records, partition=part.partition)
@@ -112,6 +115,26 @@ def write_rows(
             _give_up(producer, error)
         raise
     return rows
+
+
+def gather(batches: Iterable[pa.RecordBatch], least_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches; none is empty."""
+    some: list[pa.RecordBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        some.append(batch)
+        size_bytes += batch.nbytes
+        if size_bytes >= least_bytes:
+            yield _joined(some)
+            some, size_bytes = [], 0
+    if some:
+        yield _joined(some)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _raise_failure(sent: "deque[SentTable]") -> None:

@@ -10,7 +10,7 @@ import pytest
 from raylog.actors.errors import ProduceFailed, UnknownTopicOrPartition
 from raylog.cluster.client.producer import Producer
 from raylog.cluster.spark.errors import InvalidSparkOption, InvalidSparkSchema
-from raylog.cluster.spark.writing import check_columns, split, write_rows
+from raylog.cluster.spark.writing import check_columns, gather, split, write_rows
 from raylog.storage.errors import InvalidRecord
 from raylog.storage.records.murmur2 import partition_for_key
 from tests.harness.connections import FakeConnection
@@ -60,7 +60,9 @@ class Task:
 
 
 @pytest.fixture
-def task() -> Task:
+def task(monkeypatch: pytest.MonkeyPatch) -> Task:
+    """Its batches are sent as they come, since none is large enough to wait for."""
+    monkeypatch.setattr("raylog.cluster.spark.writing.GATHER_BYTES", 1)
     return Task()
 
 
@@ -155,6 +157,16 @@ def test_a_null_topic_is_named(content: list[str | None]) -> None:
 def test_what_no_record_can_be_is_named(column: str, content: list[Any], advice: str) -> None:
     with pytest.raises(InvalidRecord, match=advice):
         split(rows(value=[b"", b""], **{column: content}), "t")
+
+
+def test_small_batches_are_gathered_and_keep_their_rows() -> None:
+    batches = [rows(value=[b"%d" % n] * (n % 3)) for n in range(10)]
+    size = max(batch.nbytes for batch in batches)
+    found = list(gather(batches, least_bytes=3 * size))
+    assert 1 < len(found) < len([batch for batch in batches if batch.num_rows])
+    assert pa.Table.from_batches(found).equals(pa.Table.from_batches(batches).combine_chunks())
+    assert all(batch.num_rows for batch in found)
+    assert list(gather([], least_bytes=1)) == []
 
 
 # -- tasks -----------------------------------------------------------------------------------------
