@@ -1,14 +1,23 @@
 """Spark's scan of a topic, by ``format("raylog")`` and as a RayDP frame, and its write into one,
-beside the same data in Parquet; and what the first query of a session costs."""
+beside the same data in Parquet; and what the first queries of a session cost."""
 
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import cloudpickle
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
 import raylog
 from benchmarks.measure import alternate, rate, seconds
@@ -58,26 +67,77 @@ def _fill(broker: Broker, folder: str, megabytes: int, size: int) -> None:
         pq.write_table(table, parquet / f"{part}.parquet", compression="none", use_dictionary=False)
 
 
+class _EmptyReader(DataSourceReader):
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from ()
+
+
+class _EmptyStream(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        return {"at": 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from ()
+
+
+class _Empty(DataSource):
+    """A Python source that does nothing: what it costs is Spark's."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "empty"
+
+    def schema(self) -> str:
+        return "a long"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _EmptyReader()
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return _EmptyStream()
+
+
 def _first_queries(broker: Broker, spark: Any) -> list[dict[str, Any]]:
-    """The first job and micro-batch of a session, beside the second ones, in seconds."""
+    """What comes first in a session costs more: Spark's JVM, its Python processes, and ours."""
     broker.create_topic("first", partitions=1)
     with broker.producer() as producer:
         producer.send("first", b"x")
-    source = spark.read.format("raylog").option("subscribe", "first")
-    jobs = [seconds(lambda: source.load().count()) for _ in range(2)]
-    batches = [_micro_batch(spark) for _ in range(2)]
-    return [
-        rate("first batch query of a session", jobs[0], "s", "the second", jobs[1]),
-        rate("first stream, until its first micro-batch", batches[0], "s", "second", batches[1]),
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    spark.dataSource.register(_Empty)
+    ours = {"subscribe": "first", "startingOffsets": "earliest"}
+    steps: list[tuple[str, Callable[[], float]]] = [
+        ("job, no Python", lambda: seconds(lambda: spark.range(10).count())),
+        ("job, empty Python source", lambda: _batch(spark, "empty", {})),
+        ("job, topic", lambda: _batch(spark, "raylog", ours)),
+        ("micro-batch, empty Python source", lambda: _micro_batch(spark, "empty", {})),
+        ("micro-batch, topic", lambda: _micro_batch(spark, "raylog", ours)),
     ]
+    figures = []
+    for what, work in steps:
+        first, second = work(), work()
+        figures.append(rate(f"first {what}", first, "s", "the second", second))
+    return figures
 
 
-def _micro_batch(spark: Any) -> float:
-    source = spark.readStream.format("raylog").option("subscribe", "first")
+def _batch(spark: Any, source: str, options: dict[str, str]) -> float:
+    return seconds(lambda: spark.read.format(source).options(**options).load().count())
+
+
+def _micro_batch(spark: Any, source: str, options: dict[str, str]) -> float:
+    """From start until a query has read all there is."""
+    frame = spark.readStream.format(source).options(**options).load()
     with tempfile.TemporaryDirectory() as checkpoint:
-        writer = source.option("startingOffsets", "earliest").load().writeStream.format("noop")
         started = time.perf_counter()
-        query = writer.option("checkpointLocation", checkpoint).start()
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         query.processAllAvailable()
         taken = time.perf_counter() - started
         query.stop()

@@ -41,8 +41,8 @@ _TYPES = {
 _RECORD = ("key", "value", "headers", "timestamp")
 
 
-# Spark's batches have 10,000 rows. Of 1 MB, split by key over 16 partitions, the producer would make
-# requests of 64 KB; larger ones cost a third of the processor's time.
+# Spark's batches have 10,000 rows. 1 MB of them, split by key over 16 partitions, would become
+# requests of 64 KB. Gathered, they cost a third of the processor's time.
 GATHER_BYTES = 8 << 20
 
 
