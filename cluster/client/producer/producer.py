@@ -149,6 +149,10 @@ class Producer:
         number = None if partition is None else plain_partition(partition)
         return send_table(self._taking, self.config, plain_topic(topic), table, number)
 
+    def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions. Raises UnknownTopicOrPartition."""
+        return set(range(len(self._taking.topic(plain_topic(topic)).batches)))
+
     # -- waiting -----------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:

@@ -190,7 +190,7 @@ def split_by_key(table: "pa.Table | pa.RecordBatch", partitions: int) -> Iterato
     for number, count in enumerate(counts.tolist(), start=-1):
         if count:
             places = order[start : start + count]
-            yield None if number < 0 else number, table.take(pa.array(places)), places
+            yield None if number < 0 else number, table.take(columns.indices(places)), places
         start += count
 
 
