@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = arguments(argv)
     prepare_environment()
     # Only now: what follows imports Ray, whose processes get this environment.
-    from examples.demo.play import play
+    from examples.demo.play import Wanted, play
     from examples.demo.quiet import quiet
 
     if not wanted.no_spark and (why := why_no_spark()):
@@ -28,9 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     output = prepare_output(wanted.output)
     with quiet(output / DATA / "logs" / "console.log") as screen:
-        return play(
-            screen, output, output / DATA, is_quick=wanted.quick, with_spark=not wanted.no_spark
-        )
+        asked = Wanted(wanted.quick, with_spark=not wanted.no_spark, node_count=wanted.nodes)
+        return play(screen, output, output / DATA, asked)
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -49,6 +48,13 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--no-spark", action="store_true", help="skip acts 4 and 5, which need Java"
+    )
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help="2: two Ray nodes on this machine, one of which is killed; default: %(default)s",
     )
     return parser.parse_args(argv)
 
