@@ -8,13 +8,14 @@ other node's partitions serve, and the producer keeps what is for those that are
 A killed node is no power failure: what was acknowledged is in the page cache of the machine.
 """
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from examples.demo.act6_crash import check_receipts, numbered_rows, send_rows
-from examples.demo.act7_restart import stop_spark
+from examples.demo.act7_restart import ends_of_topics, stop_spark
 from examples.demo.cluster import SECOND_NODE, TwoNodes
-from examples.demo.stage import Demo, Stopwatch
+from examples.demo.stage import CheckFailed, Demo, Stopwatch
 from raylog.actors.errors import NotLeader
 from raylog.cluster.admin import NewTopic
 from raylog.storage.records.murmur2 import partition_for_key
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 TOPIC, PARTITIONS = "flights-nodes", 4
 RECORDS, QUICK_RECORDS = 40_000, 20_000
 KILL_AT = 0.4  # of the records
-AWAY_TIMEOUT_S = 60.0
+AWAY_TIMEOUT_S = SERVE_TIMEOUT_S = 60.0
+LOOKUP_INTERVAL_S = 0.1
 
 
 def run(demo: Demo, cluster: TwoNodes) -> None:
@@ -58,7 +60,11 @@ def run(demo: Demo, cluster: TwoNodes) -> None:
         "records were acknowledged"
     )
     check_receipts(demo, TOPIC, [receipt.result() for receipt in receipts])
-    cluster.wait_until_joined(demo.running_broker)
+    with stage.progress("the other topics' partitions"):
+        wait_for(lambda: _all_answer(demo), SERVE_TIMEOUT_S, "all partitions that serve", 0.1)
+    stage.say(
+        f"the partitions of all topics serve again, {since_kill.seconds:.1f} s after the kill"
+    )
 
 
 def _create_topic(demo: Demo) -> list[int]:
@@ -79,7 +85,7 @@ def _check_one_node(demo: Demo, away: list[int], sent: list[tuple[int, Any]]) ->
         here = [receipt for partition, receipt in sent if partition not in away]
         for receipt in here:
             receipt.result()
-        wait_for(lambda: _why_away(broker, away[0]), AWAY_TIMEOUT_S, "a node that is away", 0.1)
+        why = _wait_until_away(broker, away[0])
     waiting = [receipt for partition, receipt in sent if partition in away]
     stage.check(
         bool(here) and bool(waiting) and not any(receipt.done() for receipt in waiting),
@@ -88,13 +94,31 @@ def _check_one_node(demo: Demo, away: list[int], sent: list[tuple[int, Any]]) ->
             "wait in the producer"
         ),
     )
-    stage.say(f"a lookup says: {_why_away(broker, away[0])}")
+    stage.say(f"a lookup answers: {why}")
 
 
-def _why_away(broker: "Broker", partition: int) -> str:
-    """What a lookup of the partition answers; empty where it is not known to be away."""
+def _wait_until_away(broker: "Broker", partition: int) -> str:
+    """Return what a lookup answers when Ray has found out that the node is dead."""
+    watch = Stopwatch()
+    while (why := _why_away(broker, partition)) is None:
+        if watch.seconds > AWAY_TIMEOUT_S:
+            raise CheckFailed(f"nobody noticed within {AWAY_TIMEOUT_S:.0f} s that a node is dead")
+        time.sleep(LOOKUP_INTERVAL_S)
+    return why
+
+
+def _why_away(broker: "Broker", partition: int) -> str | None:
+    """What a lookup answers of a partition whose node is known to be away, else None."""
     try:
         broker.partition(TOPIC, partition, timeout_s=0)
     except NotLeader as error:
-        return str(error) if "is away" in str(error) else ""
-    return ""
+        return str(error) if "is away" in str(error) else None
+    return None
+
+
+def _all_answer(demo: Demo) -> bool:
+    try:
+        ends_of_topics(demo)
+    except NotLeader:  # a partition is being started: ask again
+        return False
+    return True

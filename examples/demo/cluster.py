@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import ray
 
 import raylog
+from raylog.storage.testing.waiting import wait_for
 
 if TYPE_CHECKING:
     from raylog import Broker
@@ -85,19 +86,13 @@ class TwoNodes:
         self.nodes.begin()
         self.nodes.add(SECOND_NODE)
         broker = raylog.start(self.log_dirs[: len(DIRS_A_NODE)])
-        self.wait_until_joined(broker)
-        return broker
-
-    def wait_until_joined(self, broker: "Broker") -> None:
-        """Return when the broker uses both nodes."""
-        from raylog.storage.testing.waiting import wait_for
-
         wait_for(
             lambda: list(broker.nodes().values()) == [None] * self.node_count,
             NODE_TIMEOUT_S,
-            "two nodes that serve",
+            "a broker on both nodes",
             poll_s=0.1,
         )
+        return broker
 
     def end(self) -> None:
         self.nodes.shut_down()
