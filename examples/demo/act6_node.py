@@ -47,7 +47,10 @@ def run(demo: Demo, cluster: TwoNodes) -> None:
             producer.flush()
         cluster.nodes.kill(SECOND_NODE)
         since_kill = Stopwatch()
-        stage.say(f"killed a node after {middle:,} records; its partitions: {away}")
+        stage.say(
+            f"killed the second node after {middle:,} records; it has the partitions "
+            + " and ".join(f"{TOPIC}-{number}" for number in away)
+        )
         with stage.progress("send", len(rows) - middle) as done:
             send_rows(producer, TOPIC, rows[middle:], receipts, done)
         _check_one_node(demo, away, list(zip(where, receipts, strict=True))[middle:])

@@ -25,6 +25,7 @@ from examples.demo.source import load_flights
 from examples.demo.stage import CheckFailed, Demo, Stage, Stopwatch, megabytes
 
 REPORT = "report.md"
+INTERRUPTED = 130  # the exit status after Ctrl-C or SIGTERM
 
 
 class Wanted(NamedTuple):
@@ -103,16 +104,22 @@ def _guarded(stage: Stage, what: Callable[[], None]) -> int:
     except CheckFailed as failed:
         stage.failed(f"FAILED: this check does not hold: {failed}")
         return 1
-    except SystemExit:  # rich's word for a reader that went away, as in `./dev demo | head`
-        return 1
+    except SystemExit as end:
+        if end.code != signal.SIGTERM:  # rich's: the reader went away, as in `./dev demo | head`
+            return 1
+        return _interrupted(stage)  # Ray's handler of SIGTERM
     except KeyboardInterrupt:
-        stage.failed("interrupted: stopping in order")
-        return 130
+        return _interrupted(stage)
     except Exception as error:
         traceback.print_exc()  # into logs/console.log
         stage.failed(f"FAILED: {type(error).__name__}: {error}")
         return 1
     return 0
+
+
+def _interrupted(stage: Stage) -> int:
+    stage.failed("interrupted: stopping in order")
+    return INTERRUPTED
 
 
 def _end(demo: Demo | None, mark: str) -> None:
