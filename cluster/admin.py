@@ -193,14 +193,17 @@ class Admin:
                 isolation=isolation,
             )
             answer = self._connection.list_offset(request, timeout_s=timeout_s)
-            answer.add_done_callback(partial(_hand_on, future))
+            answer.add_done_callback(partial(self._hand_on, key, future))
 
-
-def _hand_on(future: "Future[Any]", done: "Future[Any]") -> None:
-    error = done.exception()
-    if error is None:
-        end(future, done.result())
-    else:
+    def _hand_on(
+        self, partition: TopicPartition, future: "Future[Any]", done: "Future[Any]"
+    ) -> None:
+        error = done.exception()
+        if error is None:
+            end(future, done.result())
+            return
+        # whoever asks again must find the actor that serves the partition then
+        self._connection.forget(*partition)
         fail(future, error)
 
 

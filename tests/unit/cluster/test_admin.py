@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from ray.exceptions import RayTaskError
+from ray.exceptions import ActorDiedError, RayTaskError
 
 from raylog.actors.errors import (
     InvalidRequest,
     NoLogDirs,
+    NotLeader,
     RequestTimedOut,
     TopicExists,
     UnknownTopicOrPartition,
@@ -118,6 +119,28 @@ def test_offsets_are_asked_of_the_topic_that_the_metadata_names(
     asked = decode_offset(request, SERVES)
     assert (asked.topic_id, asked.timestamp, asked.isolation) == ("id", -1, READ_COMMITTED)
     assert futures[key].result(0) == OffsetAnswer(7, -1, 2)
+
+
+def test_who_asks_again_finds_the_actor_that_serves_a_partition_now(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    key = TopicPartition("orders", 0)
+
+    def asked() -> Any:
+        futures = admin.list_offsets({("orders", 0): "latest"})
+        world.work()
+        controller.answer(metadata(HERE))
+        world.work()
+        return futures[key]
+
+    dead = world.serve()
+    first = asked()
+    dead.answer(ActorDiedError())
+    assert isinstance(first.exception(0), NotLeader)
+    successor = world.serve()
+    again = asked()
+    successor.answer(OffsetAnswer(7, -1, 2).encode())
+    assert again.result(0) == OffsetAnswer(7, -1, 2)
 
 
 @pytest.mark.parametrize(
