@@ -26,6 +26,7 @@ from raylog.storage.errors import InvalidRecord, RaylogError
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
     from raylog.cluster.client.producer import Producer, SentRecord
+    from raylog.cluster.client.producer.delivery import Delivery
 
 CHUNK_BYTES = 1 << 16
 # How soon -v prints, and a refused line is told, where no input comes.
@@ -350,15 +351,19 @@ class Sending:
         """Look at the receipts that have ended, in the order of the lines."""
         shown: list[bytes] = []
         pending = self.pending
+        written: object = None  # a batch of which every record is written: nothing more to ask
         while pending:
             number, receipt = pending[0]
-            if not receipt.done():
-                break
+            if receipt.delivery is not written:
+                if not receipt.done():
+                    break
+                if _is_written(receipt.delivery):
+                    written = receipt.delivery
+                elif (error := receipt.exception()) is not None:
+                    pending.popleft()
+                    self.refused.append((number, getattr(error, "cause", error)))
+                    continue
             pending.popleft()
-            error = receipt.exception()
-            if error is not None:
-                self.refused.append((number, getattr(error, "cause", error)))
-                continue
             self.acknowledged += 1
             if self.is_shown:
                 metadata = receipt.result()
@@ -378,6 +383,10 @@ class Sending:
 
     def lose_reader(self) -> None:
         self.is_shown, self.has_lost_reader = False, True
+
+
+def _is_written(delivery: "Delivery") -> bool:
+    return delivery.is_done and all(outcome.error is None for outcome in delivery.outcomes)
 
 
 def _finish(sending: Sending, interrupts: Interrupts) -> None:
