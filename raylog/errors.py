@@ -108,7 +108,6 @@ from raylog.storage.errors import (
 )
 
 if TYPE_CHECKING:
-    from raylog.cluster.cli.records import LineRefused
     from raylog.cluster.config_file import InvalidConfigFile
     from raylog.cluster.spark.errors import (
         DataLoss,
@@ -149,7 +148,6 @@ __all__ = [
     "InvalidTopic",
     "InvalidTxnState",
     "LabelShared",
-    "LineRefused",
     "LogClosed",
     "LogDirOffline",
     "LogLocked",
@@ -210,7 +208,6 @@ _LAZY = {
     "InvalidConfigFile": "raylog.cluster.config_file",
     "InvalidSparkOption": "raylog.cluster.spark.errors",
     "InvalidSparkSchema": "raylog.cluster.spark.errors",
-    "LineRefused": "raylog.cluster.cli.records",
     "SparkSessionExists": "raylog.cluster.spark.errors",
     "SparkUnavailable": "raylog.cluster.spark.errors",
 }

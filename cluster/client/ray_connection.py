@@ -232,6 +232,15 @@ class RayConnection:
 
     # -- calls -------------------------------------------------------------------------------------
 
+    def ask_partition(
+        self,
+        partition: TopicPartition,
+        timeout_s: float,
+        ask: Callable[[LogActorStub], Call[Answer]],
+    ) -> "Future[Answer]":
+        """Ask the LogActor of a partition."""
+        return self._ask_partition(partition, timeout_s, ask, _as_it_is)
+
     def _ask_partition(
         self,
         partition: TopicPartition,

@@ -583,11 +583,14 @@ class Consumer:
                     assert isinstance(error, Exception)
                     errors.append(error)
             if retry_at <= self._waiter.now() and not errors:
-                for partition, timestamp in wanted.items():
-                    if partition not in answers and partition not in asked:
-                        future = self._fetcher.list_offset(partition, timestamp, "")
-                        asked[partition] = future
-                        future.add_done_callback(lambda _: self._waiter.wake())
+                missing = {
+                    partition: timestamp
+                    for partition, timestamp in wanted.items()
+                    if partition not in answers and partition not in asked
+                }
+                asked.update(self._fetcher.list_offsets(missing))
+                for partition in missing:
+                    asked[partition].add_done_callback(lambda _: self._waiter.wake())
             return bool(errors) or len(answers) == len(wanted)
 
         self._wait_for(ask, wakes_at=lambda: retry_at if len(asked) < len(wanted) else 1e18)

@@ -5,14 +5,19 @@ owner, who takes them at its next ``advance``, in its own thread. So the machine
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from raylog.cluster.client.connection import Connection, FetchRequest, OffsetRequest
+from raylog.cluster.client.connection import (
+    Connection,
+    FetchRequest,
+    OffsetAnswer,
+    OffsetRequest,
+)
 from raylog.cluster.client.consumer.machine import (
     Assigned,
     Fetch,
@@ -24,6 +29,7 @@ from raylog.cluster.client.consumer.machine import (
     Machine,
 )
 from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
+from raylog.cluster.client.offsets import list_offsets
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
 from raylog.storage.limits import MAX_LONG
@@ -118,24 +124,30 @@ class Fetcher:
             wait_s = instruction.max_wait_ms / 1000 + GRACE_S
             return self._connection.fetch(request, timeout_s=max(timeout_s, wait_s))
         if isinstance(instruction, LookUp):
-            return self.list_offset(
-                instruction.partition, instruction.timestamp, instruction.topic_id
-            )
+            return self._list_offset(instruction)
         if isinstance(instruction, Learn):
             return self._connection.metadata(instruction.topic, timeout_s=timeout_s)
         assert isinstance(instruction, ListTopics)
         return self._connection.list_topics(timeout_s=timeout_s)
 
-    def list_offset(
-        self, partition: TopicPartition, timestamp: int, topic_id: str
-    ) -> "Future[Any]":
-        """The offset at a time; see ``Connection.list_offset``."""
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> "dict[TopicPartition, Future[OffsetAnswer]]":
+        """The offsets at times, also of partitions that are not assigned."""
+        return list_offsets(
+            self._connection,
+            wanted,
+            isolation=self.config.isolation,
+            timeout_s=self.config.request_timeout_s,
+        )
+
+    def _list_offset(self, wanted: LookUp) -> "Future[OffsetAnswer]":
         request = OffsetRequest(
-            topic=partition.topic,
-            topic_id=topic_id,
-            partition=partition.partition,
+            topic=wanted.partition.topic,
+            topic_id=wanted.topic_id,
+            partition=wanted.partition.partition,
             leader_epoch=-1,
-            timestamp=timestamp,
+            timestamp=wanted.timestamp,
             isolation=self.config.isolation,
         )
         return self._connection.list_offset(request, timeout_s=self.config.request_timeout_s)
