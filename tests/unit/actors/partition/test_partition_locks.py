@@ -141,7 +141,7 @@ def test_appends_rolls_and_fetches_go_on_while(
         "nothing of it is lost by the slow one"
     )
     partition.close()
-    assert disk.open(segment_bytes=100).log_end_offset == end + 3
+    assert disk.open(segment_bytes=100, **config).log_end_offset == end + 3
 
 
 def append_and_read(partition: Partition) -> list[int]:
