@@ -906,6 +906,14 @@ def test_memory_is_given_back_to_the_last_byte(lab: Lab) -> None:
     assert producer._sender.accumulator.free_bytes == producer.config.buffer_memory
 
 
+def test_a_producer_knows_the_partitions_of_a_topic(lab: Lab) -> None:
+    lab.connection.create("t", 3)
+    producer = lab.producer()
+    assert producer.partitions_for("t") == {0, 1, 2}
+    with pytest.raises(UnknownTopicOrPartition, match="nope"):
+        producer.partitions_for("nope")
+
+
 # -- send_arrow ------------------------------------------------------------------------------------
 
 
