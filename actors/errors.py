@@ -220,6 +220,20 @@ class ConsumerWokenUp(RaylogError):
     template = "the consumer was woken up; no position has moved, and the next poll goes on"
 
 
+class DeserializationFailed(RaylogError):
+    """A deserializer raised; its error is the ``__cause__``. (Kafka: RecordDeserialization.)"""
+
+    fields = ("partition", "offset", "what", "why")
+    partition: str
+    offset: int
+    what: str  # "key" or "value"
+    why: str
+    template = (
+        "{partition}, offset {offset}: the {what}'s deserializer raised {why}; seek behind the "
+        "record to leave it out, or mend the deserializer: no position has moved"
+    )
+
+
 class NothingAssigned(RaylogError):
     """The consumer has nothing to read, so that a poll would never return a record."""
 

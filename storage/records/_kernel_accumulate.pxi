@@ -255,7 +255,7 @@ cdef class Accumulator:
     first row, and once it is ready to be sent; ``stick(topic)`` chooses another sticky partition,
     when the present one has had ``batch_bytes``; ``careful(topic, value, key, timestamp, headers,
     partition)`` is asked instead of everything that is not the plain case. ``direct`` False sends
-    all rows there.
+    all rows there. ``ignores_keys``: rows with a key stick, too.
     """
 
     cdef type receipt
@@ -263,15 +263,17 @@ cdef class Accumulator:
     cdef readonly dict topics
     cdef readonly int64_t free_bytes
     cdef int64_t batch_bytes
-    cdef bint direct, is_collected
+    cdef bint direct, ignores_keys, is_collected
 
     def __init__(self, *, type receipt not None, new_delivery, careful, wake, stick,
-                 int64_t batch_bytes, int64_t free_bytes, bint direct=True):
+                 int64_t batch_bytes, int64_t free_bytes, bint direct=True,
+                 bint ignores_keys=False):
         if not issubclass(receipt, Receipt) or batch_bytes < 1:
             raise ValueError(f"{receipt} must be a Receipt, and batch_bytes at least 1")
         self.is_collected = receipt.__flags__ & HAS_GC
         self.receipt, self.new_delivery, self.careful = receipt, new_delivery, careful
         self.wake, self.stick, self.direct = wake, stick, direct
+        self.ignores_keys = ignores_keys
         self.batch_bytes, self.free_bytes = batch_bytes, free_bytes
         self.topics = {}
 
@@ -320,6 +322,7 @@ cdef class Accumulator:
         cdef PyObject* found
         cdef Record row
         cdef Py_ssize_t partitions
+        cdef bint sticks = partition < 0 and (key is None or self.ignores_keys)
         cdef int64_t number, size, before, capacity
         receipt = PyType_GenericAlloc(self.receipt, 0)
         if self.is_collected:
@@ -336,14 +339,14 @@ cdef class Accumulator:
             if partitions == 0 or (wanted is not None and state is not wanted):
                 return None
             number = partition
-            if number < 0 and key is not None:
-                number = <int64_t>(hash_of(row.key, row.key_size) & 0x7FFFFFFF) % partitions
-            elif number < 0:
+            if sticks:
                 if state.sticky_bytes >= self.batch_bytes and partitions > 1:
                     self.stick(state)
                     state.sticky_bytes = 0
                     continue
                 number = state.sticky
+            elif number < 0:
+                number = <int64_t>(hash_of(row.key, row.key_size) & 0x7FFFFFFF) % partitions
             if number >= partitions:
                 return None
             batch = <OpenBatch?>PyList_GetItem(state.batches, number)
@@ -371,7 +374,7 @@ cdef class Accumulator:
         delivery = batch.delivery
         Py_INCREF(delivery)
         (<Receipt>receipt).held = <PyObject*>delivery
-        if partition < 0 and key is None:
+        if sticks:
             state.sticky_bytes += size - before
         if (<Receipt>receipt).index == 0 or before < self.batch_bytes <= size:
             self.wake(batch)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from raylog.cluster.client.connection import Connection, FetchRequest, OffsetRequest
+from raylog.cluster.client.consumer.deserializing import Deserializing
 from raylog.cluster.client.consumer.machine import (
     Assigned,
     Fetch,
@@ -75,6 +76,7 @@ class Fetcher:
         """``wake``: something has ended; called in any thread."""
         self.machine, self.config = machine, machine.config
         self._connection, self._clock, self._wake = connection, clock, wake
+        self._deserializing = Deserializing(self.config)
         self._ended: deque[tuple[Instruction, Future[Any]]] = deque()
 
     # -- asking ------------------------------------------------------------------------------------
@@ -210,10 +212,30 @@ class Fetcher:
                 )
             rows = self._read_from(each, partial(answer.rows.take, max_records, max_bytes))
             taken = Taken(each, rows, answer.rows)
+            if rows and self._deserializing.is_needed:
+                self._deserialize(taken, answer)
             if rows:
                 return taken
             self.hand_out(taken)
         return None
+
+    def _deserialize(self, taken: Taken, answer: Answer) -> None:
+        """Give its records to the user's functions. Where one raises, the rest is taken again.
+
+        Raises DeserializationFailed where that is the first of them.
+        """
+        try:
+            taken.rows, error = self._deserializing.records(taken.rows)
+        except BaseException:  # an interrupt
+            answer.close()
+            raise
+        if error is None:
+            return
+        answer.close()
+        if not taken.rows:
+            self.machine.pass_turn(taken.each)
+            raise error
+        taken.next_offset, taken.is_done = error.offset, False
 
     def take_table(self, max_bytes: int) -> tuple[Assigned, pa.RecordBatch] | None:
         """As ``take_rows``, as columns, and handed out at once."""

@@ -328,6 +328,10 @@ class Machine:
                 each.position = each.fetch_at = max(next_offset, each.fetch_at)
             self._changed(each)
 
+    def pass_turn(self, each: Assigned) -> None:
+        """The other partitions are handed out before this one."""
+        self._ready[each] = self._ready.pop(each)
+
     def take_error(self, each: Assigned) -> Exception:
         """The error of a partition, to be raised; it is asked again then, if it can be."""
         error = each.error

@@ -125,7 +125,7 @@ class Sender:
             config.max_in_flight_requests_per_connection, connection.max_in_flight
         )
         is_plain = (
-            config.partitioner == "murmur2"
+            config.partitioner in ("murmur2", "sticky")
             and config.key_serializer is None
             and config.value_serializer is None
         )
@@ -138,6 +138,7 @@ class Sender:
             batch_bytes=self.times.batch_bytes,
             free_bytes=config.buffer_memory,
             direct=is_plain,
+            ignores_keys=config.partitioner == "sticky",
         )
         # as the accumulator's, which takes no more rows once the producer is closed
         self._topics: dict[str, Any] = {}

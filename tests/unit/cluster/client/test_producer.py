@@ -475,9 +475,33 @@ def test_partitions_by_key_in_turn_by_choice_and_in_runs(lab: Lab) -> None:
     changes = sum(a != b for a, b in itertools.pairwise(parts))
     assert set(parts) == {0, 1, 2}
     assert changes < 50
+    sticky = lab.producer(partitioner="sticky", batch_size=200)
+    values: list[Any] = [b"x" * 50, bytearray(50)]
+    mixed = [sticky.send("t", values[n % 2], key=b"%d" % n) for n in range(100)]
+    lab.pump()
+    kept = [one.result(0).partition for one in mixed]
+    assert set(kept) == {0, 1, 2}
+    assert sum(a != b for a, b in itertools.pairwise(kept)) < 50
     wrong = lab.producer(partitioner=lambda *_: 3)
     with pytest.raises(InvalidRecord, match="chose partition 3 of t, which has 3"):
         wrong.send("t", b"x")
+
+
+def test_tables_obey_the_partitioner_too(lab: Lab) -> None:
+    lab.connection.create("t", 3)
+    table = pa.table({"key": pa.array([b"a", None, b"b", b"a"]), "value": pa.array([b"x"] * 4)})
+
+    def partitions_by(partitioner: Any) -> list[int]:
+        sent = lab.producer(partitioner=partitioner).send_arrow("t", table)
+        lab.pump()
+        return sent.offsets(0).column("partition").to_pylist()
+
+    keys = {b"a": 2, b"b": 0, None: 1}
+    assert partitions_by(lambda topic, key, count: keys[key]) == [2, 1, 0, 2]
+    assert len(set(partitions_by("sticky"))) == len(set(partitions_by("round_robin"))) == 1
+    assert partitions_by("murmur2")[0] == partition_for_key(b"a", 3)
+    with pytest.raises(InvalidRecord, match="chose partition 3 of t, which has 3"):
+        partitions_by(lambda *_: 3)
 
 
 # -- topics that change (6) ------------------------------------------------------------------------
