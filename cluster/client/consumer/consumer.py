@@ -34,7 +34,7 @@ from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.connection import Connection
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
-from raylog.cluster.client.consumer.machine import PASSING, Assigned, Machine, When
+from raylog.cluster.client.consumer.machine import Assigned, Machine, When, may_pass
 from raylog.cluster.client.consumer.places import Place, Places, offset_of, places, timestamp_of
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -540,7 +540,7 @@ class Consumer:
                 error = future.exception()
                 if error is None:
                     answers[partition] = future.result().offset
-                elif isinstance(error, PASSING):
+                elif may_pass(error):
                     self._connection.forget(*partition)
                     retry_at = self._waiter.now() + self._config.retry_backoff_s
                 else:

@@ -37,7 +37,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.storage.errors import OffsetOutOfRange, SegmentDeleted, StorageError
+from raylog.storage.errors import OffsetOutOfRange, RaylogError, SegmentDeleted, StorageError
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
 
@@ -50,6 +50,13 @@ PASSING = (
     UnknownLeaderEpoch,
     UnknownTopicId,
 )
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether to ask again before a poll says so; what has no name tells nothing."""
+    return isinstance(error, PASSING) or not isinstance(error, RaylogError)
+
+
 # Answers of one partition that are kept: one is handed out while the next one comes.
 MOST_CHUNKS = 2
 # A smaller fetch costs more than its records are worth.
@@ -442,7 +449,7 @@ class Machine:
         elif isinstance(error, THROTTLED):
             each.is_refused = True
             self._back_off(each, now)
-        elif isinstance(error, PASSING):
+        elif may_pass(error):
             self._passes(each, error, now)
         else:
             each.error = error

@@ -90,10 +90,6 @@ class Producer:
         except (ProduceFailed, RequestTimedOut) as failure:
             error.add_note(f"raylog's producer: {failure}")
 
-    @property
-    def _name(self) -> str:
-        return f"producer {self.config.client_id}" if self.config.client_id else "a producer"
-
     def __reduce__(self) -> Any:
         raise TypeError(
             "a producer has a thread and records on their way, and cannot be pickled; send the "
@@ -233,7 +229,7 @@ def _close_at_end(producer: Producer) -> None:
     if failure is None:
         return
     text = (
-        f"raylog: {records} records of {producer._name} that was not closed were not acknowledged: "
+        f"raylog: {records} records of {sender.name} that was not closed were not acknowledged: "
         f"{failure.cause}"
     )
     print(text, file=sys.stderr, flush=True)

@@ -149,8 +149,10 @@ class Sender:
         self._order = count()
         self._refreshing: set[str] = set()
         self._refresh_at = clock() + config.metadata_max_age_ms / 1000
-        name = f"raylog-producer-{config.client_id}" if config.client_id else "raylog-producer"
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        # as it stands in what is logged
+        self.name = f"producer {config.client_id}" if config.client_id else "a producer"
+        thread = f"raylog-producer-{config.client_id}" if config.client_id else "raylog-producer"
+        self.thread = threading.Thread(target=self._run, name=thread, daemon=True)
         if is_threaded:
             self.thread.start()
         hear_of_partitions(self)
@@ -228,7 +230,9 @@ class Sender:
                 return  # another topic has the name since, of which this may not tell
         error = done.exception()
         if error is not None:
-            logger.info("%s: its metadata is asked for again later: %s", topic, error)
+            logger.info(
+                "%s: %s: its metadata is asked for again later: %s", self.name, topic, error
+            )
             return
         self.learn(done.result())
 
@@ -463,7 +467,7 @@ class Sender:
             with self.lock:
                 todo = sending.machine.acknowledge(send.batch, send.attempt, done.result())
         else:
-            self._note(sending, error)
+            self._note(sending, error, is_first=send.attempt == 1)
             wait_s = backoff_s(
                 send.attempt,
                 self._config.retry_backoff_ms,
@@ -477,9 +481,17 @@ class Sender:
         self._perform(sending, todo)
         self._advance(sending)
 
-    def _note(self, sending: SendingPartition, error: BaseException) -> None:
-        """What an error tells beyond its batch."""
+    def _note(self, sending: SendingPartition, error: BaseException, *, is_first: bool) -> None:
+        """What an error tells beyond its batch; ``is_first``: of the batch's attempts."""
         code = error.code if isinstance(error, RaylogError) else None
+        if code is None and is_first:
+            logger.warning(
+                "%s: %s: an error that nobody expected; the batch is sent again until "
+                "delivery.timeout.ms: %r",
+                self.name,
+                sending.name,
+                error,
+            )
         if code != THROTTLED:
             self._connection.forget(sending.topic, sending.number)
         if code == UNKNOWN_TOPIC_OR_PARTITION:
@@ -533,7 +545,7 @@ class Sender:
                 sending.machine.take_producer_id(done.result())
             self._advance(sending)
             return
-        logger.info("%s: a producer id is asked for again: %s", sending.name, error)
+        logger.info("%s: %s: a producer id is asked for again: %s", self.name, sending.name, error)
         wait_s = self._config.retry_backoff_max_ms / 1000
         timer = threading.Timer(wait_s, self.events.put, (partial(self._ask_producer_id, sending),))
         timer.daemon = True

@@ -509,6 +509,20 @@ def test_what_cannot_pass_is_raised_at_once(connection: FakeConnection) -> None:
     assert connection.now_s - began_s < 1
 
 
+def test_an_error_without_a_name_may_pass_and_is_raised_if_it_lasts(
+    connection: FakeConnection,
+) -> None:
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    fault: Any = OSError("the object store is full")
+    connection.topics["t"][0].fault = fault
+    append(connection, 0, 2)
+    assert consumer.poll(1000) == []
+    with pytest.raises(OSError, match="object store"):
+        consumer.poll(60_000)
+    connection.topics["t"][0].fault = None
+    assert len(consumer.poll(2000)) == 2
+
+
 def test_a_segment_that_is_deleted_before_it_is_read_is_fetched_again(
     connection: FakeConnection,
 ) -> None:

@@ -829,6 +829,31 @@ def test_a_lost_answer_is_asked_for_again_and_nothing_is_there_twice(lab: Lab) -
     assert lab.connection.values() == [b"x"]
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_an_error_without_a_name_is_told_and_the_batch_is_sent_again(
+    lab: Lab, idempotent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.connection.create("t", 1)
+    lab.connection.faults += ["unnamed", "unnamed"] + ["answer lost, unnamed"] * idempotent
+    producer = lab.producer(enable_idempotence=idempotent, client_id="gate")
+    sent = [producer.send("t", b"%d" % n) for n in range(3)]
+    lab.run()
+    assert [one.result(0).offset for one in sent] == [0, 1, 2]
+    assert lab.connection.values() == [b"0", b"1", b"2"]
+    assert caplog.text.count("the object store is full") == 1
+    assert "producer gate: t-0" in caplog.text
+
+
+def test_an_error_without_a_name_that_lasts_is_the_cause_in_the_end(lab: Lab) -> None:
+    lab.connection.create("t", 1)
+    lab.connection.faults += ["unnamed"] * 1000
+    producer = lab.producer(retry_backoff_ms=1000)
+    sent = producer.send("t", b"x")
+    for _ in range(int(TIMEOUT_S) + 1):
+        lab.advance(1.0)
+    assert str(cause_of(sent)) == "the object store is full"
+
+
 def test_a_partition_that_hangs_holds_up_no_other(lab: Lab) -> None:
     lab.connection.faults.append("hangs")
     producer = lab.producer()
