@@ -32,7 +32,7 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.records.aborted import without_aborted
 from raylog.storage.records.decode import RowReader, TableReader, row_reader
 from raylog.storage.records.record import ConsumerRecord
-from raylog.storage.records.scan import next_offset
+from raylog.storage.records.scan import SoundPart, sound_part
 
 # Behind a fetch's own wait: the actor may be busy.
 GRACE_S = 5.0
@@ -172,16 +172,20 @@ class Fetcher:
             return
         try:
             buffer = answer.read()
-            behind = None if buffer is None else _behind(buffer, asked, answer)
+            part = None if buffer is None else _sound_part(buffer, asked, answer)
+            if buffer is not None and part is not None and part.damage is not None:
+                buffer = memoryview(buffer)[: part.size_bytes]  # the next fetch finds it, first
             if buffer is not None and answer.aborted:
                 buffer = without_aborted(buffer, answer.aborted)
         except RaylogError as error:
             self.machine.failed(asked.number, error, now)
             return
-        if buffer is None or behind is None:
+        if buffer is None or part is None:
             self.machine.found_nothing(asked.number, answer.high_watermark)
         else:
-            self.machine.fetched(asked.number, Answer(buffer), behind, answer.high_watermark)
+            self.machine.fetched(
+                asked.number, Answer(buffer), part.next_offset, answer.high_watermark
+            )
 
     # -- taking records out ------------------------------------------------------------------------
 
@@ -286,10 +290,10 @@ class Fetcher:
             raise
 
 
-def _behind(buffer: Buffer, asked: Fetch, answer: Any) -> int:
-    """Where the next fetch begins. Raises CorruptRecord for offsets that cannot be there."""
+def _sound_part(buffer: Buffer, asked: Fetch, answer: Any) -> SoundPart:
+    """What can be handed out. Raises CorruptRecord where that is nothing."""
     end = MAX_LONG if answer.end_offset < 0 else answer.end_offset
-    return next_offset(buffer, asked.offset, end)
+    return sound_part(buffer, asked.offset, end)
 
 
 def _as_error(error: BaseException) -> Exception:
