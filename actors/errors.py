@@ -278,6 +278,17 @@ class RayNotFound(RaylogError):
     )
 
 
+class ForkedProcess(RaylogError):
+    """A process uses what belongs to the process that it was forked from: its threads are there."""
+
+    fields = ("what",)
+    what: str
+    template = (
+        "this process was forked off, and the {what} is its parent's; start processes by spawn or "
+        "forkserver (multiprocessing's start method), or as Ray tasks, and make clients there"
+    )
+
+
 class SeveralBrokers(RaylogError):
     """More than one Ray cluster on this machine has a broker in this namespace."""
 

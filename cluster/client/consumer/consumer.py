@@ -9,6 +9,7 @@ set (``seek``).
 
 import functools
 import logging
+import os
 import re
 import threading
 import time
@@ -24,6 +25,7 @@ from raylog.actors.errors import (
     ConsumerBusy,
     ConsumerClosed,
     ConsumerWokenUp,
+    ForkedProcess,
     InvalidRequest,
     NothingAssigned,
     RequestTimedOut,
@@ -82,6 +84,8 @@ def _exclusive(
 
     @functools.wraps(method)
     def call(self: "Consumer", *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._process != os.getpid():
+            raise ForkedProcess("consumer")
         if not self._lock.acquire(blocking=False):
             raise ConsumerBusy()
         try:
@@ -128,7 +132,7 @@ class Consumer:
         self._config = ConsumerConfig.of(config).with_start(from_)
         self._connection, self._given_config = connection, config
         self._waiter = _waiter or Waiter()
-        self._lock = threading.RLock()
+        self._lock, self._process = threading.RLock(), os.getpid()
         self._is_closed = self._is_woken = False
         self._machine = Machine(self._config)
         self._fetcher = Fetcher(connection, self._machine, self._waiter.now, self._waiter.wake)

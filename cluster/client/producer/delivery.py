@@ -6,6 +6,7 @@ asked for the first time. Until then the receipt only knows its batch's Delivery
 there; nobody but the caller keeps it.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,6 +21,15 @@ WAITED_FOR_BYTES = 2_000
 # Guards the futures that are made and the deliveries that end. Held for moments, never for calls.
 # The garbage collector may run a finalizer that comes here again, in the same thread.
 _lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """A process was forked off, maybe while another thread held the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class RecordMetadata(NamedTuple):

@@ -16,6 +16,7 @@ twice. Defaults and names are those of Kafka's producer.
 """
 
 import atexit
+import os
 import sys
 import time
 import warnings
@@ -156,6 +157,7 @@ class Producer:
         ``timeout``: in seconds, default ``delivery.timeout.ms``. Raises ProduceFailed if some was
         given up and nobody has seen that yet; RequestTimedOut.
         """
+        self._sender.check_not_forked()
         if self._sender.is_own_thread():
             raise InvalidRequest("flush", "callback", "would wait for itself; flush elsewhere")
         limit_s = self._limit_s(timeout)
@@ -207,6 +209,16 @@ def _remember(producer: Producer) -> None:
 
 
 _is_registered: list[bool] = []
+
+
+def _leave_to_parent() -> None:
+    """A process was forked off: it has no producers yet."""
+    for producer in list(_open):
+        producer._sender.leave_to_parent()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _close_all() -> None:

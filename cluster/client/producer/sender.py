@@ -24,7 +24,13 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from raylog.actors.errors import InvalidRequest, ProduceFailed, RequestTimedOut, UnknownTopicId
+from raylog.actors.errors import (
+    ForkedProcess,
+    InvalidRequest,
+    ProduceFailed,
+    RequestTimedOut,
+    UnknownTopicId,
+)
 from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.connection import (
     Connection,
@@ -76,6 +82,7 @@ class SendingPartition:
 
     def hurry(self, delivery: Delivery) -> None:
         """Somebody waits for this one: it does not linger."""
+        self.sender.check_not_forked()
         if self.sender.is_own_thread():
             raise InvalidRequest(
                 "result",
@@ -111,7 +118,7 @@ class Sender:
         # notified when batches have ended, and memory is free again
         self.changed = threading.Condition()
         self._changes = 0
-        self.is_closed = False
+        self.is_closed = self.is_forked = False
         self._is_stopped = False
         self.identity = (
             ProducerIdentity(self._new_producer_id(), 0) if (config.enable_idempotence) else NOBODY
@@ -339,6 +346,16 @@ class Sender:
         return threading.current_thread() is self.thread
 
     # -- the end -----------------------------------------------------------------------------------
+
+    def leave_to_parent(self) -> None:
+        """This process was forked off: all that was taken is the parent's to send."""
+        self.is_forked = self.is_closed = True
+        self.accumulator.topics.clear()
+
+    def check_not_forked(self) -> None:
+        """Raises ForkedProcess."""
+        if self.is_forked:
+            raise ForkedProcess("producer")
 
     def close(self) -> None:
         """Take nothing more in; whoever waits for room hears it."""

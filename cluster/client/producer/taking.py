@@ -87,6 +87,7 @@ class Taking:
 
     def topic(self, name: str) -> Any:
         """A topic's open batches. Raises UnknownTopicOrPartition, InvalidRequest once closed."""
+        self.sender.check_not_forked()
         if self.sender.is_closed:
             raise InvalidRequest("producer", "closed", "cannot send; create a new producer")
         return self.sender.accumulator.topics.get(name) or self._look_up(name)
