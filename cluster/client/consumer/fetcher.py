@@ -18,6 +18,7 @@ from raylog.cluster.client.connection import (
     OffsetAnswer,
     OffsetRequest,
 )
+from raylog.cluster.client.consumer.deserializing import Deserializing
 from raylog.cluster.client.consumer.machine import (
     Assigned,
     Fetch,
@@ -37,7 +38,7 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.records.aborted import without_aborted
 from raylog.storage.records.decode import RowReader, TableReader, row_reader
 from raylog.storage.records.record import ConsumerRecord
-from raylog.storage.records.scan import next_offset
+from raylog.storage.records.scan import SoundPart, sound_part
 
 # Behind a fetch's own wait: the actor may be busy.
 GRACE_S = 5.0
@@ -84,6 +85,7 @@ class Fetcher:
         """``wake``: something has ended; called in any thread."""
         self.machine, self.config = machine, machine.config
         self._connection, self._clock, self._wake = connection, clock, wake
+        self._deserializing = Deserializing(self.config)
         self._ended: deque[tuple[Instruction, Future[Any]]] = deque()
 
     # -- asking ------------------------------------------------------------------------------------
@@ -185,16 +187,20 @@ class Fetcher:
             return
         try:
             buffer = answer.read()
-            behind = None if buffer is None else _behind(buffer, asked, answer)
+            part = None if buffer is None else _sound_part(buffer, asked, answer)
+            if buffer is not None and part is not None and part.damage is not None:
+                buffer = memoryview(buffer)[: part.size_bytes]  # the next fetch finds it, first
             if buffer is not None and answer.aborted:
                 buffer = without_aborted(buffer, answer.aborted)
         except RaylogError as error:
             self.machine.failed(asked.number, error, now)
             return
-        if buffer is None or behind is None:
+        if buffer is None or part is None:
             self.machine.found_nothing(asked.number, answer.high_watermark)
         else:
-            self.machine.fetched(asked.number, Answer(buffer), behind, answer.high_watermark)
+            self.machine.fetched(
+                asked.number, Answer(buffer), part.next_offset, answer.high_watermark
+            )
 
     # -- taking records out ------------------------------------------------------------------------
 
@@ -225,10 +231,30 @@ class Fetcher:
                 )
             rows = self._read_from(each, partial(answer.rows.take, max_records, max_bytes))
             taken = Taken(each, answer, rows, answer.rows)
+            if rows and self._deserializing.is_needed:
+                self._deserialize(taken, answer)
             if rows:
                 return taken
             self.hand_out(taken)
         return None
+
+    def _deserialize(self, taken: Taken, answer: Answer) -> None:
+        """Give its records to the user's functions. Where one raises, the rest is taken again.
+
+        Raises DeserializationFailed where that is the first of them.
+        """
+        try:
+            taken.rows, error = self._deserializing.records(taken.rows)
+        except BaseException:  # an interrupt
+            answer.close()
+            raise
+        if error is None:
+            return
+        answer.close()
+        if not taken.rows:
+            self.machine.pass_turn(taken.each)
+            raise error
+        taken.next_offset, taken.is_done = error.offset, False
 
     def take_table(self, max_bytes: int) -> tuple[Assigned, pa.RecordBatch] | None:
         """As ``take_rows``, as columns, and handed out at once."""
@@ -293,10 +319,10 @@ class Fetcher:
             raise
 
 
-def _behind(buffer: Buffer, asked: Fetch, answer: Any) -> int:
-    """Where the next fetch begins. Raises CorruptRecord for offsets that cannot be there."""
+def _sound_part(buffer: Buffer, asked: Fetch, answer: Any) -> SoundPart:
+    """What can be handed out. Raises CorruptRecord where that is nothing."""
     end = MAX_LONG if answer.end_offset < 0 else answer.end_offset
-    return next_offset(buffer, asked.offset, end)
+    return sound_part(buffer, asked.offset, end)
 
 
 def _as_error(error: BaseException) -> Exception:

@@ -125,7 +125,7 @@ def purge(partition: Partition) -> None:
 def test_appends_rolls_and_fetches_go_on_while(
     work: str, disk: Disk, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = {"cleanup_policy": "compact"} if "swap" in work else {}
+    config: dict[str, Any] = {"cleanup_policy": "compact"} if "swap" in work else {}
     partition = partition_on(disk, **config)
     hang, call = slow_work()[work]
     with hanging(monkeypatch, hang):
