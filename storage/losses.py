@@ -94,9 +94,10 @@ def find_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> l
     was_clean = fs.exists(os.path.join(os.path.dirname(folder), CLEAN_SHUTDOWN))
     gaps = Gaps(fs, folder, is_compacted=is_compacted, was_clean=was_clean)
     bases = _bases_of(fs, folder)
+    before = gaps.missing_before(bases[0], start_offset)
     losses = [
         gap_loss(missing)
-        for missing in _missing(fs, folder, bases, gaps)
+        for missing in (*([before] if before else []), *_missing(fs, folder, bases, gaps))
         if start_offset < missing.end_offset <= recovery_point
     ]
     base_offset, end_offset = _end_by_recovery(fs, folder, bases, recovery_point, gaps)

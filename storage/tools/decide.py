@@ -20,7 +20,13 @@ from raylog.storage.asides import (
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.losses import accept_losses, checkpointed, find_losses
-from raylog.storage.names import LOG_SUFFIX, base_offsets, offset_of
+from raylog.storage.names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    base_offsets,
+    offset_of,
+    segment_file,
+)
 from raylog.storage.report import Mended
 from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
@@ -100,15 +106,19 @@ def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kep
 
     A gap ends where a segment begins. The end is in the file that its loss names.
     """
-    logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    bases = base_offsets(logs)
+    names = fs.list_dir(folder)
+    bases = base_offsets(names)
+    logs = [segment_file(base, LOG_SUFFIX) for base in bases]
+    # Somebody may have renamed one.
+    renamed = [name for name in names if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)]
     wanted = [
         (lost.first_offset, lost.end_offset if lost.end_offset in bases else MAX_LONG)
         for lost in losses
     ]
-    for name in (*logs, *aside_names(fs, folder)):
+    for name in (*logs, *renamed, *aside_names(fs, folder)):
         base_offset = offset_of(name)
-        assert base_offset is not None
+        if base_offset is None:
+            continue
         file = fs.open(os.path.join(folder, name))
         try:
             behind = [

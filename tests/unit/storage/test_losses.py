@@ -718,3 +718,26 @@ def test_a_log_of_one_segment_that_is_whole_has_nothing_to_accept(disk: Disk) ->
     fill(disk, 5)
     checkpoint(disk, 10)
     assert accept_losses(disk.fs, FOLDER) == []
+
+
+def test_a_first_segment_that_somebody_renamed_after_an_orderly_stop_is_refused(
+    disk: Disk,
+) -> None:
+    """Nobody else would notice: retention takes the first segments, too, but renames all files."""
+    fill(disk)
+    disk.fs.rename(disk.path(FIRST), disk.path(FIRST + ".deleted"))
+    before = content(disk)
+    with pytest.raises(FlushedRecordsMissing, match="from 0 on, before 20"):
+        disk.open(recovery_point=60, **SMALL)
+    assert content(disk) == before
+    checkpoint(disk, 60)
+    disk.fs.write_file("/logs/.kafka_cleanshutdown", b"")
+    assert [entry[3:5] for entry in accept_losses(disk.fs, FOLDER)] == [(0, 20)]
+    assert offsets_of(disk.open(recovery_point=60, **SMALL)) == [*range(20, 60)]
+
+
+def test_below_the_log_start_a_renamed_first_segment_is_nothing(disk: Disk) -> None:
+    fill(disk)
+    disk.fs.rename(disk.path(FIRST), disk.path(FIRST + ".deleted"))
+    log = disk.open(recovery_point=60, log_start_offset=20, **SMALL)
+    assert offsets_of(log) == [*range(20, 60)]

@@ -42,3 +42,15 @@ def test_with_a_recovery_point_where_a_segment_begins_a_loss_is_a_gap_or_the_end
     assert [lost[3:5] for lost in loss.lost] == [(34, 40)]
     assert loss.kept == ((SECOND + ".aside-0", 34, 40 if has_third else 60),)
     assert FIRST in disk.names(".log")
+
+
+def test_a_renamed_segment_is_shown_and_a_file_of_no_offset_is_left_alone(disk: Disk) -> None:
+    fill(disk)
+    disk.fs.rename(disk.path(SECOND), disk.path(SECOND + ".deleted"))
+    disk.write("20.log", disk.read(FIRST))
+    disk.write("notes.log", b"")
+    write_offsets(disk.fs, f"/logs/{RECOVERY_POINTS}", {PARTITION: 60})
+    disk.fs.write_file(f"/logs/{CLEAN_SHUTDOWN}", b"{}")
+    loss = look_for_loss(disk.fs, FOLDER, is_compacted=False)
+    assert [lost[3:5] for lost in loss.lost] == [(20, 40)]
+    assert loss.kept == ((SECOND + ".deleted", 20, 40),)
