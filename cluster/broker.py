@@ -504,10 +504,6 @@ class Broker:
             self._connection = RayConnection(self.namespace, self._address)
         return self._connection
 
-    def allocate_producer_id(self) -> int:
-        """A producer id that nobody has had."""
-        return self._controller().allocate_producer_id().get()
-
     # -- the broker --------------------------------------------------------------------------------
 
     def cluster_id(self) -> str:

@@ -38,9 +38,9 @@ DAMAGES = {
     LOG_START_OFFSETS: (
         ERROR,
         "its whole lines are used. In partitions whose line was damaged, records that "
-        "delete-records has removed can be readable again",
+        "`raylog topic trim` has removed can be readable again",
         "Compare the file with the log start offsets in `raylog status`, and run `raylog topic "
-        "delete-records` again where one is too low.",
+        "trim` again where one is too low.",
     ),
     CLEANER_OFFSETS: (
         WARNING,

@@ -19,7 +19,7 @@ from raylog.storage.asides import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
-from raylog.storage.losses import accept_losses, checkpointed, find_losses
+from raylog.storage.losses import checkpointed, find_losses, write_accepted
 from raylog.storage.names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -94,9 +94,10 @@ def accept(fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
     """Let a log open without what it has lost. Raises as ``look_for_loss``."""
 
     def work() -> None:
+        lost = find_losses(fs, folder, is_compacted=is_compacted)  # the marker says which
         # After an orderly stop no CRC is looked at: what is damaged would stay in the log.
         _open_as_after_a_crash(fs, folder)
-        accept_losses(fs, folder, is_compacted=is_compacted)
+        write_accepted(fs, folder, lost)
 
     _offline(fs, folder, work)
 

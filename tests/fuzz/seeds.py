@@ -116,6 +116,20 @@ def _logs() -> Iterator[bytes]:
         yield b"\5" + bytes(19) + log[:1500]
 
 
+def _accumulated() -> Iterator[bytes]:
+    """A limit, some memory, and four bytes a row."""
+    for limit, free in ((255, 255), (10, 255), (40, 1), (0, 0)):
+        yield bytes([limit, free]) + bytes.fromhex("0709020111ff5300010001f20305770401") * 4
+        yield bytes([limit, free]) + bytes(range(256))
+
+
+def _taken() -> Iterator[bytes]:
+    """Where to begin and end, two budgets, and a fetch."""
+    for content in _batches():
+        for choices in (b"\0\1\x10\0", b"\1\2\5\2", b"\0\xff\xff\5"):
+            yield choices + content
+
+
 _SEEDS = {
     "headers": _batches,
     "records": _batches,
@@ -132,4 +146,6 @@ _SEEDS = {
     "checkpoints": _checkpoints,
     "configs": _configs,
     "logs": _logs,
+    "accumulated": _accumulated,
+    "taken": _taken,
 }

@@ -23,7 +23,7 @@ from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.indexes.transaction_index import TransactionIndex
 from raylog.storage.log import Log
-from raylog.storage.records import _kernel_py, compression, kernel, legacy
+from raylog.storage.records import compression, kernel, legacy
 from raylog.storage.records.batch import BatchHeader, iter_batches, read_header, seal
 from raylog.storage.records.columns import decoded_batch
 from raylog.storage.records.compression import compress, decompress
@@ -48,8 +48,11 @@ from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, Disk
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.validation import check_append
+from tests.fuzz.clients import accumulated, taken
+from tests.fuzz.kernels import KERNELS, Disagreement, agreed, with_kernel
 
-KERNELS: Final = (kernel.ops, _kernel_py)
+__all__ = ["KERNELS", "TARGETS", "Disagreement", "agreed", "limit_bombs"]
+
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 MAX_PLAIN_BYTES: Final = 1 << 22
 APPENDS: Final = LogConfig(max_plain_batch_bytes=MAX_PLAIN_BYTES)
@@ -68,30 +71,6 @@ def limit_bombs() -> None:
     compression.decompress.__defaults__ = (MAX_PLAIN_BYTES,)
     compression.plain_chunks.__defaults__ = (MAX_PLAIN_BYTES,)
     legacy.MAX_SET_BYTES = MAX_PLAIN_BYTES  # type: ignore[misc]
-
-
-class Disagreement(Exception):
-    """The kernels gave different answers."""
-
-
-def with_kernel(ops: Any, ask: Callable[[], Any]) -> Any:
-    """The answer under one kernel; of errors only that there was one: they may see another fault
-    first."""
-    before, kernel.ops = kernel.ops, ops
-    try:
-        return ask()
-    except RaylogError:
-        return "an error"
-    finally:
-        kernel.ops = before
-
-
-def agreed(ask: Callable[[], Any]) -> Any:
-    """The answer that both kernels give."""
-    first, second = (with_kernel(ops, ask) for ops in KERNELS)
-    if first != second:
-        raise Disagreement(f"{first!r} is not {second!r}")
-    return first
 
 
 def headers(data: bytes) -> None:
@@ -431,5 +410,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         checkpoints,
         configs,
         logs,
+        accumulated,
+        taken,
     )
 }

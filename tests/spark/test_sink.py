@@ -1,10 +1,13 @@
 """Writes through Spark: ``df.write`` and ``df.writeStream`` with ``format("raylog")``."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from raylog.storage.testing.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -185,3 +188,38 @@ def test_a_task_that_fails_is_run_again_and_all_rows_are_written(
     append(rows.mapInArrow(fail_once_in_the_middle, "value string"), topic=topic)
     assert not flag.exists()
     assert set(values(broker, topic)) == {b"%d" % n for n in range(30_000)}
+
+
+def test_a_query_that_is_cancelled_leaves_nobody_writing(
+    spark: Any, broker: Any, topics: Any
+) -> None:
+    topic = topics.create()
+
+    def for_ever(batches: Any) -> Any:
+        for batch in list(batches):
+            while True:
+                yield batch
+
+    rows = spark.range(0, 100, numPartitions=1).selectExpr("repeat('x', 100000) value")
+
+    def cancel_once_it_writes() -> None:
+        wait_for(lambda: values_begin(broker, topic), QUERY_TIMEOUT_S, "a record")
+        spark.sparkContext.cancelAllJobs()
+
+    with ThreadPoolExecutor(1) as pool:
+        cancelled = pool.submit(cancel_once_it_writes)
+        with pytest.raises(Exception, match=r"(?i)cancel"):
+            append(rows.mapInArrow(for_ever, "value string"), topic=topic)
+        cancelled.result()
+    with broker.producer(linger_ms=0) as producer:
+        wait_for(lambda: is_alone(producer, topic), QUERY_TIMEOUT_S, "nobody else writes")
+
+
+def values_begin(broker: Any, topic: str) -> bool:
+    return broker.list_offsets({(topic, 0): -1})[topic, 0] > 0
+
+
+def is_alone(producer: Any, topic: str) -> bool:
+    """Whether many records, sent one after another, get offsets one after another."""
+    offsets = [producer.send(topic, b"mine").result().offset for _ in range(200)]
+    return offsets == list(range(offsets[0], offsets[0] + len(offsets)))

@@ -112,7 +112,7 @@ class Producer:
         """Take one record in; what is given may change afterwards.
 
         ``value``, ``key``: bytes, bytearray, memoryview or None; with a serializer, what it takes.
-        ``timestamp``: ms since the epoch or a datetime (a naive one is local time), default now.
+        ``timestamp``: ms since the epoch or a datetime (without a zone: UTC), default now.
         ``headers``: a mapping, or pairs. Without a partition the key decides (murmur2, as Kafka's),
         and without a key the records go in runs to one partition after another.
 
@@ -161,6 +161,7 @@ class Producer:
         ``timeout``: in seconds, default ``delivery.timeout.ms``. Raises ProduceFailed if some was
         given up and nobody has seen that yet; RequestTimedOut.
         """
+        self._sender.check_not_forked()
         if self._sender.is_own_thread():
             raise InvalidRequest("flush", "callback", "would wait for itself; flush elsewhere")
         limit_s = self._limit_s(timeout)
@@ -247,7 +248,7 @@ def _close_all() -> None:
 def _leave_to_parent() -> None:
     """This is a forked child, without the producers' threads: their records are the parent's."""
     for sender in _open:
-        sender.disown()
+        sender.leave_to_parent()
     _open.clear()
 
 
@@ -256,7 +257,7 @@ def _tell_what_is_lost(sender: Sender) -> None:
     if failure is None:
         return
     text = (
-        f"raylog: {records} records of a producer that was not closed were not acknowledged: "
+        f"raylog: {records} records of {sender.name} that was not closed were not acknowledged: "
         f"{failure.cause}"
     )
     print(text, file=sys.stderr, flush=True)

@@ -258,9 +258,10 @@ def test_a_restored_file_is_known_as_such_until_it_is_dropped(damaged: Path) -> 
 def test_health_tells_no_record_of_a_restored_file_as_missing(damaged: Path) -> None:
     aside("restore", str(damaged), TAIL, "--allow-gap")
     aside("restore", str(damaged), SEGMENT)
-    (finding,) = findings(told(damaged, restart(damaged.parent)))
-    assert f"{TAIL} (500 bytes; its good batches are in the log again)" in finding.what
-    assert "offsets 16" not in finding.what
+    asides, gap = findings(told(damaged, restart(damaged.parent)))
+    assert f"{TAIL} (500 bytes; its good batches are in the log again)" in asides.what
+    assert "offsets 16" not in asides.what
+    assert "offsets 15 to 15" in gap.what
 
 
 # -- lost records ----------------------------------------------------------------------------------
@@ -336,6 +337,17 @@ def test_a_loss_says_which_files_still_have_records_and_how_to_keep_them(rotten:
     assert aside("restore", str(rotten), TAIL, "--allow-gap").returncode == 0
     assert aside("restore", str(rotten), SEGMENT).returncode == 0
     assert reread(rotten.parent) == [*range(15), *range(16, 25)]
+
+
+def test_a_loss_says_how_a_segment_that_somebody_renamed_gets_its_name_back(folder: Path) -> None:
+    renamed = folder / f"{SECOND}.deleted"
+    (folder / SECOND).rename(renamed)
+    _, has, back, _ = run_here("log", "accept-loss", str(folder)).stderr.splitlines()
+    assert has == f"{SECOND}.deleted has good batches, offsets 10 to 19"
+    command = shlex.split(back.partition(": ")[2])
+    assert command == ["mv", str(renamed), str(folder / SECOND)]
+    Path(command[1]).rename(command[2])
+    assert reread(folder.parent) == [*range(25)]
 
 
 def test_an_emptied_segment_hides_no_segment_behind_it(folder: Path) -> None:

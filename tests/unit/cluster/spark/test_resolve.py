@@ -14,6 +14,7 @@ from raylog.cluster.spark.resolve import (
     edges,
     list_offsets,
     partitions,
+    require_topic,
     required_partitions,
 )
 
@@ -106,6 +107,14 @@ def test_what_is_named_must_exist_and_the_error_lists_what_does(given: Any) -> N
         InvalidSparkOption, match=r"does not exist; the topics are: empty, flagged, flights"
     ):
         required_partitions(CATALOG, selection)
+
+
+def test_the_topic_of_a_write_must_exist_and_the_error_lists_what_does() -> None:
+    require_topic(CATALOG, "flights")
+    with pytest.raises(
+        InvalidSparkOption, match=r"topic='nope': does not exist; the topics are: empty, flagged"
+    ):
+        require_topic(CATALOG, "nope")
 
 
 def test_offsets_in_json_can_say_earliest_and_latest() -> None:
