@@ -21,8 +21,8 @@ from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.losses import checkpointed, find_losses, write_accepted
 from raylog.storage.names import (
-    DELETED_SUFFIX,
     LOG_SUFFIX,
+    aside_number,
     base_offsets,
     offset_of,
     segment_file,
@@ -110,8 +110,8 @@ def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kep
     names = fs.list_dir(folder)
     bases = base_offsets(names)
     logs = [segment_file(base, LOG_SUFFIX) for base in bases]
-    # Somebody may have renamed one.
-    renamed = [name for name in names if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)]
+    # Somebody may have renamed one, to whatever name.
+    renamed = [name for name in names if LOG_SUFFIX + "." in name and aside_number(name) is None]
     wanted = [
         (lost.first_offset, lost.end_offset if lost.end_offset in bases else MAX_LONG)
         for lost in losses
