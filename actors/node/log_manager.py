@@ -21,7 +21,7 @@ from typing import Any
 
 import ray
 
-from raylog.actors.errors import NotLeader
+from raylog.actors.errors import LogRefused, NotLeader
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import Configured, Found, OpeningReport, Placed, Serving
 from raylog.actors.node.broker_config import BrokerConfig
@@ -58,14 +58,17 @@ __all__ = ["LOG_DIRS_VARIABLE", "LogManager", "LogManagerImpl", "node_log_dirs"]
 
 logger = logging.getLogger(__name__)
 
-# Why a log is not opened, with all of its records where they were.
-UNCHANGED = (
-    CorruptCheckpoint,
-    FlushedRecordsMissing,
-    LogMissing,
-    LogShorterThanFlushed,
-    TopicIdUnreadable,
-)
+# Why a log is not opened, with all of its records where they were: the names that LogRefused has.
+UNCHANGED = {
+    error.__name__
+    for error in (
+        CorruptCheckpoint,
+        FlushedRecordsMissing,
+        LogMissing,
+        LogShorterThanFlushed,
+        TopicIdUnreadable,
+    )
+}
 # Each call that opens a partition holds a thread until it serves.
 OPENED_AT_ONCE = 64
 # Each log flushes what it has, all at once on a few disks. The Controller waits a little longer.
@@ -160,7 +163,7 @@ class LogManagerImpl(Mover):
                     self.failed(partition, topic_id, error)
                 with self._lock:
                     dir = self._dirs.online(place.directory_id)  # LogDirOffline says more
-                    if isinstance(error, UNCHANGED):
+                    if isinstance(error, LogRefused) and error.error in UNCHANGED:
                         dir.refused(partition)
                 raise
             finally:
