@@ -113,6 +113,21 @@ class OffsetOutOfRange(RaylogError):
     )
 
 
+class LogTruncation(OffsetOutOfRange):
+    """A log lost its end under a reader, and has other records there now: Kafka's KIP-320.
+
+    ``diverging_offset``: from here on, what the reader has read is not in the log any more.
+    """
+
+    fields = (*OffsetOutOfRange.fields, "diverging_offset")
+    diverging_offset: int
+    template = (
+        "{partition}: the log has lost its end and no longer has the records [{diverging_offset}, "
+        "{offset}) that were read from it; undo what was made of them, and seek to "
+        "{diverging_offset} to read what the log has in their place"
+    )
+
+
 class OutOfOrderSequence(RaylogError):
     """A producer's sequence has a gap: a batch before this one was lost or given up."""
 

@@ -650,10 +650,10 @@ class Consumer:
     def _tell_resets(self) -> None:
         for reset in self._machine.resets:
             logger.warning(
-                "%s: offset %d is not there; going on at the %s: %s",
+                "%s: offset %d is not there; going on at %s: %s",
                 reset.partition,
                 reset.offset,
-                "beginning" if reset.policy == "earliest" else "end",
+                reset.place,
                 reset.why,
             )
         self._machine.resets.clear()
