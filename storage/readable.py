@@ -375,7 +375,7 @@ class ReadableLog:
         return self.epochs.epoch_at(offset)
 
     def end_offset_for(self, epoch: int) -> EpochEnd:
-        """The epoch, and the offset, up to which a log that ends in ``epoch`` may agree with this one.
+        """The epoch and offset up to which a log that ends in ``epoch`` may agree with this one.
 
         See :meth:`raylog.storage.state.epochs.LeaderEpochs.end_offset_for`.
         """

@@ -211,8 +211,8 @@ class Partition:
         Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is
         where the batches lie, for a reader on the same node. ``isolation``: how far the reader may
         see. ``last_fetched_epoch``: see ``ReadableLog.read``; a log that parts from what the reader
-        has answers where, at once. Raises OffsetOutOfRange, and TooManyPolls if it had to wait and as many fetches as
-        allowed wait already.
+        has answers where, at once. Raises OffsetOutOfRange, and TooManyPolls if it had to wait and
+        as many fetches as allowed wait already.
         """
         try:
             return self._fetch(

@@ -119,7 +119,7 @@ class LogTruncation(OffsetOutOfRange):
     ``diverging_offset``: from here on, what the reader has read is not in the log any more.
     """
 
-    fields = (*OffsetOutOfRange.fields, "diverging_offset")
+    fields: ClassVar[tuple[str, ...]] = (*OffsetOutOfRange.fields, "diverging_offset")
     diverging_offset: int
     template = (
         "{partition}: the log has lost its end and no longer has the records [{diverging_offset}, "

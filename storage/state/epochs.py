@@ -122,7 +122,7 @@ class LeaderEpochs:
         return max((epoch for epoch, start in self.entries if start <= offset), default=NO_EPOCH)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The epoch, and the offset, up to which a log that ends in ``epoch`` may agree with this one.
+        """The epoch and offset up to which a log that ends in ``epoch`` may agree with this one.
 
         It parts from this one there at the latest: KIP-101.
 

@@ -17,11 +17,11 @@ A seek forgets what was fetched, and the number of the request: an answer to a n
 known any more is dropped. Where retention, or a topic that was made again, has taken the offset
 away, ``auto.offset.reset`` says where to go on, once everything before it was handed out.
 
-**A log that lost its end** (a power loss) and has grown again has other records at offsets that were
-read. So every fetch carries the leader epoch of the newest batch that was fetched; the log, which
-never gives an epoch out twice, answers where it parts from that (KIP-320). What was fetched and not
-handed out is fetched anew then. If records were handed out that are gone, the partition goes back
-to where they began; with ``auto.offset.reset=none`` LogTruncation is raised.
+**A log that lost its end** (a power loss) and has grown again has other records at offsets that
+were read. So every fetch carries the leader epoch of the newest batch that was fetched; the log,
+which never gives an epoch out twice, answers where it parts from that (KIP-320). What was fetched
+and not handed out is fetched anew then. If records were handed out that are gone, the partition
+goes back to where they began; with ``auto.offset.reset=none`` LogTruncation is raised.
 
 Who carries out instructions, and what a ``Chunk`` holds, is the shell's business (``fetcher.py``).
 """
