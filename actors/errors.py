@@ -220,6 +220,20 @@ class ConsumerWokenUp(RaylogError):
     template = "the consumer was woken up; no position has moved, and the next poll goes on"
 
 
+class DeserializationFailed(RaylogError):
+    """A deserializer raised; its error is the ``__cause__``. (Kafka: RecordDeserialization.)"""
+
+    fields = ("partition", "offset", "what", "why")
+    partition: str
+    offset: int
+    what: str  # "key" or "value"
+    why: str
+    template = (
+        "{partition}, offset {offset}: the {what}'s deserializer raised {why}; seek behind the "
+        "record to leave it out, or mend the deserializer: no position has moved"
+    )
+
+
 class NothingAssigned(RaylogError):
     """The consumer has nothing to read, so that a poll would never return a record."""
 
@@ -261,6 +275,17 @@ class RayNotFound(RaylogError):
     template = (
         "no Ray cluster at {address!r} ({why}); start one with `raylog start`, or give another "
         "address"
+    )
+
+
+class ForkedProcess(RaylogError):
+    """A process uses what belongs to the process that it was forked from: its threads are there."""
+
+    fields = ("what",)
+    what: str
+    template = (
+        "this process was forked off, and the {what} is its parent's; start processes by spawn or "
+        "forkserver (multiprocessing's start method), or as Ray tasks, and make clients there"
     )
 
 

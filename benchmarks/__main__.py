@@ -21,7 +21,6 @@ NAMES = (
     "clients",
     "cluster",
     "broker",
-    "clients_consuming",
     "durable",
     "memory",
     "spark",

@@ -134,7 +134,7 @@ class RealKafka:
     """Driven by confluent-kafka, which is librdkafka: a client in C."""
 
     def __init__(self, address: str) -> None:
-        self._address, self._admin = address, admin(address)
+        self.address, self._admin = address, admin(address)
 
     def create(self, topic: str, partitions: int, config: dict[str, Any]) -> None:
         new = NewTopic(
@@ -164,11 +164,11 @@ class RealKafka:
         assert producer.flush(60) == 0, "all is acknowledged"
 
     def _producer(self, **settings: Any) -> Producer:
-        return Producer({"bootstrap.servers": self._address, "acks": 1, **settings})
+        return Producer({"bootstrap.servers": self.address, "acks": 1, **settings})
 
     def _consumer(self) -> Consumer:
         settings = {"group.id": "bench", "enable.auto.commit": False, "fetch.max.bytes": 64 << 20}
-        return Consumer({"bootstrap.servers": self._address, **settings})
+        return Consumer({"bootstrap.servers": self.address, **settings})
 
     def fetch(self, topic: str, partitions: int, count: int) -> None:
         consumer = self._consumer()
@@ -212,7 +212,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
     with (
         local_ray() as folder,
         raylog.start([f"{folder}/log"], config=BROKER) as broker,
-        _kafka(folder / "kafka") as kafka,
+        real_kafka(folder / "kafka") as kafka,
     ):
         ours = Raylog(broker)
         cells = [
@@ -233,7 +233,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _kafka(folder: Path) -> Iterator[RealKafka | None]:
+def real_kafka(folder: Path) -> Iterator[RealKafka | None]:
     """A real Kafka, or None where none can be had."""
     try:
         found = find_kafka()

@@ -3,18 +3,13 @@
 Each record has a value of 100 bytes and no key, in batches of 1,000, 8 MB a fetch. ``poll`` gives
 500 records at a time, as Kafka's ``max.poll.records``; the iteration gives them one by one;
 ``poll_arrow`` gives tables of up to 32 MiB.
-
-Run: ``python -m benchmarks.clients_consuming [--quick]``.
 """
 
-import statistics
-import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from benchmarks.measure import rate
+from benchmarks.measure import Times, rate, steady
 from raylog.cluster.client.connection import (
     FetchRequest,
     OffsetAnswer,
@@ -81,26 +76,21 @@ def _ended(answer: Any) -> "Future[Any]":
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
     """One dict for each figure: name, value, unit, target."""
-    rounds, fetches = (3, 5) if quick else (9, 20)
+    times = Times.of(quick)
     return [
-        _figure("poll", 1.5e6, _poll, rounds, fetches),
-        _figure("iteration", 1.5e6, _iterate, rounds, fetches),
-        _figure("poll_arrow", 15e6, _poll_arrow, rounds, fetches * 5),
+        _figure("poll", 1.5e6, _poll, times),
+        _figure("iteration", 1.5e6, _iterate, times),
+        _figure("poll_arrow", 15e6, _poll_arrow, times),
     ]
 
 
 def _figure(
-    name: str, target: float, read: Callable[[Consumer, int], int], rounds: int, fetches: int
+    name: str, target: float, read: Callable[[Consumer, int], int], times: Times
 ) -> dict[str, Any]:
-    rates = []
-    for _ in range(rounds):
-        with Consumer(InstantConnection(), "t", from_="earliest") as consumer:  # type: ignore[arg-type]
-            read(consumer, RECORDS_A_FETCH)
-            began = time.process_time()
-            count = read(consumer, fetches * RECORDS_A_FETCH)
-            rates.append(count / (time.process_time() - began))
+    with Consumer(InstantConnection(), "t", from_="earliest") as consumer:  # type: ignore[arg-type]
+        (median,) = steady(times, lambda: read(consumer, RECORDS_A_FETCH))
     what = f"{name}, 100-byte values, client alone"
-    return rate(what, statistics.median(rates) / 1e6, "million/s", "wanted", target / 1e6)
+    return rate(what, median / 1e6, "million/s", "wanted", target / 1e6)
 
 
 def _poll(consumer: Consumer, wanted: int) -> int:
@@ -124,12 +114,3 @@ def _poll_arrow(consumer: Consumer, wanted: int) -> int:
     while count < wanted:
         count += consumer.poll_arrow().num_rows
     return count
-
-
-def main() -> None:
-    for figure in run("--quick" in sys.argv):
-        print(f"{figure['name']:45} {figure['value']:6.2f} {figure['unit']}")
-
-
-if __name__ == "__main__":
-    main()

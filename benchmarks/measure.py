@@ -41,6 +41,47 @@ def alternate(rounds: int, *works: Callable[[], float]) -> list[float]:
     return [statistics.median(column) for column in zip(*taken, strict=True)]
 
 
+class Times(NamedTuple):
+    """How long a client is warmed up, and then measured."""
+
+    warm_up_s: float
+    steady_s: float
+
+    @classmethod
+    def of(cls, quick: bool) -> "Times":
+        return cls(0.2, 1.0) if quick else cls(2.0, 10.0)
+
+
+TURNS = 4
+
+
+def steady(times: Times, *works: Callable[[], int]) -> list[float]:
+    """Each work's rate, the median of its turns; a work does one round and returns its count.
+
+    The works take turns, so that what else the machine does falls on all of them. The first half of
+    each turn is not counted: what a client has fetched ahead, while the others had their turns, is
+    used up then.
+    """
+    for work in works:
+        _rate_of(times.warm_up_s, work)
+    turn_s = times.steady_s / TURNS
+    rates: list[list[float]] = [[] for _ in works]
+    for _ in range(TURNS):
+        for work, of_work in zip(works, rates, strict=True):
+            if len(works) > 1:
+                _rate_of(turn_s, work)
+            of_work.append(_rate_of(turn_s, work))
+    return [statistics.median(of_work) for of_work in rates]
+
+
+def _rate_of(duration_s: float, work: Callable[[], int]) -> float:
+    """Counts a second over all rounds, waits between them included."""
+    started, count = time.perf_counter(), 0
+    while (elapsed_s := time.perf_counter() - started) < duration_s:
+        count += work()
+    return count / elapsed_s
+
+
 def rate(
     name: str, value: float, unit: str, limit_name: str, limit_value: float, target: str = ""
 ) -> dict[str, Any]:

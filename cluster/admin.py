@@ -16,11 +16,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from raylog.actors.errors import InvalidRequest, UnknownTopicOrPartition
-from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer, OffsetRequest
-from raylog.cluster.client.connection import TopicMetadata
-from raylog.cluster.client.consumer.places import timestamp_of
-from raylog.cluster.client.deadlines import end, fail
+from raylog.actors.errors import InvalidRequest
+from raylog.actors.messages import ConfigEntry
+from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer
+from raylog.actors.runtime.stubs import LogActorStub
+from raylog.cluster.client.consumer.places import offset_of, timestamp_of
+from raylog.cluster.client.offsets import list_offsets
 from raylog.cluster.client.ray_connection import RayConnection
 from raylog.cluster.controller.placement import ClusterDescription, TopicDescription
 from raylog.cluster.controller.stub import ControllerStub
@@ -37,7 +38,7 @@ class NewTopic(NamedTuple):
 
     topic: str
     partitions: int | None = None  # num.partitions
-    config: Mapping[str, Any] = {}  # Kafka's topic keys
+    config: Mapping[str, Any] | None = None  # Kafka's topic keys
 
 
 class Admin:
@@ -60,21 +61,20 @@ class Admin:
         ``validate_only``: only look whether each could be made now. The futures fail with
         InvalidTopic, TopicExists, TopicBusy, InvalidPartitions, InvalidConfig, NoLogDirs.
         """
-        wanted = [NewTopic(entry) if isinstance(entry, str) else entry for entry in topics]
-        _check_distinct([entry.topic for entry in wanted])
+        wanted = {entry.topic: entry for entry in _new_topics(topics)}
         return {
-            entry.topic: self._connection.ask_controller(
-                f"creating {entry.topic}",
+            topic: self._connection.ask_controller(
+                f"creating {topic}",
                 timeout_s,
                 partial(
                     ControllerStub.create_topic,
-                    topic=entry.topic,
+                    topic=topic,
                     partitions=entry.partitions,
-                    config=dict(entry.config),
+                    config=dict(entry.config or {}),
                     validate_only=validate_only,
                 ),
             )
-            for entry in wanted
+            for topic, entry in wanted.items()
         }
 
     def add_partitions(
@@ -137,6 +137,55 @@ class Admin:
             "describing the cluster", timeout_s, ControllerStub.describe_cluster
         )
 
+    # -- configs -----------------------------------------------------------------------------------
+
+    def describe_configs(
+        self, topics: Iterable[str], *, timeout_s: float = TIMEOUT_S
+    ) -> "dict[str, Future[list[ConfigEntry]]]":
+        """Every key of each topic, by name, with its value and who set it.
+
+        UnknownTopicOrPartition.
+        """
+        return {
+            topic: self._connection.ask_controller(
+                f"the config of {topic}",
+                timeout_s,
+                partial(ControllerStub.topic_config, topic=topic),
+            )
+            for topic in _check_distinct(topics)
+        }
+
+    def alter_configs(
+        self,
+        changes: Mapping[str, Mapping[str, Any]],
+        *,
+        validate_only: bool = False,
+        timeout_s: float = TIMEOUT_S,
+    ) -> "dict[str, Future[TopicDescription]]":
+        """Change the configs of topics while they serve: topic -> key -> value.
+
+        None as a value: the topic's own value goes, and the broker's applies again. Other keys keep
+        their values, as with Kafka's incrementalAlterConfigs. Of one topic either all changes are
+        made, or none. ``validate_only``: only look whether each could be made now. The futures fail
+        with UnknownTopicOrPartition, InvalidConfig, UnknownConfigKey.
+        """
+        for topic, values in changes.items():
+            _check_mapping(f"changes[{topic!r}]", values)
+        return {
+            topic: self._connection.ask_controller(
+                f"configuring {topic}",
+                timeout_s,
+                partial(
+                    ControllerStub.alter_topic_config,
+                    topic=topic,
+                    changes={key: value for key, value in values.items() if value is not None},
+                    delete=[key for key, value in values.items() if value is None],
+                    validate_only=validate_only,
+                ),
+            )
+            for topic, values in changes.items()
+        }
+
     # -- offsets -----------------------------------------------------------------------------------
 
     def list_offsets(
@@ -154,54 +203,52 @@ class Admin:
         with NotLeader while its partition is being started: ask again.
         """
         asked = {TopicPartition(*key): _timestamp(when) for key, when in wanted.items()}
-        futures: dict[TopicPartition, Future[OffsetAnswer]] = {key: Future() for key in asked}
-        for topic in {key.topic for key in asked}:
-            mine = {key: futures[key] for key in asked if key.topic == topic}
-            for key, future in mine.items():
-                self._connection.deadlines.watch(future, f"an offset of {key}", timeout_s)
-            metadata = self._connection.metadata(topic, timeout_s=timeout_s)
-            metadata.add_done_callback(
-                partial(self._ask_offsets, asked, mine, isolation, timeout_s)
-            )
+        futures = list_offsets(self._connection, asked, isolation=isolation, timeout_s=timeout_s)
+        for key, future in futures.items():
+            self._connection.deadlines.watch(future, f"an offset of {key}", timeout_s)
         return futures
 
-    def _ask_offsets(
-        self,
-        asked: Mapping[TopicPartition, int],
-        futures: "Mapping[TopicPartition, Future[OffsetAnswer]]",
-        isolation: int,
-        timeout_s: float,
-        done: "Future[TopicMetadata]",
-    ) -> None:
-        """The topic is known, or not: ask its partitions."""
-        error = done.exception()
-        for key, future in futures.items():
-            if error is not None:
-                fail(future, error)
-                continue
-            known = done.result()
-            if not 0 <= key.partition < len(known.partitions):
-                why = f"the topic has {len(known.partitions)} partitions"
-                fail(future, UnknownTopicOrPartition(key.topic, key.partition, why))
-                continue
-            request = OffsetRequest(
-                topic=key.topic,
-                topic_id=known.topic_id,
-                partition=key.partition,
-                leader_epoch=known.partitions[key.partition].leader_epoch,
-                timestamp=asked[key],
-                isolation=isolation,
+    def delete_records(
+        self, before: Mapping[tuple[str, int], int], *, timeout_s: float = TIMEOUT_S
+    ) -> "dict[TopicPartition, Future[int]]":
+        """Make the records of partitions below an offset unreadable.
+
+        ``before``: (topic, partition) -> offset; -1: all that there are. The futures have the new
+        log start offsets. They fail with OffsetOutOfRange, UnknownTopicOrPartition, PolicyViolation
+        where ``cleanup.policy`` has no delete, or NotLeader while the partition is being started;
+        what is done twice is done once.
+        """
+        wanted = {
+            TopicPartition(*key): offset if offset == -1 else offset_of(offset, "before")
+            for key, offset in before.items()
+        }
+        return {
+            key: self._connection.ask_partition(
+                key, timeout_s, partial(LogActorStub.delete_records, before_offset=offset)
             )
-            answer = self._connection.list_offset(request, timeout_s=timeout_s)
-            answer.add_done_callback(partial(_hand_on, future))
+            for key, offset in wanted.items()
+        }
 
 
-def _hand_on(future: "Future[Any]", done: "Future[Any]") -> None:
-    error = done.exception()
-    if error is None:
-        end(future, done.result())
-    else:
-        fail(future, error)
+def _new_topics(topics: Iterable[NewTopic | str]) -> list[NewTopic]:
+    """``topics`` as a list of those to make, each with what the Controller takes."""
+    if isinstance(topics, str):
+        raise InvalidRequest("topics", topics, "must be a list of names, or of NewTopic")
+    wanted = [NewTopic(entry) if isinstance(entry, str) else entry for entry in topics]
+    for entry in wanted:
+        if not isinstance(entry, NewTopic):
+            raise InvalidRequest("topics", entry, "must be a name, or a NewTopic")
+        if entry.config is not None:
+            _check_mapping(f"config of {entry.topic}", entry.config)
+    _check_distinct([entry.topic for entry in wanted])
+    return wanted
+
+
+def _check_mapping(argument: str, given: object) -> None:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(
+            argument, given, "must be a dict of Kafka's topic keys and their values"
+        )
 
 
 def _check_distinct(topics: Iterable[str]) -> list[str]:

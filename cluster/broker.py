@@ -56,8 +56,6 @@ from raylog.actors.runtime.stubs import (
 )
 from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.config_file import read_config_file
-from raylog.cluster.controller.controller_actor import Controller
-from raylog.cluster.controller.home import controller_node
 from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
 from raylog.cluster.controller.state import stop_nodes
 from raylog.cluster.controller.stub import ControllerStub, find_controller
@@ -135,6 +133,10 @@ def start(
 
 
 def _start_controller(namespace: str, config: BrokerConfig) -> None:
+    # Whoever only connects, as each of Spark's processes does, needs none of it.
+    from raylog.cluster.controller.controller_actor import Controller
+    from raylog.cluster.controller.home import controller_node
+
     node = controller_node(config)
     controller = ControllerStub(create(Controller, CONTROLLER, namespace, node, namespace, config))
     try:
@@ -501,10 +503,6 @@ class Broker:
 
             self._connection = RayConnection(self.namespace, self._address)
         return self._connection
-
-    def allocate_producer_id(self) -> int:
-        """A producer id that nobody has had."""
-        return self._controller().allocate_producer_id().get()
 
     # -- the broker --------------------------------------------------------------------------------
 

@@ -32,7 +32,9 @@ from raylog.actors.errors import (
     ConsumerBusy,
     ConsumerClosed,
     ConsumerWokenUp,
+    DeserializationFailed,
     FencedLeaderEpoch,
+    ForkedProcess,
     InvalidRequest,
     LabelShared,
     LogRefused,
@@ -109,7 +111,6 @@ from raylog.storage.errors import (
 )
 
 if TYPE_CHECKING:
-    from raylog.cluster.cli.records import LineRefused
     from raylog.cluster.config_file import InvalidConfigFile
     from raylog.cluster.spark.errors import (
         DataLoss,
@@ -131,11 +132,13 @@ __all__ = [
     "CorruptIndex",
     "CorruptRecord",
     "DataLoss",
+    "DeserializationFailed",
     "DiskFull",
     "DuplicateLogDir",
     "FencedLeaderEpoch",
     "FileNotReadable",
     "FlushedRecordsMissing",
+    "ForkedProcess",
     "InconsistentClusterId",
     "InvalidConfig",
     "InvalidConfigFile",
@@ -150,7 +153,6 @@ __all__ = [
     "InvalidTopic",
     "InvalidTxnState",
     "LabelShared",
-    "LineRefused",
     "LogClosed",
     "LogDirOffline",
     "LogLocked",
@@ -212,7 +214,6 @@ _LAZY = {
     "InvalidConfigFile": "raylog.cluster.config_file",
     "InvalidSparkOption": "raylog.cluster.spark.errors",
     "InvalidSparkSchema": "raylog.cluster.spark.errors",
-    "LineRefused": "raylog.cluster.cli.records",
     "SparkSessionExists": "raylog.cluster.spark.errors",
     "SparkUnavailable": "raylog.cluster.spark.errors",
 }

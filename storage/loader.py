@@ -242,10 +242,7 @@ class _Opening:
         """Check what must be checked; bring the producers to the log's end."""
         sealed = range(len(self._segments) - 1)
         missing = self._missing_behind(sealed if self._is_clean else self._renamed())
-        # Above the recovery point an orderly stop leaves no gap.
-        is_orderly = all(gap.end_offset <= self._recovery_point for gap in missing)
-        self.was_clean = self._is_clean and is_orderly
-        tail = self._clean_tail() if self.was_clean else None
+        tail = self._clean_tail() if self._is_clean else None
         self.was_clean = tail is not None
         if tail is not None:
             self.end = tail.next_offset

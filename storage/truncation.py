@@ -16,8 +16,7 @@ from raylog.storage.state.producers import ProducerStates
 class Cut(NamedTuple):
     """Where a log is cut."""
 
-    offset: int  # its new end
-    records_end: int  # where its records end then, and it may end after a crash
+    records_end: int  # where its records end then, at its new end or before
     is_whole: bool  # no segment stays
 
 
@@ -26,7 +25,7 @@ def plan(segments: Sequence[Segment], offset: int, *, is_whole: bool) -> Cut:
     is_whole = is_whole or offset < segments[0].base_offset
     holder = segments[floor_of(segments, offset)]
     end = holder.base_offset if is_whole else holder.end_before(offset)
-    return Cut(offset, min(end, offset), is_whole)
+    return Cut(min(end, offset), is_whole)
 
 
 def in_order(gone: Sequence[Segment], offset: int) -> list[Segment]:

@@ -22,7 +22,7 @@ from typing import Any
 import ray
 from ray.exceptions import AuthenticationError
 
-from raylog.actors.errors import BrokerNotFound, RayNotFound, SeveralBrokers
+from raylog.actors.errors import BrokerNotFound, ForkedProcess, RayNotFound, SeveralBrokers
 from raylog.actors.runtime.ray_private import (
     addresses_here,
     latest_address,
@@ -36,6 +36,24 @@ LOCAL = "local"  # Ray's word for a cluster of one's own
 PROBE_TIMEOUT_S = 5.0
 # Spark's executors and a user's own tasks each ask Ray for a CPU; a laptop has few.
 MIN_DECLARED_CPUS = 8
+
+
+# Whether this process was forked off from one that was connected: Ray does not work here.
+_is_forked = False
+
+
+def _note_fork() -> None:
+    global _is_forked
+    _is_forked = _is_forked or is_connected()
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+def check_not_forked() -> None:
+    """Raise ForkedProcess where Ray's calls would hang, since its threads are in the parent."""
+    if _is_forked:
+        raise ForkedProcess("connection to Ray")
 
 
 def is_connected() -> bool:
@@ -55,8 +73,10 @@ def check_connected() -> None:
 def stay_joined(address: str | None) -> None:
     """Connect this process to the Ray cluster at ``address``, unless it is connected to one.
 
-    Raises RayNotFound; also where ``address`` is None, since nobody knows which one is meant.
+    Raises RayNotFound; also where ``address`` is None, since nobody knows which one is meant. In a
+    process that was forked off from a connected one ForkedProcess.
     """
+    check_not_forked()
     if is_connected():
         return
     with _joining:

@@ -88,6 +88,9 @@ def set_keys(
             "keys.",
         ),
     ] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Only check whether it could be changed now.")
+    ] = False,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -96,11 +99,19 @@ def set_keys(
     If one key or value is invalid, nothing is changed. The broker's own keys are set when it
     starts.
     """
+    from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
+
     if not settings and not delete:
         raise typer.BadParameter("give KEY=VALUE, or --delete KEY")
-    changes = pairs(settings or [])
-    described = connected(address, namespace).alter_topic_config(topic, changes, delete or [])
-    typer.echo(
-        f"{topic}: "
-        + (" ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-")
+    changes: dict[str, str | None] = {**pairs(settings or [])}
+    both = [key for key in delete or [] if key in changes]
+    if both:
+        raise typer.BadParameter(f"{both[0]} is both set and deleted")
+    changes.update(dict.fromkeys(delete or []))
+    admin = connected(address, namespace).admin()
+    altering = admin.alter_configs(
+        {topic: changes}, validate_only=validate_only, timeout_s=OPEN_TIMEOUT_S
     )
+    described = altering[topic].result()
+    own = " ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-"
+    typer.echo(f"{topic} can have: {own}" if validate_only else f"{topic}: {own}")

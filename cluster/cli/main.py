@@ -13,10 +13,11 @@ from raylog.cluster.cli import (
     asides,
     broker,
     configs,
+    consume,
     disks,
     health,
     log,
-    records,
+    produce,
     status,
     topics,
     upkeep,
@@ -27,7 +28,7 @@ app = typer.Typer(
     help="A durable, partitioned, replayable log inside a Ray cluster, "
     "in Apache Kafka's on-disk format.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     # boxes only on a terminal
     rich_markup_mode="rich" if sys.stderr.isatty() and sys.stdout.isatty() else None,
@@ -42,8 +43,8 @@ app.command()(upkeep.retention)
 app.add_typer(topics.app, name="topic")
 app.add_typer(disks.app, name="partition")
 app.add_typer(configs.app, name="config")
-app.command()(records.produce)
-app.command()(records.consume)
+app.command()(produce.produce)
+app.command()(consume.consume)
 log.app.add_typer(asides.app, name="aside")
 log.app.command()(asides.accept_loss)
 app.add_typer(log.app, name="log")
@@ -77,12 +78,20 @@ def main() -> None:
         lines = (line.strip() for line in str(error).splitlines())
         print("error:", " ".join(filter(None, lines)), file=sys.stderr)
         sys.exit(1)
+    except OSError as error:  # the output cannot be written: its disk is full, for example
+        print("error:", error, file=sys.stderr)
+        _forget_output()
+        sys.exit(1)
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):  # which click turns into exit status 1
             raise
-        # The reader of our output has closed the pipe. Python must not report that at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()  # its reader has closed the pipe
         sys.exit(0)
+
+
+def _forget_output() -> None:
+    """Python must not report at exit what it cannot write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
-"""``raylog topic ...``: create, list, describe, extend and delete topics; delete records."""
+"""``raylog topic ...``: create, list, describe, extend, trim and delete topics.
+
+A command for several topics tells of each what has become of it. If one fails, the others are done,
+and the exit status is 1.
+"""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -9,43 +14,69 @@ from raylog.cluster.cli.common import (
     NAMESPACE,
     TABLE,
     Address,
+    Bytes,
     Format,
     Namespace,
     Output,
     connected,
     note,
     pairs,
+    plain,
     show,
     show_json,
 )
+from raylog.cluster.cli.places import Offset, Place, place_of
+from raylog.storage.errors import RaylogError
 
 if TYPE_CHECKING:
-    from raylog.cluster.controller.placement import PartitionDescription
+    from concurrent.futures import Future
 
-app = typer.Typer(help="Create, list, describe, extend and delete topics.", no_args_is_help=True)
+    from raylog.actors.messages import PartitionStatus
+    from raylog.cluster.broker import Broker
+    from raylog.cluster.controller.placement import PartitionDescription, TopicDescription
+
+app = typer.Typer(
+    help="Create, list, describe, extend, trim and delete topics.", no_args_is_help=True
+)
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
+ValidateOnly = Annotated[
+    bool, typer.Option("--validate-only", help="Only check whether it could be done now.")
+]
+Answer = TypeVar("Answer")
+# How long a partition may take that is asked what it holds.
+STATUS_TIMEOUT_S = 5.0
 
 
 @app.command()
 def create(
-    topic: Name,
+    topics: Names,
     partitions: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Number of partitions. Default: the broker's num.partitions."
+            "--partitions",
+            "-p",
+            metavar="N",
+            help="Number of partitions. Default: the broker's num.partitions.",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(
+            "--config",
+            "-c",
             metavar="KEY=VALUE",
             help="A topic key of Kafka, for example retention.ms=3600000. Repeat for more keys.",
         ),
     ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that exists is no error.")
+    ] = False,
+    validate_only: ValidateOnly = False,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Create a topic. Its partitions serve when the command returns.
+    """Create topics. Their partitions serve when the command returns.
 
     The most used keys: retention.ms and retention.bytes (for how long and how much is kept; -1:
     forever, no limit), segment.bytes and segment.ms (when a new segment begins; retention deletes
@@ -53,47 +84,185 @@ def create(
     message.timestamp.type. docs/CONFIG.md lists all keys and their defaults. If a key is not set
     here, the broker's value applies.
     """
+    from raylog.actors.errors import TopicExists
+    from raylog.actors.runtime.calls import WORK_TIMEOUT_S
+    from raylog.cluster.admin import NewTopic
+
     settings = pairs(config or [])
-    created = connected(address, namespace).create_topic(topic, partitions, settings)
-    count = len(created.partitions)
-    typer.echo(f"created {topic} with {count} partition{'s' if count > 1 else ''}")
+    admin = connected(address, namespace).admin()
+    futures = admin.create_topics(
+        [NewTopic(topic, partitions, settings) for topic in dict.fromkeys(topics)],
+        validate_only=validate_only,
+        timeout_s=WORK_TIMEOUT_S,
+    )
+    told = Told()
+    for topic, future in futures.items():
+        error = future.exception()
+        # not one with another name that is too similar
+        is_there = isinstance(error, TopicExists) and error.existing == topic
+        if if_not_exists and is_there:
+            described = told.of(topic, admin.describe_topics([topic])[topic])
+            if described is not None:
+                typer.echo(f"{topic} exists, with {_count(described)}")
+            continue
+        described = told.of(topic, future)
+        if described is not None:
+            typer.echo(
+                f"{topic} can be created"
+                if validate_only
+                else f"created {topic} with {_count(described)}"
+            )
+    told.end()
+
+
+def _count(described: "TopicDescription") -> str:
+    count = len(described.partitions)
+    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 @app.command("list")
 def list_topics(
-    output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+    names: Annotated[
+        bool, typer.Option("--names", help="Print the names only, and ask no partition.")
+    ] = False,
+    output: Format = TABLE,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
 ) -> None:
-    """List the topics, one per line."""
-    topics = connected(address, namespace).list_topics()
+    """List the topics, with their partitions, records and sizes.
+
+    The records are counted by their offsets; compaction leaves gaps in them. Where a partition does
+    not answer, they are not known: `-`.
+    """
+    broker = connected(address, namespace)
+    if names:
+        topics: list[dict[str, Any]] = [{"name": name} for name in broker.list_topics()]
+    else:
+        topics = _counted(broker)
     if output is Output.json:
         show_json({"topics": topics})
         return
-    for topic in topics:
-        typer.echo(topic)
+    if names:
+        for topic in topics:
+            typer.echo(topic["name"])
+    else:
+        show(("topic", "partitions", "records", "bytes"), [tuple(t.values()) for t in topics])
     if not topics and sys.stdout.isatty():
         note("no topics yet: raylog topic create TOPIC")
 
 
+def _counted(broker: "Broker") -> list[dict[str, Any]]:
+    """Each topic with what its partitions hold; notes which of them do not answer."""
+    described = _answers(broker.admin().describe_topics(broker.list_topics()))
+    by_name = _statuses(broker, described.values())
+    topics: list[dict[str, Any]] = []
+    for name, topic in sorted(described.items()):
+        folders = [f"{name}-{each.partition}" for each in topic.partitions]
+        statuses = [by_name[folder] for folder in folders if folder in by_name]
+        is_whole = len(statuses) == len(folders)
+        if not is_whole:
+            missing = len(folders) - len(statuses)
+            note(f"{name}: {missing} of {_count(topic)} do not answer; see `raylog health`")
+        records = sum(_records(status) for status in statuses)
+        size_bytes = sum(status.size_bytes for status in statuses)
+        topics.append(
+            {
+                "name": name,
+                "partitions": len(folders),
+                "records": records if is_whole else None,
+                "size_bytes": Bytes(size_bytes) if is_whole else None,
+            }
+        )
+    return topics
+
+
+def _statuses(
+    broker: "Broker", topics: "Iterable[TopicDescription]"
+) -> "dict[str, PartitionStatus]":
+    """What the partitions that answer say of themselves, by their names."""
+    from raylog.actors.runtime.stubs import LogActorStub
+    from raylog.storage.names import TopicPartition
+
+    connection = broker.connection()
+    partitions = [
+        TopicPartition(topic.name, place.partition)
+        for topic in topics
+        for place in topic.partitions
+    ]
+    futures = [
+        connection.ask_partition(each, STATUS_TIMEOUT_S, LogActorStub.status) for each in partitions
+    ]
+    statuses = [future.result() for future in futures if future.exception() is None]
+    return {status.partition: status for status in statuses}
+
+
+def _records(status: "PartitionStatus") -> int:
+    return status.offsets.high_watermark - status.offsets.log_start_offset
+
+
+def _answers(futures: "Mapping[str, Future[Answer]]") -> dict[str, Answer]:
+    """Of those topics that are still there."""
+    from raylog.actors.errors import UnknownTopicOrPartition
+
+    answers = {}
+    for topic, future in futures.items():
+        try:
+            answers[topic] = future.result()
+        except UnknownTopicOrPartition:  # deleted meanwhile
+            continue
+    return answers
+
+
 @app.command()
 def describe(
-    topic: Name, output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+    topics: Names,
+    output: Format = TABLE,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Show the config of a topic, and where its partitions are."""
-    described = connected(address, namespace).describe_topic(topic)
+    """Show the config of topics, where their partitions are, and what they hold."""
+    broker = connected(address, namespace)
+    told = Told()
+    futures = broker.admin().describe_topics(dict.fromkeys(topics))
+    found = [topic for name, future in futures.items() if (topic := told.of(name, future))]
+    by_name = _statuses(broker, found)
     if output is Output.json:
-        show_json(described)
-        return
-    overrides = " ".join(f"{key}={value}" for key, value in described.config.items())
-    typer.echo(f"topic {topic}  id {described.topic_id}  {overrides}".rstrip())
-    rows = [
-        (place.partition, (place.node_id or "-")[:8], place.folder or "-", _problem(place))
-        for place in described.partitions
-    ]
-    show(("partition", "node", "folder", "problem"), rows)
+        show_json({"topics": [_document(topic, by_name) for topic in found]})
+        told.end()
+    for number, topic in enumerate(found):
+        if number:
+            typer.echo()
+        overrides = " ".join(f"{key}={value}" for key, value in topic.config.items())
+        typer.echo(f"topic {topic.name}  id {topic.topic_id}  {overrides}".rstrip())
+        rows = [
+            _row(place, by_name.get(f"{topic.name}-{place.partition}"))
+            for place in topic.partitions
+        ]
+        show(("partition", "node", "log start", "log end", "bytes", "folder", "problem"), rows)
+    told.end()
 
 
-def _problem(place: "PartitionDescription") -> str:
-    return "; ".join(filter(None, (place.problem, place.todo)))
+def _document(
+    topic: "TopicDescription", by_name: "Mapping[str, PartitionStatus]"
+) -> dict[str, Any]:
+    document: dict[str, Any] = plain(topic)
+    for place in document["partitions"]:
+        status = by_name.get(f"{topic.name}-{place['partition']}")
+        place["offsets"] = None if status is None else status.offsets
+        place["size_bytes"] = None if status is None else status.size_bytes
+    return document
+
+
+def _row(place: "PartitionDescription", status: "PartitionStatus | None") -> tuple[object, ...]:
+    return (
+        place.partition,
+        (place.node_id or "-")[:8],
+        None if status is None else status.offsets.log_start_offset,
+        None if status is None else status.offsets.log_end_offset,
+        None if status is None else Bytes(status.size_bytes),
+        place.folder or "-",
+        "; ".join(filter(None, (place.problem, place.todo))),
+    )
 
 
 @app.command()
@@ -105,6 +274,7 @@ def add_partitions(
             metavar="TOTAL", help="Total number of partitions, including the existing ones."
         ),
     ],
+    validate_only: ValidateOnly = False,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -113,37 +283,144 @@ def add_partitions(
     Existing records stay in their partitions. New records of a key may go to another partition than
     before.
     """
-    extended = connected(address, namespace).add_partitions(topic, total)
-    typer.echo(f"{topic} has {len(extended.partitions)} partitions")
+    from raylog.actors.runtime.calls import WORK_TIMEOUT_S
+
+    admin = connected(address, namespace).admin()
+    extending = admin.add_partitions(
+        {topic: total}, validate_only=validate_only, timeout_s=WORK_TIMEOUT_S
+    )
+    extended = extending[topic].result()
+    typer.echo(
+        f"{topic} can have {total} partitions"
+        if validate_only
+        else f"{topic} has {_count(extended)}"
+    )
 
 
 @app.command()
-def delete_records(
-    topic: Name,
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+def trim(
+    topics: Names,
     before: Annotated[
         str,
         typer.Option(
-            metavar="OFFSET", help="Delete the records below this offset; 'latest': all records."
+            metavar="WHERE",
+            help="Delete the records before: an offset, a time (2026-11-22T08:30Z; UTC without a "
+            "zone), a time ago (-1h; ms, s, m, d, w), or @MS: ms since the epoch. latest: delete "
+            "all.",
         ),
     ],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            min=0,
+            metavar="N",
+            help="Only this partition of each topic. Repeat for more. Default: all.",
+        ),
+    ] = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
-    """Delete the oldest records of a partition.
+    """Delete the oldest records of topics.
 
     They cannot be read any more when the command returns. The next round of retention deletes their
-    segments.
+    segments. With a time, a partition keeps everything from its first record at or after that time
+    on.
     """
-    if before != "latest" and not (before.isascii() and before.isdigit()):
-        raise typer.BadParameter(f"--before {before}: give an offset, or latest")
-    offset = -1 if before == "latest" else int(before)
-    start = connected(address, namespace).delete_records(topic, partition, offset)
-    typer.echo(f"{topic}-{partition} begins at offset {start}")
+    place = place_of("--before", before)
+    broker = connected(address, namespace)
+    told = Told()
+    described = broker.admin().describe_topics(dict.fromkeys(topics))
+    found = [topic for name, future in described.items() if (topic := told.of(name, future))]
+    chosen = _chosen(found, partition, told)
+    deleting = broker.admin().delete_records(_offsets(broker, chosen, place))
+    for key, future in deleting.items():
+        start = told.of(str(key), future)
+        if start is not None:
+            typer.echo(f"{key} begins at offset {start}")
+    told.end()
+
+
+def _chosen(
+    topics: "Iterable[TopicDescription]", numbers: list[int] | None, told: "Told"
+) -> list[tuple[str, int]]:
+    """The partitions of these numbers, or all; of those that do not exist an error is told."""
+    from raylog.actors.errors import UnknownTopicOrPartition
+
+    chosen: list[tuple[str, int]] = []
+    for topic in topics:
+        count = len(topic.partitions)
+        for number in range(count) if numbers is None else sorted(set(numbers)):
+            if number < count:
+                chosen.append((topic.name, number))
+            else:
+                why = f"the topic has {_count(topic)}"
+                told.error(topic.name, UnknownTopicOrPartition(topic.name, number, why))
+    return chosen
+
+
+def _offsets(
+    broker: "Broker", partitions: list[tuple[str, int]], place: Place
+) -> dict[tuple[str, int], int]:
+    """Before which offset each partition is trimmed."""
+    if isinstance(place, Offset):
+        return dict.fromkeys(partitions, place.offset)
+    with broker.consumer() as consumer:
+        if place == "earliest":
+            return dict(
+                zip(partitions, consumer.beginning_offsets(partitions).values(), strict=True)
+            )
+        # The ends first: what comes in after them may be newer than the time, and stays.
+        ends = dict(zip(partitions, consumer.end_offsets(partitions).values(), strict=True))
+        if isinstance(place, str):
+            return ends
+        found = consumer.offsets_for_times(dict.fromkeys(partitions, place)).values()
+    return {
+        key: end if offset is None else min(end, offset)
+        for (key, end), offset in zip(ends.items(), found, strict=True)
+    }
 
 
 @app.command()
-def delete(topic: Name, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
-    """Delete a topic and its records."""
-    connected(address, namespace).delete_topic(topic)
-    typer.echo(f"deleted {topic}")
+def delete(topics: Names, address: Address = None, namespace: Namespace = NAMESPACE) -> None:
+    """Delete topics and their records."""
+    from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
+
+    admin = connected(address, namespace).admin()
+    told = Told()
+    for topic, future in admin.delete_topics(
+        dict.fromkeys(topics), timeout_s=OPEN_TIMEOUT_S
+    ).items():
+        if told.well(topic, future):
+            typer.echo(f"deleted {topic}")
+    told.end()
+
+
+class Told:
+    """The answers for several topics: errors are told as they come, each with one line."""
+
+    def __init__(self) -> None:
+        self._has_errors = False
+
+    def well(self, subject: str, future: "Future[Any]") -> bool:
+        """Wait for an answer; whether it is no error."""
+        try:
+            future.result()
+        except RaylogError as error:
+            self.error(subject, error)
+            return False
+        return True
+
+    def error(self, subject: str, error: RaylogError) -> None:
+        self._has_errors = True
+        words = " ".join(str(error).split())
+        note(f"error: {words}" if subject in words else f"error: {subject}: {words}")
+
+    def of(self, subject: str, future: "Future[Answer]") -> Answer | None:
+        """An answer; None after an error."""
+        return future.result() if self.well(subject, future) else None
+
+    def end(self) -> None:
+        """End the command."""
+        raise typer.Exit(int(self._has_errors))

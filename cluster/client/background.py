@@ -18,6 +18,10 @@ class Background:
     """One thread, begun with the first piece of work."""
 
     def __init__(self) -> None:
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Forget everything: this process was forked off, and the thread is its parent's."""
         self._lock = threading.Lock()
         self._works: SimpleQueue[Work] = SimpleQueue()
         self._is_running = False

@@ -27,7 +27,12 @@ class Deadlines:
         self, clock: Callable[[], float] = time.monotonic, *, threaded: bool = True
     ) -> None:
         """``threaded``: False where the owner calls :meth:`expire` itself, as tests do."""
-        self._clock, self._is_running = clock, not threaded
+        self._clock, self._is_threaded = clock, threaded
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Forget everything: this process was forked off, and the thread is its parent's."""
+        self._is_running = not self._is_threaded
         self._changed = threading.Condition()
         self._due: dict[Future[Any], _Due] = {}
         self._wakes_at = float("inf")

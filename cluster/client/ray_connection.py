@@ -16,6 +16,7 @@ batches lie, and ``FetchAnswer.read`` reads the segment's file. The bytes are th
 long as it refers to them; their buffer is used again after that (``segment_files.py``).
 """
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -23,9 +24,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.errors import ForkedProcess, NotLeader, RequestTimedOut
 from raylog.actors.messages import FetchResult
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, named_error
+from raylog.actors.runtime.clusters import check_not_forked
 from raylog.actors.runtime.nodes import own_node_id
 from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client.background import Background, Work
@@ -59,6 +61,9 @@ MOST_FETCHES_BY_CALL = 1024
 _BACKGROUND = Background()
 _DEADLINES = Deadlines()
 _FILES = SegmentFiles()
+# A process that is forked off has none of its parent's threads.
+os.register_at_fork(after_in_child=_BACKGROUND.start_anew)
+os.register_at_fork(after_in_child=_DEADLINES.start_anew)
 
 
 class RayFetchAnswer:
@@ -239,6 +244,15 @@ class RayConnection:
 
     # -- calls -------------------------------------------------------------------------------------
 
+    def ask_partition(
+        self,
+        partition: TopicPartition,
+        timeout_s: float,
+        ask: Callable[[LogActorStub], Call[Answer]],
+    ) -> "Future[Answer]":
+        """Ask the LogActor of a partition."""
+        return self._ask_partition(partition, timeout_s, ask, _as_it_is)
+
     def _ask_partition(
         self,
         partition: TopicPartition,
@@ -247,6 +261,8 @@ class RayConnection:
         answer_of: Callable[[Any], Answer],
     ) -> "Future[Answer]":
         future = self._future(str(partition), timeout_s)
+        if future.done():
+            return future
         use = partial(_send, future, ask, answer_of)
         self._lookup.log_actor(partition, use, partial(self._not_served, partition, future))
         return future
@@ -259,6 +275,8 @@ class RayConnection:
     ) -> "Future[Answer]":
         """Ask the Controller; ``what`` it is for, as errors say it."""
         future = self._future(what, timeout_s)
+        if future.done():
+            return future
         future.add_done_callback(self._controller_answered)
         self._lookup.controller(partial(_send, future, ask, _as_it_is), partial(fail, future))
         return future
@@ -269,6 +287,11 @@ class RayConnection:
 
     def _future(self, what: str, timeout_s: float) -> "Future[Any]":
         future: Future[Any] = Future()
+        try:
+            check_not_forked()
+        except ForkedProcess as error:
+            future.set_exception(error)
+            return future
         self.deadlines.watch(future, what, timeout_s)
         return future
 

@@ -72,9 +72,13 @@ class ControllerStub:
         return Call(call, f"extending {topic}")
 
     def alter_topic_config(
-        self, topic: str, changes: Mapping[str, Any], delete: Sequence[str]
+        self,
+        topic: str,
+        changes: Mapping[str, Any],
+        delete: Sequence[str],
+        validate_only: bool = False,
     ) -> Call[TopicDescription]:
-        call = self.handle.alter_topic_config.remote(topic, changes, delete)
+        call = self.handle.alter_topic_config.remote(topic, changes, delete, validate_only)
         return Call(call, f"configuring {topic}")
 
     def topic_config(self, topic: str) -> Call[list[ConfigEntry]]:

@@ -290,12 +290,22 @@ class Topics(Opening):
         return config
 
     def alter_topic_config(
-        self, name: str, changes: Mapping[str, Any], delete: Iterable[str]
+        self,
+        name: str,
+        changes: Mapping[str, Any],
+        delete: Iterable[str],
+        validate_only: bool = False,
     ) -> TopicDescription:
-        """Change a topic's config; when this returns, all partitions within reach obey it."""
+        """Change a topic's config; when this returns, all partitions within reach obey it.
+
+        ``validate_only``: raise what would keep it from being changed now, and change nothing; the
+        answer has the config that the topic would have.
+        """
         with self._lock:
             topic = self._topic(name)
             config = self._checked(altered(topic.config, changes, delete))
+            if validate_only:
+                return self.describe_topic(name)._replace(config=config)
             topic = topic._replace(config=config, version=topic.version + 1)
             self._log.append(topic_record(topic))
         self._configure()

@@ -38,9 +38,9 @@ DAMAGES = {
     LOG_START_OFFSETS: (
         ERROR,
         "its whole lines are used. In partitions whose line was damaged, records that "
-        "delete-records has removed can be readable again",
+        "`raylog topic trim` has removed can be readable again",
         "Compare the file with the log start offsets in `raylog status`, and run `raylog topic "
-        "delete-records` again where one is too low.",
+        "trim` again where one is too low.",
     ),
     CLEANER_OFFSETS: (
         WARNING,
@@ -179,7 +179,8 @@ def _strays(log_dir: LogDirStatus) -> Finding:
         subject=f"log dir {log_dir.path} of node {log_dir.node_id[:8]}",
         what=(
             f"folders that belong to no partition of the broker: {named(log_dir.strays)}. They "
-            "were set aside, and take room; nobody reads or removes them"
+            "were set aside, or are copies that `raylog log repair` made; they take room, and "
+            "nobody reads or removes them"
         ),
         todo=(
             "if a partition lacks its records, bring its folder back as docs/OPERATIONS.md says "

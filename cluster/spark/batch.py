@@ -3,22 +3,19 @@
 Offsets are resolved when Spark plans the first action on a loaded frame, and stay: Spark keeps a
 Python source's plan with what ``load()`` returned. Call ``load()`` again to see newer records.
 
-That is also why filters are pushed down only with ``pushFilters=true``. Spark 4.2 keeps the plan of
-the *last* pushed filter for every query over one ``load()``. With this filter in between, a plain
-``df.count()`` would read partition 0 only::
+That is also why there is no ``pushFilters``. Spark 4.2 keeps the plan of the *last* pushed filter
+for every query over one ``load()`` (``PythonDataSourceV2.setReadInfo``), and a source cannot know
+which query reads. With this filter in between, a plain ``df.count()`` would read partition 0 only::
 
     df.filter("partition = 0").count()
-
-So whoever asks for it promises to use what ``load()`` returned in one query.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from raylog.cluster.spark import filters, resolve
+from raylog.cluster.spark import resolve
 from raylog.cluster.spark.options import Options
 from raylog.cluster.spark.plan import Range, split_ranges
 from raylog.cluster.spark.reading import broker_of, read, report
@@ -36,15 +33,13 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self.options, self.columns = options, tuple(columns)
-        self.conditions: tuple[filters.Condition, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
         broker = broker_of(self.options)
         ranges, lost = resolve.batch_ranges(broker, self.options)
         report(lost, self.options.fail_on_data_loss)
-        ranges = list(filters.narrow(self.conditions, ranges))
-        ranges = resolve.start_at_time(broker, ranges, filters.earliest_time(self.conditions))
-        tasks = split_ranges(ranges, self.options.min_partitions)
+        options = self.options
+        tasks = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
         # Spark answers an empty list with one partition of its own that has no range.
         return [RangePartition(task) for task in tasks] or [RangePartition(None)]
 
@@ -52,15 +47,3 @@ class BatchReader(DataSourceReader):
         if partition.value is None:
             return iter(())
         return read(self.options, partition.value, self.columns)
-
-
-class FilteringBatchReader(BatchReader):
-    """The same, with filters pushed down.
-
-    A class of its own: Spark refuses any reader that has ``pushFilters`` while the setting
-    ``spark.sql.python.filterPushdown.enabled`` is false.
-    """
-
-    def pushFilters(self, filters_: list[Any]) -> Iterable[Any]:
-        self.conditions = filters.conditions(filters_)
-        return filters_  # Spark checks them all again: what is pushed only bounds the read

@@ -29,6 +29,24 @@ Mode = Literal["batch", "stream"]
 # must hold it. (A record may be more.)
 BATCH_BYTES_MAX = 16 << 20
 
+NO_KAFKA_CLIENT = (
+    "raylog uses no Kafka client; remove the option (raylog.spark.session() knows the broker's "
+    "address)"
+)
+
+# Spark's; how long a stream waits for minOffsetsPerTrigger.
+MAX_TRIGGER_DELAY_MS = 15 * 60_000
+_MILLISECONDS = {
+    "us": 0.001,
+    "ms": 1,
+    "": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
 EARLIEST = -2  # what an offset in JSON can say instead of a number, as Kafka's ListOffsets
 LATEST = -1
 
@@ -46,11 +64,13 @@ NAMES = (
     "endingOffsetsByTimestamp",
     "endingTimestamp",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
+    "maxRecordsPerPartition",
     "maxBytesPerBatch",
     "failOnDataLoss",
     "includeHeaders",
-    "pushFilters",
 )
 _BY_LOWER = {name.lower(): name for name in NAMES}
 _SELECTIONS = ("subscribe", "assign", "subscribePattern")
@@ -89,11 +109,13 @@ class Options:
     ending: Bound
     latest_if_no_match: bool = False
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
     min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     max_bytes_per_batch: int = BATCH_BYTES_MAX
     fail_on_data_loss: bool = True
     include_headers: bool = False
-    push_filters: bool = False
     address: str | None = None
     namespace: str | None = None
 
@@ -107,17 +129,29 @@ def parse(given: Mapping[str, str], mode: Mode) -> Options:
         raise InvalidSparkOption(
             "startingOffsetsByTimestampStrategy", strategy, "use error or latest"
         )
+    starting = _bound(options, "starting", EARLIEST if mode == "batch" else LATEST)
+    ending = _bound(options, "ending", LATEST)
+    if mode == "batch":
+        _refuse_start_at_the_end(starting, options)
+        _refuse_start_after_end(starting, ending)
+    least = _positive(options, "minOffsetsPerTrigger")
+    most = _positive(options, "maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        why = f"more than maxOffsetsPerTrigger={most}; make it smaller"
+        raise InvalidSparkOption("minOffsetsPerTrigger", least, why)
     return Options(
         selection=_selection(options),
-        starting=_bound(options, "starting", EARLIEST if mode == "batch" else LATEST),
-        ending=_bound(options, "ending", LATEST),
+        starting=starting,
+        ending=ending,
         latest_if_no_match=strategy == "latest",
-        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=_milliseconds(options, "maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
         min_partitions=_positive(options, "minPartitions"),
+        max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
         max_bytes_per_batch=_positive(options, "maxBytesPerBatch") or BATCH_BYTES_MAX,
-        fail_on_data_loss=_boolean(options, "failOnDataLoss", True),
+        fail_on_data_loss=boolean(options, "failOnDataLoss", True),
         include_headers=wants_headers(options),
-        push_filters=_boolean(options, "pushFilters", False),
         address=options.get("address"),
         namespace=options.get("namespace"),
     )
@@ -139,16 +173,18 @@ def known(given: Mapping[str, str]) -> dict[str, str]:
 
 def wants_headers(options: Mapping[str, str]) -> bool:
     """Whether the schema has the column ``headers`` (of options under their documented names)."""
-    return _boolean(options, "includeHeaders", False)
+    return boolean(options, "includeHeaders", False)
 
 
 def _what_instead(key: str) -> str:
     if key == "path":
         return "a log has no path; call load() without one, and name topics with option subscribe"
     if key.startswith("kafka."):
+        return NO_KAFKA_CLIENT
+    if key == "pushfilters":
         return (
-            "raylog uses no Kafka client; remove the option (raylog.spark.session() knows the "
-            "broker's address)"
+            "Spark would apply the filter of one query to others over the same load(), too; bound "
+            "the read with startingOffsets, startingTimestamp or assign instead"
         )
     near = get_close_matches(key, _BY_LOWER, n=1, cutoff=0.75)
     hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else f"the options are {', '.join(NAMES)}"
@@ -157,7 +193,7 @@ def _what_instead(key: str) -> str:
 
 def _refuse_for_mode(options: Mapping[str, str], mode: Mode) -> None:
     if mode == "stream":
-        for name in (*_ENDINGS, "pushFilters"):
+        for name in _ENDINGS:
             if name in options:
                 raise InvalidSparkOption(
                     name,
@@ -173,6 +209,35 @@ def _refuse_for_mode(options: Mapping[str, str], mode: Mode) -> None:
             raise InvalidSparkOption(
                 name, value, f"the query would read nothing; use {other}, or JSON with offsets"
             )
+
+
+def _refuse_start_at_the_end(starting: Bound, options: Mapping[str, str]) -> None:
+    for (topic, partition), offset in starting.each:
+        if starting.kind == "offset" and offset == LATEST:
+            why = (
+                f"{topic}-{partition} would start at its end (-1), and a batch would read nothing "
+                "of it; use -2 (earliest) or an offset, or leave the partition out with assign"
+            )
+            raise InvalidSparkOption(starting.option, options[starting.option], why)
+
+
+def _refuse_start_after_end(starting: Bound, ending: Bound) -> None:
+    """Refuse a start that is greater than the end of the same kind."""
+    if starting.kind != ending.kind:
+        return
+    start, end = starting.everywhere, ending.everywhere
+    if start is not None and end is not None and start > end >= 0:  # negative: earliest or latest
+        raise start_after_end(starting, "the query", start, end)
+    ends = dict(ending.each)
+    for tp, start_of_one in starting.each:
+        if start_of_one > ends.get(tp, LATEST) >= 0:
+            raise start_after_end(starting, f"{tp[0]}-{tp[1]}", start_of_one, ends[tp])
+
+
+def start_after_end(starting: Bound, what: str, start: int, end: int) -> InvalidSparkOption:
+    """The error for a query, or a partition of it, that would end before it starts."""
+    why = f"{what} would start at {start} and end at {end}; start earlier or end later"
+    return InvalidSparkOption(starting.option, start, why)
 
 
 def _selection(options: Mapping[str, str]) -> Selection:
@@ -286,7 +351,19 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
-def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
+def _milliseconds(options: Mapping[str, str], name: str, default: int) -> int:
+    """A time as Spark writes it: a number, and a unit or none for ms."""
+    if name not in options:
+        return default
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", options[name].lower())
+    if found is None or found[2] not in _MILLISECONDS:
+        why = "give a time like 30s, 15m or 1h (us, ms, s, m, h, d)"
+        raise InvalidSparkOption(name, options[name], why)
+    return int(int(found[1]) * _MILLISECONDS[found[2]])
+
+
+def boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
+    """The option's value; the default where it is not given."""
     value = options.get(name, str(default)).lower()
     if value not in ("true", "false"):
         raise InvalidSparkOption(name, value, "use true or false")

@@ -9,6 +9,7 @@ Pure: functions of numbers, so that a query planned twice from the same numbers 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -50,23 +51,28 @@ class Lost(NamedTuple):
 # -- cutting ranges into tasks ---------------------------------------------------------------------
 
 
-def split_ranges(ranges: Iterable[Range], min_partitions: int | None) -> list[Range]:
-    """Cut ranges into about ``min_partitions`` tasks of like size; empty ones are dropped.
+def split_ranges(
+    ranges: Iterable[Range], min_partitions: int | None, max_records: int | None = None
+) -> list[Range]:
+    """Cut ranges into tasks; empty ones are dropped. Each range is one task, unless:
 
-    A range gets tasks in proportion to its share of all offsets, rounded, as in Spark's Kafka
-    source: the count can come out slightly over or under what was asked. Without
-    ``min_partitions``, or with more ranges than that, each range is one task.
+    * it has more than ``max_records`` offsets: it is cut into parts of at most so many,
+    * there are then fewer tasks than ``min_partitions``: each gets parts in proportion to its share
+      of all offsets, rounded, as in Spark's Kafka source. The count can come out slightly over or
+      under what was asked.
     """
-    ranges = sorted(r for r in ranges if r.end > r.start)
-    if min_partitions is None or len(ranges) >= min_partitions:
-        return ranges
-    total = sum(r.end - r.start for r in ranges)
-    tasks = []
-    for r in ranges:
-        size = r.end - r.start
-        parts = min(size, max(1, (size * min_partitions * 2 + total) // (2 * total)))
-        tasks += _cut(r, parts)
-    return tasks
+    tasks = sorted(r for r in ranges if r.end > r.start)
+    if max_records is not None:
+        tasks = [part for r in tasks for part in _cut(r, -(-(r.end - r.start) // max_records))]
+    if min_partitions is None or len(tasks) >= min_partitions:
+        return tasks
+    total = sum(r.end - r.start for r in tasks)
+    return [part for r in tasks for part in _cut(r, _share_of_tasks(r, total, min_partitions))]
+
+
+def _share_of_tasks(r: Range, total: int, min_partitions: int) -> int:
+    size = r.end - r.start
+    return min(size, max(1, (size * min_partitions * 2 + total) // (2 * total)))
 
 
 def _cut(r: Range, parts: int) -> list[Range]:
@@ -90,13 +96,40 @@ def limit_offsets(
     partitions than offsets, they take turns: the turn is read off the start offsets, which move on
     with each micro-batch.
     """
-    backlog = {
-        tp: latest[tp] - start.get(tp, 0) for tp in sorted(latest) if latest[tp] > start.get(tp, 0)
-    }
+    left = lag(start, latest)
+    backlog = {tp: left[tp] for tp in sorted(left) if left[tp]}
     if sum(backlog.values()) <= max_offsets:
         return dict(latest)
     taken = share(backlog, max_offsets, turn=sum(start.values()))
     return {tp: start.get(tp, 0) + taken[tp] if tp in taken else latest[tp] for tp in latest}
+
+
+@dataclass
+class Pace:
+    """When a stream takes a micro-batch: once ``min_offsets`` wait, or after ``max_delay_s``.
+
+    The first one after a start does not wait, as in Spark's Kafka source.
+    """
+
+    min_offsets: int | None
+    max_delay_s: float
+    last_s: float | None = None  # when the last micro-batch was taken
+
+    def waits(self, start: Offsets, latest: Offsets, now_s: float) -> bool:
+        """Whether the micro-batch that could be taken now is put off."""
+        backlog = sum(lag(start, latest).values())
+        if self.min_offsets is None or backlog == 0:
+            return False
+        is_late = self.last_s is None or now_s - self.last_s >= self.max_delay_s
+        if backlog < self.min_offsets and not is_late:
+            return True
+        self.last_s = now_s
+        return False
+
+
+def lag(at: Mapping[TopicPartition, int], latest: Offsets) -> Offsets:
+    """How many offsets each partition has from a position to its end."""
+    return {tp: max(0, end - at.get(tp, 0)) for tp, end in latest.items()}
 
 
 def share(backlog: Offsets, limit: int, turn: int = 0) -> Offsets:

@@ -24,12 +24,13 @@ from raylog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
+    from raylog.cluster.spark.sink_options import SinkOptions
 
 logger = logging.getLogger("raylog.spark")
 ReadRange = Callable[[str, int, int, int], Iterable[pa.RecordBatch]]
 
 
-def broker_of(options: Options) -> "Broker":
+def broker_of(options: "Options | SinkOptions") -> "Broker":
     """The broker that the options name. Raises InvalidSparkOption without an address."""
     if options.address is None:
         why = (

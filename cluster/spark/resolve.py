@@ -14,7 +14,15 @@ from typing import Any, Protocol
 
 from raylog.actors.errors import NotLeader, RequestTimedOut, UnknownTopicOrPartition
 from raylog.cluster.spark.errors import InvalidSparkOption
-from raylog.cluster.spark.options import EARLIEST, LATEST, Bound, Options, Selection, TopicPartition
+from raylog.cluster.spark.options import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    Options,
+    Selection,
+    TopicPartition,
+    start_after_end,
+)
 from raylog.cluster.spark.plan import Edge, Lost, Offsets, Range, clip_ranges
 
 
@@ -62,11 +70,19 @@ def required_partitions(catalog: Catalog, selection: Selection) -> list[TopicPar
     missing += [f"{topic}-{p}" for topic, p in selection.partitions if (topic, p) not in existing]
     if missing:
         option = "subscribe" if selection.topics else "assign"
-        has = ", ".join(catalog.list_topics()) or "none"
-        raise InvalidSparkOption(
-            option, ", ".join(missing), f"does not exist; the topics are: {has}"
-        )
+        raise _missing(catalog, option, ", ".join(missing))
     return existing
+
+
+def require_topic(catalog: Catalog, topic: str) -> None:
+    """Raise InvalidSparkOption unless the topic of a write exists."""
+    if not _partitions_of(catalog, topic):
+        raise _missing(catalog, "topic", topic)
+
+
+def _missing(catalog: Catalog, option: str, what: str) -> InvalidSparkOption:
+    has = ", ".join(catalog.list_topics()) or "none"
+    return InvalidSparkOption(option, what, f"does not exist; the topics are: {has}")
 
 
 def edges(catalog: Catalog, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Edge]:
@@ -138,20 +154,36 @@ def batch_ranges(catalog: Catalog, options: Options) -> tuple[list[Range], list[
     """What a batch reads, and what of it is no longer there."""
     now = edges(catalog, required_partitions(catalog, options.selection))
     start, end = starts(catalog, options, now), ends(catalog, options, now)
+    behind = _check_order(options, now, start, end)
     ranges = [
         Range(topic=tp[0], partition=tp[1], start=start[tp], end=end[tp]) for tp in sorted(now)
     ]
-    return clip_ranges(ranges, now)
+    kept, lost = clip_ranges(ranges, now)
+    return kept, [*behind, *lost]
 
 
-def start_at_time(catalog: Catalog, ranges: list[Range], time: int | None) -> list[Range]:
-    """Ranges without the records that come before the first one of ``time`` (ms) or later."""
-    if time is None or not ranges:
-        return ranges
-    offsets = list_offsets(catalog, {(r.topic, r.partition): max(time, 0) for r in ranges})
-    first = [(r, offsets.get((r.topic, r.partition))) for r in ranges]
-    moved = [r._replace(start=max(r.start, at)) for r, at in first if at is not None]
-    return [r for r in moved if r.start < r.end]
+def _check_order(
+    options: Options, now: dict[TopicPartition, Edge], start: Offsets, end: Offsets
+) -> list[Lost]:
+    """What a partition that starts behind its log has lost.
+
+    Raises InvalidSparkOption where a start that was asked for comes after an end that was.
+    """
+    lost = []
+    for tp, edge in now.items():
+        if start[tp] <= end[tp] or not _is_asked(options.starting, tp):
+            continue
+        if _is_asked(options.ending, tp):
+            raise start_after_end(options.starting, f"{tp[0]}-{tp[1]}", start[tp], end[tp])
+        why = f"the log ends at {edge.latest}"
+        lost.append(Lost(partition=tp, start=edge.latest, end=start[tp], why=why))
+    return lost
+
+
+def _is_asked(bound: Bound, partition: TopicPartition) -> bool:
+    """Whether an offset or a time was given for the partition, rather than earliest or latest."""
+    asked = dict(bound.each).get(partition) if bound.everywhere is None else bound.everywhere
+    return asked is not None and asked >= 0
 
 
 def _offsets(bound: Bound, now: dict[TopicPartition, Edge]) -> Offsets:

@@ -10,8 +10,7 @@ Why each setting is there:
 * ``PYTHONPATH`` of the executors: where this driver found raylog, so that a checkout works as an
   installed wheel does.
 * ``shuffle.partitions``: by the number of cores; a stateful stream keeps the number it began with.
-* Arrow and ``filterPushdown``: the source yields Arrow, and Spark refuses any reader with
-  ``pushFilters`` while the latter is off.
+* Arrow: the source yields it.
 
 Order matters: the broker (that is, ``ray.init``) first, Spark second; ``stop(spark)`` first,
 ``ray.shutdown()`` second. RayDP holds one session a process. Idle it costs about 1.3 GB.
@@ -160,7 +159,6 @@ def spark_config(extra: dict[str, str], cores: int = 1) -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": _python_path(),
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS_PER_CORE * cores),
         "spark.ui.enabled": "false",

@@ -1,8 +1,9 @@
 """The Python data source ``raylog``: what Spark instantiates for ``spark.read.format("raylog")``.
 
 Spark pickles this class, makes it anew in short-lived Python processes on the driver, and asks it
-for a schema and a reader; the readers (``batch.py``, ``stream.py``) do the work. Only processes
-that run Spark import this module.
+for a schema and a reader or writer; the readers (``batch.py``, ``stream.py``) and writers
+(``sink.py``) do the work. Only processes that run Spark import this module. Each of them imports it
+anew, so a method imports what it alone needs.
 """
 
 from typing import TYPE_CHECKING
@@ -12,17 +13,19 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from raylog.cluster.spark import columns
-from raylog.cluster.spark.batch import BatchReader, FilteringBatchReader
 from raylog.cluster.spark.errors import InvalidSparkOption, InvalidSparkSchema
 from raylog.cluster.spark.options import Mode, Options, known, parse, wants_headers
-from raylog.cluster.spark.stream import StreamReader
 
 if TYPE_CHECKING:
     from raylog.cluster.broker import Broker
+    from raylog.cluster.spark.batch import BatchReader
+    from raylog.cluster.spark.sink import BatchSink, StreamSink
+    from raylog.cluster.spark.sink_options import SinkOptions
+    from raylog.cluster.spark.stream import StreamReader
 
 
 class RaylogSource(DataSource):
-    """Options in, schema and readers out."""
+    """Options in, schema, readers and writers out."""
 
     preset_address: str | None = None  # set by preset(), so that a read need not name them
     preset_namespace: str | None = None
@@ -35,18 +38,55 @@ class RaylogSource(DataSource):
         self._refuse_what_no_read_takes()
         return spark_schema(wants_headers(known(self.options)))
 
-    def reader(self, schema: StructType) -> BatchReader:
-        options = self._parse("batch")
-        kind = FilteringBatchReader if options.push_filters else BatchReader
-        return kind(options, checked_columns(schema, options.include_headers))
+    def reader(self, schema: StructType) -> "BatchReader":
+        from raylog.cluster.spark.batch import BatchReader
 
-    def streamReader(self, schema: StructType) -> StreamReader:
+        options = self._parse("batch")
+        return BatchReader(options, checked_columns(schema, options.include_headers))
+
+    def streamReader(self, schema: StructType) -> "StreamReader":
+        from raylog.cluster.spark.stream import StreamReader
+
         options = self._parse("stream")
         return StreamReader(options, checked_columns(schema, options.include_headers))
 
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchSink":
+        from raylog.cluster.spark.reading import broker_of
+        from raylog.cluster.spark.resolve import require_topic
+        from raylog.cluster.spark.sink import BatchSink
+
+        if overwrite:
+            why = "a log is only appended to; use mode('append'), or delete the topic before"
+            raise InvalidSparkOption("mode", "overwrite", why)
+        options, columns = self._sink(schema, "batch")
+        if options.topic is not None:
+            require_topic(broker_of(options), options.topic)
+        return BatchSink(options, columns)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamSink":
+        """``overwrite`` is the output mode complete: all rows are written each time.
+
+        Spark calls this twice in each micro-batch, in a new process: here a look for the topic
+        would cost a second each time. So the tasks look for it, before they write.
+        """
+        from raylog.cluster.spark.sink import StreamSink
+
+        return StreamSink(*self._sink(schema, "stream"))
+
+    def _sink(self, schema: StructType, mode: Mode) -> "tuple[SinkOptions, tuple[str, ...]]":
+        from raylog.cluster.spark.sink_options import parse_sink
+        from raylog.cluster.spark.writing import check_columns
+
+        options = parse_sink(self._with_preset(), mode)
+        types = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        return options, check_columns(types, options.topic)
+
     def _parse(self, mode: Mode) -> Options:
+        return parse(self._with_preset(), mode)
+
+    def _with_preset(self) -> dict[str, str]:
         preset = {"address": self.preset_address, "namespace": self.preset_namespace}
-        return parse({k: v for k, v in preset.items() if v} | dict(self.options), mode)
+        return {k: v for k, v in preset.items() if v} | dict(self.options)
 
     def _refuse_what_no_read_takes(self) -> None:
         """Refuse options that fit neither a batch read nor a stream.

@@ -6,6 +6,7 @@ checkpoint before it runs: after a crash the same micro-batch reads the same off
 is kept in the broker for a query.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -30,6 +32,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self.options, self.columns = options, tuple(columns)
         self.target: plan.Offsets | None = None  # where AvailableNow stops
+        self.latest: plan.Offsets | None = None  # where the partitions ended when last asked
+        self.pace = plan.Pace(
+            min_offsets=options.min_offsets_per_trigger,
+            max_delay_s=options.max_trigger_delay_ms / 1000,
+        )
 
     def initialOffset(self) -> dict[str, Any]:
         broker = broker_of(self.options)
@@ -37,35 +44,45 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan.to_json(resolve.starts(broker, self.options, now))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        if self.options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self.options.max_offsets_per_trigger)
+        if self.options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self.options.min_offsets_per_trigger)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.target = self._latest()
+        self.target = self._ask_latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         at = plan.from_json(start)
-        end, lost = plan.next_offsets(at, self._latest(), self.target)
+        self.latest = self._ask_latest()
+        end, lost = plan.next_offsets(at, self.latest, self.target)
         report(lost, self.options.fail_on_data_loss)
-        if isinstance(limit, ReadMaxRows):
-            end = plan.limit_offsets(at, end, limit.max_rows)
-        return plan.to_json(end)
+        return plan.to_json(end if isinstance(limit, ReadAllAvailable) else self._bounded(at, end))
 
-    def reportLatestOffset(self) -> dict[str, Any]:
-        return plan.to_json(self._latest())
+    def _bounded(self, at: plan.Offsets, end: plan.Offsets) -> plan.Offsets:
+        """By the options: Spark can hand over one limit only, and no delay."""
+        # AvailableNow takes the last few as well: it ends before there can be more.
+        if self.target is None and self.pace.waits(at, end, time.monotonic()):
+            return at
+        most = self.options.max_offsets_per_trigger
+        return end if most is None else plan.limit_offsets(at, end, most)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None if self.latest is None else plan.to_json(self.latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         until = plan.from_json(end)
         edges = resolve.edges(broker_of(self.options), until)
         ranges, lost = plan.stream_ranges(plan.from_json(start), until, edges)
         report(lost, self.options.fail_on_data_loss)
-        return [
-            RangePartition(task) for task in plan.split_ranges(ranges, self.options.min_partitions)
-        ]
+        options = self.options
+        tasks = plan.split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(self.options, partition.value, self.columns)
 
-    def _latest(self) -> plan.Offsets:
+    def _ask_latest(self) -> plan.Offsets:
         broker = broker_of(self.options)
         return resolve.latest(broker, resolve.partitions(broker, self.options.selection))

@@ -1,15 +1,16 @@
 """Act 1: start Ray and the broker on two log dirs, create the topics, fill the small ones.
 
-The broker is a set of Ray actors: one Controller, one LogManager for this node, one LogActor a
-partition.
+The broker is a set of Ray actors: one Controller, one LogManager for each node, one LogActor a
+partition. With ``--nodes 2`` there are two Ray nodes, each with two log dirs of its own.
 """
 
+import os
 from pathlib import Path
 
-import raylog
 from examples.demo.digest import expected_digests
 from examples.demo.source import REFERENCES, load_reference
 from examples.demo.stage import Demo, Stopwatch
+from raylog.cluster.admin import NewTopic
 
 PARTITIONS = 4
 # Ages are counted from the records' timestamps, which are of 2013. With Kafka's default of seven
@@ -21,11 +22,11 @@ SEGMENT_BYTES, QUICK_SEGMENT_BYTES = 8 << 20, 2 << 20
 
 def run(demo: Demo) -> None:
     stage = demo.stage
-    stage.act(1, "A broker inside Ray, on two log dirs")
+    stage.act(1, f"A broker inside Ray, on {demo.cluster.place}")
     watch = Stopwatch()
     with stage.progress("starting Ray and the broker"):
-        demo.broker = raylog.start(demo.log_dirs, ray_options=demo.ray_options)
-    stage.say(f"raylog.start() started Ray and a broker on two log dirs in {watch.seconds:.1f} s")
+        demo.broker = demo.cluster.start()
+    stage.say(f"Ray and a broker on {demo.cluster.place} started in {watch.seconds:.1f} s")
     _create_flights(demo)
     _fill_references(demo)
     demo.expected = expected_digests(demo.flights.table, PARTITIONS)
@@ -35,37 +36,42 @@ def _create_flights(demo: Demo) -> None:
     stage, broker = demo.stage, demo.running_broker
     config = {**KEEP, "segment.bytes": QUICK_SEGMENT_BYTES if demo.is_quick else SEGMENT_BYTES}
     watch = Stopwatch()
+    created = {}
     with stage.progress("creating topics", 2) as done:
         for topic in ("flights", "flights-arrow"):
-            broker.create_topic(topic, PARTITIONS, config)
+            futures = broker.admin().create_topics([NewTopic(topic, PARTITIONS, config)])
+            created[topic] = futures[topic].result()
             done(1)
     stage.say(
         f"created the topics flights and flights-arrow with {PARTITIONS} partitions each, in "
-        f"{watch.seconds / 2:.1f} s per topic; each partition is an actor"
+        f"{watch.seconds:.1f} s; each partition is an actor"
     )
     stage.say("retention.ms=-1: the records are of 2013; the default retention would delete them")
-    folders = [
-        Path(partition.folder or "") for partition in broker.describe_topic("flights").partitions
-    ]
     by_dir: dict[str, list[str]] = {}
-    for folder in folders:
-        by_dir.setdefault(folder.parent.name, []).append(folder.name)
+    for partition in created["flights"].partitions:
+        folder = Path(partition.folder or "")
+        by_dir.setdefault(os.path.relpath(folder.parent, demo.data), []).append(folder.name)
     where = "; ".join(f"{name}: {', '.join(found)}" for name, found in sorted(by_dir.items()))
-    stage.check(len(by_dir) == 2, f"the partitions are spread over both log dirs: {where}")
+    nodes = {partition.node_id for partition in created["flights"].partitions}
+    stage.check(
+        len(by_dir) == len(demo.cluster.log_dirs) and len(nodes) == demo.cluster.node_count,
+        f"the partitions are spread over {demo.cluster.place}: {where}",
+    )
 
 
 def _fill_references(demo: Demo) -> None:
     """The reference tables: one partition each, keyed by what flights refer to them with."""
     stage, broker = demo.stage, demo.running_broker
-    sizes = {}
+    created = broker.admin().create_topics([NewTopic(name, 1, KEEP) for name in REFERENCES])
+    sent = {}
     with stage.progress("reference tables", len(REFERENCES)) as done, broker.producer() as producer:
         for name in REFERENCES:
-            broker.create_topic(name, 1, KEEP)
-            sizes[name] = producer.send_arrow(name, load_reference(name)).num_rows
+            created[name].result()
+            sent[name] = producer.send_arrow(name, load_reference(name))
             done(1)
-    ends = broker.list_offsets({(name, 0): -1 for name in REFERENCES})
-    counts = ", ".join(f"{name} {rows:,}" for name, rows in sizes.items())
+    ends = broker.admin().list_offsets({(name, 0): "latest" for name in REFERENCES})
+    counts = ", ".join(f"{name} {table.num_rows:,}" for name, table in sent.items())
     stage.check(
-        all(ends[name, 0] == rows for name, rows in sizes.items()),
+        all(end.result().offset == sent[key.topic].num_rows for key, end in ends.items()),
         f"the reference tables are topics: {counts}",
     )

@@ -1,12 +1,13 @@
 """Act 3: read it all back, and find one day by its time.
 
 ``flights`` is read as any Ray task can: by calls to the partitions' actors. ``flights-arrow`` is
-read by a consumer, which on the partition's own node maps the segment files and decodes from the
-page cache. Both are compared with the source by a digest that covers keys, values, timestamps and
-their order (``digest.py``).
+read by a consumer. On the partition's own node it maps the segment files and decodes from the page
+cache; from another node it gets the batches through Ray. Both are compared with the source by a
+digest that covers keys, values, timestamps and their order (``digest.py``).
 """
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,8 +21,8 @@ from raylog.storage.records.decode import decode_table
 Records = list[pa.RecordBatch]
 
 FETCH_BYTES = 4 << 20
-# 4 July 2013 in New York (UTC-4), in ms since the epoch.
-DAY, DAY_START, DAY_END = "4 July 2013", 1_372_910_400_000, 1_372_996_800_000
+DAY = datetime(2013, 7, 4, tzinfo=timezone(timedelta(hours=-4), "New York"))
+NEXT_DAY = DAY + timedelta(days=1)
 
 
 def run(demo: Demo) -> None:
@@ -30,7 +31,7 @@ def run(demo: Demo) -> None:
     count, size_bytes = demo.flights.table.num_rows, demo.flights.size_bytes
     ways = {
         ("flights", "with fetch() on the actors' handles"): read_by_handles,
-        ("flights-arrow", "with a consumer, from the page cache"): read_by_consumer,
+        ("flights-arrow", "with a consumer, by poll_arrow()"): read_by_consumer,
     }
     for (topic, way), read in ways.items():
         seconds = []
@@ -65,18 +66,17 @@ def compare(demo: Demo, topic: str, found: list[Digest]) -> None:
     )
 
 
-def fetch_all(
-    demo: Demo, topic: str, partition: int, start: int = 0, end: int | None = None
-) -> Iterator[pa.RecordBatch]:
+def fetch_all(demo: Demo, topic: str, partition: int) -> Iterator[pa.RecordBatch]:
     """The records of one partition, by calls to its actor: whole Kafka batches come, Arrow columns
     leave."""
     handle = demo.running_broker.partition(topic, partition)
-    while end is None or start < end:
+    start = 0
+    while True:
         answer = ray.get(handle.fetch.remote(start, FETCH_BYTES))
         if answer.records is None:  # the log's end
             return
         # The first batch may begin before `start`: the decoder skips what is below it.
-        records = decode_table(answer.records, start_offset=start, end_offset=end)
+        records = decode_table(answer.records, start_offset=start)
         yield records
         start = records.column("offset")[-1].as_py() + 1
 
@@ -93,7 +93,7 @@ def read_by_handles(demo: Demo, topic: str) -> list[Records]:
 
 
 def read_by_consumer(demo: Demo, topic: str) -> list[Records]:
-    """The records of each partition, by a consumer of the whole topic."""
+    """The records of each partition, by a consumer of the whole topic: each poll gives a part."""
     found: list[Records] = [[] for _ in range(PARTITIONS)]
     with (
         demo.stage.progress("consume", demo.flights.table.num_rows) as done,
@@ -108,33 +108,24 @@ def read_by_consumer(demo: Demo, topic: str) -> list[Records]:
 
 
 def _one_day(demo: Demo) -> None:
-    """Ask each partition for the first offset at two times: what lies between is the day."""
-    broker, watch = demo.running_broker, Stopwatch()
-    partitions = [("flights", number) for number in range(PARTITIONS)]
-    starts, ends, latest = (
-        broker.list_offsets(dict.fromkeys(partitions, when)) for when in (DAY_START, DAY_END, -1)
-    )
-    found = outside = 0
-    for topic, number in partitions:
-        start, end = starts[topic, number], ends[topic, number] or latest[topic, number]
-        if start is None:  # this partition has nothing so late
-            continue
-        for records in fetch_all(demo, topic, number, start, end):
-            found += records.num_rows
-            outside += records.num_rows - count_of_day(records.column("timestamp"))
+    """Each partition finds its first offset at two times: what lies between is the day."""
+    watch = Stopwatch()
+    day = demo.running_broker.read_table("flights", from_=DAY, to=NEXT_DAY)
     took = watch.seconds
     wanted = count_of_day(demo.flights.table.column("timestamp"))
     demo.stage.check(
-        found == wanted > 0 and not outside,
+        day.num_rows == count_of_day(day.column("timestamp")) == wanted > 0,
         (
-            f"{DAY}: {found} flights found by time and read in {took * 1000:.0f} ms; the source "
-            f"has {wanted}"
+            f"{DAY:%-d %B %Y}: read_table found {day.num_rows} flights by time in "
+            f"{took * 1000:.0f} ms; the source has {wanted}"
         ),
     )
 
 
-def count_of_day(times: pa.Array | pa.ChunkedArray) -> int:
-    """How many of the times, in ms, lie in the day."""
-    return int(
-        pc.sum(pc.and_(pc.greater_equal(times, DAY_START), pc.less(times, DAY_END))).as_py() or 0
-    )
+def count_of_day(times: pa.ChunkedArray) -> int:
+    """How many of the times lie in the day; they are timestamps, or ms as numbers."""
+    milliseconds = pa.timestamp("ms", "UTC")
+    start, end = (pa.scalar(day, milliseconds) for day in (DAY, NEXT_DAY))
+    moments = times.cast(milliseconds)
+    is_in_day = pc.and_(pc.greater_equal(moments, start), pc.less(moments, end))
+    return int(pc.sum(is_in_day).as_py() or 0)

@@ -1,102 +1,153 @@
-"""Act 5: a streaming query counts ``flights-live`` while an actor writes to it.
+"""Act 5: Spark counts ``flights-live`` while an actor writes to it: as a stream, and in batches.
 
-The writer is an ordinary Ray actor: it got a broker as an argument and makes its own producer. The
-query keeps running counts by carrier; where it is, it knows from the offsets in its checkpoint.
+The writer is an ordinary Ray actor. It has no producer: it holds the handles of the partitions'
+actors, encodes record batches, and calls ``append.remote``. It writes until it is told to stop, so
+all that Spark counts meanwhile is counted over partitions that grow.
+
+The proof is in the order of events. The writer says how many records are acknowledged, a batch
+query counts, the writer says it again::
+
+    acknowledged before <= counted <= acknowledged after
+
+The left side: the query found each record that was acknowledged when it began. The right side: it
+found no record that does not exist. A record is readable a moment before its writer knows of it, so
+the writer answers between two appends, when it knows of all.
 """
 
+import itertools
+import threading
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import ray
 
+import raylog
 from examples.demo.act1_start import KEEP
-from examples.demo.stage import Demo, Stopwatch
+from examples.demo.stage import CheckFailed, Demo, Stopwatch
+from raylog.cluster.admin import NewTopic
+from raylog.storage.records.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from raylog import Broker
-
-TOPIC = "flights-live"
-RECORDS, QUICK_RECORDS = 50_000, 15_000
+TOPIC, PARTITIONS = "flights-live", 2
 RECORDS_PER_S, QUICK_RECORDS_PER_S = 3_000, 1_500
-WRITES_PER_S = 10
-# Written first: the query's first micro-batch starts Python workers, which takes seconds.
-WARM_UP_RECORDS = 1_000
-LOOK_INTERVAL_S = 3.0
+APPENDS_PER_S = 10
+# Batch queries while the writer writes.
+BATCH_QUERIES, QUICK_BATCH_QUERIES = 8, 3
 COUNT_TIMEOUT_S = 120.0
-
-
-class Progress(NamedTuple):
-    """How far a writer is: what it has sent may be counted, what is acknowledged must be, soon."""
-
-    sent: int
-    acknowledged: int
+COUNT_INTERVAL_S = 0.1
 
 
 class WriterImpl:
-    """Writes tables to a topic at a steady pace, and says how far it is."""
+    """Appends to partitions by the handles of their actors, at a steady pace, until ``stop``."""
 
-    def __init__(self, broker: "Broker", topic: str) -> None:
-        self._producer, self._topic = broker.producer(), topic
-        self._progress = Progress(0, 0)
+    def __init__(self, log_actors: Sequence[Any]) -> None:
+        """``log_actors``: Ray's handles of all partitions of one topic, in their order."""
+        self._log_actors = log_actors
+        self._is_stopped = threading.Event()
+        # Held from the first append of a step to its last acknowledgement.
+        self._appending = threading.Lock()
+        self._acknowledged = 0
 
     def write(self, table: pa.Table, records_per_s: int) -> int:
-        """Write it all; returns how many records are acknowledged, now and before."""
-        rows = max(records_per_s // WRITES_PER_S, 1)
+        """Write the table, and again from its start; returns how many records are acknowledged."""
+        rows = records_per_s // APPENDS_PER_S
         due = time.monotonic()
-        for start in range(0, table.num_rows, rows):
-            part = table.slice(start, rows)
-            sent = self._progress.sent + part.num_rows
-            self._progress = self._progress._replace(sent=sent)
-            self._producer.send_arrow(self._topic, part)
-            self._producer.flush()
-            self._progress = Progress(sent, sent)
-            due += 1 / WRITES_PER_S
-            time.sleep(max(due - time.monotonic(), 0))
-        return self._progress.acknowledged
+        for start in itertools.cycle(range(0, table.num_rows, rows)):
+            self._append(batches_of(table.slice(start, rows), len(self._log_actors)))
+            due += 1 / APPENDS_PER_S
+            if self._is_stopped.wait(max(due - time.monotonic(), 0)):
+                break
+        return self.acknowledged()
 
-    def progress(self) -> Progress:
-        return self._progress
+    def _append(self, batches: Mapping[int, bytearray]) -> None:
+        """One batch to each partition. Nothing is repeated: that is what a producer is for."""
+        with self._appending:
+            calls = [self._log_actors[n].append.remote(batch) for n, batch in batches.items()]
+            for answer in ray.get(calls):
+                self._acknowledged += answer.last_offset - answer.base_offset + 1
+
+    def acknowledged(self) -> int:
+        """The records that are acknowledged; no append is on its way."""
+        with self._appending:
+            return self._acknowledged
+
+    def stop(self) -> None:
+        """``write`` returns soon."""
+        self._is_stopped.set()
 
 
 class Look(NamedTuple):
-    """What both sides said at one time."""
+    """What a batch query counted, what the stream had counted, what was acknowledged around it."""
 
+    acknowledged_before: int
     counted: int
-    writer: Progress
+    streamed: int
+    acknowledged_after: int
+    has_gaps: bool  # some partition has offsets without a record
 
 
 def run(demo: Demo) -> None:
-    stage, broker, spark = demo.stage, demo.running_broker, demo.running_spark
-    table = demo.flights.table.slice(0, QUICK_RECORDS if demo.is_quick else RECORDS)
-    stage.act(
-        5,
-        f"Streaming: a query counts {TOPIC} while an actor writes {table.num_rows:,} records to it",
-    )
-    broker.create_topic(TOPIC, 2, KEEP)
+    stage, table = demo.stage, demo.flights.table
+    stage.act(5, f"Spark counts {TOPIC} while an actor appends to it: a stream, and batch queries")
+    broker, spark = demo.running_broker, demo.running_spark
+    broker.admin().create_topics([NewTopic(TOPIC, PARTITIONS, KEEP)])[TOPIC].result()
     query = start_query(spark, str(demo.data / "checkpoint"))
-    # One call writes, the other asks: two threads.
-    writer = ray.remote(num_cpus=0, max_concurrency=2)(WriterImpl).remote(broker, TOPIC)
+    log_actors = [broker.partition(TOPIC, number) for number in range(PARTITIONS)]
+    # One call writes; another asks, or stops it.
+    writer = ray.remote(num_cpus=0, max_concurrency=2)(WriterImpl).remote(log_actors)
+    pace = QUICK_RECORDS_PER_S if demo.is_quick else RECORDS_PER_S
     try:
         watch = Stopwatch()
-        with stage.progress("the query's first micro-batch"):
-            ray.get(
-                writer.write.remote(table.slice(0, WARM_UP_RECORDS), WARM_UP_RECORDS * WRITES_PER_S)
-            )
-            wait_until_counted(spark, WARM_UP_RECORDS)
+        writing = writer.write.remote(table, pace)
+        with stage.progress("the stream's first micro-batch"):
+            wait_until_counted(query, spark, 1)
         stage.say(
-            f"the query counted the first {WARM_UP_RECORDS:,} records after {watch.seconds:.1f} s"
+            f"the writer appends {pace:,} records a second; the stream had counted its first "
+            f"records after {watch.seconds:.1f} s"
         )
-        looks = _watch(demo, writer, table)
-        behind_s = wait_until_counted(spark, table.num_rows)
-        stage.say(f"the query had counted all records {behind_s:.1f} s after the writer ended")
-        _compare(demo, table, looks)
+        looks = _look_on(demo, writer, writing)
+        writer.stop.remote()
+        total = ray.get(writing)
+        behind_s = wait_until_counted(query, spark, total)
+        stage.say(
+            f"the writer stopped at {total:,} records; the stream had counted all of them "
+            f"{behind_s:.1f} s later"
+        )
+        for claim, holds in looks_hold(looks).items():
+            stage.check(holds, claim)
+        _check_end(demo, total)
     finally:
         query.stop()
         ray.kill(writer)
+
+
+# -- the writer's batches --------------------------------------------------------------------------
+
+
+def batches_of(part: pa.Table, partitions: int) -> dict[int, bytearray]:
+    """Partition -> one record batch of the rows whose keys belong there."""
+    rows: dict[int, list[Any]] = {}
+    columns = (part.column(name).to_pylist() for name in ("timestamp", "key", "value"))
+    for timestamp, key, value in zip(*columns, strict=True):
+        number = partition_for_key(key, partitions)
+        rows.setdefault(number, []).append((timestamp, key, value, []))
+    return {number: raylog.encode_records(found) for number, found in rows.items()}
+
+
+def written(table: pa.Table, total: int) -> Counter[str]:
+    """Key -> records, of the first ``total`` that a writer of this table wrote."""
+    rounds, rest = divmod(total, table.num_rows)
+    keys = [key.decode() for key in table.column("key").to_pylist()]
+    whole = Counter({key: count * rounds for key, count in Counter(keys).items() if rounds})
+    return whole + Counter(keys[:rest])
+
+
+# -- the stream ------------------------------------------------------------------------------------
 
 
 def start_query(spark: "SparkSession", checkpoint: str) -> Any:
@@ -114,50 +165,96 @@ def start_query(spark: "SparkSession", checkpoint: str) -> Any:
     )
 
 
-def counted(spark: "SparkSession") -> Counter[str]:
-    """What the query has counted so far."""
+def streamed(spark: "SparkSession") -> Counter[str]:
+    """What the stream has counted so far."""
     return Counter({row["carrier"]: row["count"] for row in spark.table("live").collect()})
 
 
-def _watch(demo: Demo, writer: Any, table: pa.Table) -> list[Look]:
-    """Have the rest written, and look at both sides from time to time."""
-    pace = QUICK_RECORDS_PER_S if demo.is_quick else RECORDS_PER_S
-    writing = writer.write.remote(table.slice(WARM_UP_RECORDS), pace)
-    looks: list[Look] = []
-    with demo.stage.progress("writing", table.num_rows) as done:
-        while not ray.wait([writing], timeout=LOOK_INTERVAL_S)[0]:
-            # In this order: what was counted had been sent before.
-            look = Look(counted(demo.running_spark).total(), ray.get(writer.progress.remote()))
-            done(look.writer.acknowledged - (looks[-1].writer.acknowledged if looks else 0))
-            looks.append(look)
-            demo.stage.say(
-                f"acknowledged {look.writer.acknowledged:>7,}   counted by the query "
-                f"{look.counted:>7,}"
-            )
-    assert ray.get(writing) == table.num_rows, "the writer says what it wrote"
-    return looks
-
-
-def wait_until_counted(spark: "SparkSession", total: int) -> float:
-    """Wait until the query has counted so many, but not for ever; returns the seconds."""
+def wait_until_counted(query: Any, spark: "SparkSession", total: int) -> float:
+    """Wait until the stream has counted so many, but not for ever; returns the seconds."""
     watch = Stopwatch()
-    while counted(spark).total() < total and watch.seconds < COUNT_TIMEOUT_S:
-        time.sleep(0.1)
+    while (count := streamed(spark).total()) < total:
+        if query.exception() is not None:
+            raise query.exception()
+        if watch.seconds > COUNT_TIMEOUT_S:
+            raise CheckFailed(f"the stream counts {total:,} records; it stands at {count:,}")
+        time.sleep(COUNT_INTERVAL_S)
     return watch.seconds
 
 
-def _compare(demo: Demo, table: pa.Table, looks: list[Look]) -> None:
-    found = counted(demo.running_spark)
-    expected = Counter(key.decode() for key in table.column("key").to_pylist())
-    seen = [look.counted for look in looks]
-    demo.stage.check(
-        seen == sorted(seen) and all(look.counted <= look.writer.sent for look in looks),
-        "the count never decreased, and never exceeded the records sent",
+# -- the batch queries -----------------------------------------------------------------------------
+
+
+def _look_on(demo: Demo, writer: Any, writing: Any) -> list[Look]:
+    """Count several times while the writer writes."""
+    looks: list[Look] = []
+    wanted = QUICK_BATCH_QUERIES if demo.is_quick else BATCH_QUERIES
+    with demo.stage.progress("batch queries", wanted) as done:
+        while len(looks) < wanted:
+            if ray.wait([writing], timeout=0)[0]:
+                ray.get(writing)  # raises what ended the writer
+            watch = Stopwatch()
+            look = _look(demo.running_spark, writer)
+            looks.append(look)
+            done(1)
+            demo.stage.say(
+                f"batch query {len(looks)}: {look.acknowledged_before:>6,} acknowledged <= "
+                f"{look.counted:>6,} counted <= {look.acknowledged_after:>6,} acknowledged, in "
+                f"{watch.seconds:.1f} s; the stream: {look.streamed:>6,}"
+            )
+    return looks
+
+
+def _look(spark: "SparkSession", writer: Any) -> Look:
+    from pyspark.sql import functions as sql
+
+    before = ray.get(writer.acknowledged.remote())
+    # load() each time: a frame keeps the offsets of its first action.
+    records = (
+        spark.read.format("raylog")
+        .schema("partition int, offset long")
+        .option("subscribe", TOPIC)
+        .load()
     )
+    measures = sql.count("offset").alias("records"), sql.max("offset").alias("last")
+    partitions = records.groupBy("partition").agg(*measures).collect()
+    stream = streamed(spark).total()
+    after = ray.get(writer.acknowledged.remote())
+    return Look(
+        acknowledged_before=before,
+        counted=sum(row["records"] for row in partitions),
+        streamed=stream,
+        acknowledged_after=after,
+        has_gaps=any(row["records"] != row["last"] + 1 for row in partitions),
+    )
+
+
+def looks_hold(looks: Sequence[Look]) -> dict[str, bool]:
+    """Claim -> whether all looks show it."""
+    streams = [look.streamed for look in looks]
+    return {
+        f"the writer appended during each of the {len(looks)} batch queries": len(looks) > 1
+        and all(look.acknowledged_before < look.acknowledged_after for look in looks),
+        "each counted all records that were acknowledged before it began": all(
+            look.acknowledged_before <= look.counted for look in looks
+        ),
+        "none counted more records than were acknowledged after it ended": all(
+            look.counted <= look.acknowledged_after for look in looks
+        ),
+        "none left an offset out": not any(look.has_gaps for look in looks),
+        "the stream's count never decreased, and never exceeded what was acknowledged": (
+            streams == sorted(streams)
+            and all(look.streamed <= look.acknowledged_after for look in looks)
+        ),
+    }
+
+
+def _check_end(demo: Demo, total: int) -> None:
+    expected = written(demo.flights.table, total)
     demo.stage.check(
-        found == expected,
+        streamed(demo.running_spark) == expected and expected.total() == total,
         (
-            f"the counts of all {len(expected)} carriers are equal to the source: "
-            f"{found.total():,} records"
+            f"the stream's counts of all {len(expected)} carriers are equal to what was written: "
+            f"{total:,} records"
         ),
     )

@@ -10,6 +10,7 @@ it is read back and compared.
 import os
 import signal
 from collections import Counter
+from functools import partial
 from typing import Any, NamedTuple
 
 import ray
@@ -40,12 +41,13 @@ def run(demo: Demo) -> None:
     middle = int(len(rows) * KILL_AT)
     watch = Stopwatch()
     with stage.progress("send", len(rows)) as done, broker.producer() as producer:
-        _send(producer, rows[: middle // 2], receipts, done)
+        send = partial(send_rows, producer, TOPIC, receipts=receipts, done=done)
+        send(rows[: middle // 2])
         next(r for (key, _), r in zip(rows, receipts, strict=False) if _is_victims(key)).result()
-        _send(producer, rows[middle // 2 : middle], receipts, done)
+        send(rows[middle // 2 : middle])
         killed = _kill(broker, receipts)
         since_kill = Stopwatch()
-        _send(producer, rows[middle:], receipts, done)
+        send(rows[middle:])
         # Sent after the kill, so only the successor can have acknowledged it.
         next(
             r
@@ -66,7 +68,7 @@ def run(demo: Demo) -> None:
         after.pid != killed.pid and after.leader_epoch > killed.epoch,
         f"the producer continued by itself: {watch.seconds:.1f} s in total",
     )
-    _verify(demo, [receipt.result() for receipt in receipts])
+    check_receipts(demo, TOPIC, [receipt.result() for receipt in receipts])
 
 
 def numbered_rows(demo: Demo, count: int) -> list[tuple[bytes, bytes]]:
@@ -87,9 +89,12 @@ def _is_victims(key: bytes) -> bool:
     return partition_for_key(key, PARTITIONS) == VICTIM
 
 
-def _send(producer: Any, rows: list[tuple[bytes, bytes]], receipts: list[Any], done: Any) -> None:
+def send_rows(
+    producer: Any, topic: str, rows: list[tuple[bytes, bytes]], receipts: list[Any], done: Any
+) -> None:
+    """Send the rows, and keep the receipt of each."""
     for key, value in rows:
-        receipts.append(producer.send(TOPIC, value, key=key))
+        receipts.append(producer.send(topic, value, key=key))
         if len(receipts) % 1000 == 0:
             done(1000)
 
@@ -102,12 +107,12 @@ def _kill(broker: Any, receipts: list[Any]) -> Kill:
     )
 
 
-def _verify(demo: Demo, receipts: list[Any]) -> None:
+def check_receipts(demo: Demo, topic: str, receipts: list[Any]) -> None:
     """Read everything: each number once, each where its receipt says."""
     where, found = {}, Counter[int]()
     with (
         demo.stage.progress("reading back", len(receipts)) as done,
-        demo.running_broker.consumer(TOPIC, from_="earliest", to="latest") as consumer,
+        demo.running_broker.consumer(topic, from_="earliest", to="latest") as consumer,
     ):
         while not consumer.is_at_end:
             records = consumer.poll()

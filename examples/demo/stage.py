@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,6 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from examples.demo.cluster import DemoCluster
 from examples.demo.digest import Digest
 from examples.demo.report import Report
 from examples.demo.source import Flights
@@ -45,7 +46,7 @@ class Stage:
         self.report = report
         self.checks = 0
 
-    def act(self, number: int, title: str) -> None:
+    def act(self, number: int | str, title: str) -> None:
         self.line()
         self._console.print(f"[bold]{number}. {escape(title)}[/bold]")
         self.report.heading(f"{number}. {title}")
@@ -91,8 +92,7 @@ class Demo:
     stage: Stage
     output: Path  # for what people want to see
     data: Path  # for log dirs, logs, checkpoints
-    log_dirs: list[str]
-    ray_options: dict[str, Any]
+    cluster: DemoCluster
     is_quick: bool
     flights: Flights
     expected: list[Digest] = field(default_factory=list)  # of ``flights``, by partition

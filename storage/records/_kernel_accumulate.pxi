@@ -26,6 +26,10 @@ cdef extern from "Python.h":
     void PyObject_GC_Track(object tracked)
     bint PyObject_GC_IsTracked(object tracked)
     long long PyLong_AsLongLongAndOverflow(object given, int* overflow) except? -1
+    # as the others of these names, but the caller looks at NULL itself, which costs less than try
+    const char* utf8_or_null "PyUnicode_AsUTF8AndSize" (PyObject* given, Py_ssize_t* size)
+    bint PyErr_ExceptionMatches(object kind)
+    void PyErr_Clear()
 
 from cpython.ref cimport Py_XDECREF
 
@@ -72,11 +76,11 @@ cdef inline PyObject* header_at(object headers, Py_ssize_t i) except NULL:
     return <PyObject*>PyList_GetItem(headers, i)
 
 
-cdef int64_t headers_size(object headers) except -1:
+cdef int64_t headers_size(object headers, Py_ssize_t count) except -1:
     """Bytes of the headers in a tuple or list, or NOT_EXACT if their types are not exact."""
     cdef Py_ssize_t i, length = 0
     cdef int64_t size = 0
-    for i in range(header_count(headers)):
+    for i in range(count):
         header = <object>header_at(headers, i)
         if not PyTuple_CheckExact(header) or PyTuple_Size(header) != 2:
             return NOT_EXACT
@@ -84,19 +88,23 @@ cdef int64_t headers_size(object headers) except -1:
         value = <object>PyTuple_GetItem(header, 1)
         if not PyUnicode_CheckExact(name) or not is_exact(value):
             return NOT_EXACT
-        PyUnicode_AsUTF8AndSize(name, &length)
+        if utf8_or_null(<PyObject*>name, &length) == NULL:
+            if not PyErr_ExceptionMatches(UnicodeEncodeError):
+                return -1
+            PyErr_Clear()  # a name with half of a surrogate pair
+            return NOT_EXACT
         size += varint_size(length) + length
         length = -1 if value is None else PyBytes_Size(value)
         size += varint_size(length) + max(length, 0)
     return size
 
 
-cdef int put_exact_headers(uint8_t* to, object headers) except -1:
+cdef int put_exact_headers(uint8_t* to, object headers, Py_ssize_t count) except -1:
     """Write headers that ``headers_size`` has measured. Their names' bytes are cached since."""
     cdef Py_ssize_t i, length = 0
     cdef const uint8_t* data = NULL
     cdef int64_t size = 0
-    for i in range(header_count(headers)):
+    for i in range(count):
         header = <object>header_at(headers, i)
         data = <const uint8_t*>PyUnicode_AsUTF8AndSize(<object>PyTuple_GetItem(header, 0), &length)
         to = put_field(to, data, length)
@@ -120,10 +128,7 @@ cdef bint load_exact(Record* row, object key, object value, object headers) exce
     if not PyTuple_CheckExact(headers) and not PyList_CheckExact(headers):
         return False
     row.header_count = header_count(headers)
-    try:
-        row.headers_size = headers_size(headers)
-    except UnicodeEncodeError:  # a name with half of a surrogate pair
-        return False
+    row.headers_size = headers_size(headers, row.header_count)
     return row.headers_size != NOT_EXACT
 
 
@@ -208,7 +213,7 @@ cdef class OpenBatch:
         cdef uint8_t* to = <uint8_t*>PyByteArray_AsString(self.content) + self.size_bytes
         to = put_record(to, row, body_size(row))
         if row.header_count:
-            put_exact_headers(to, headers)
+            put_exact_headers(to, headers, row.header_count)
         if self.count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
         self.max_timestamp = max(self.max_timestamp, timestamp)
@@ -255,7 +260,7 @@ cdef class Accumulator:
     first row, and once it is ready to be sent; ``stick(topic)`` chooses another sticky partition,
     when the present one has had ``batch_bytes``; ``careful(topic, value, key, timestamp, headers,
     partition)`` is asked instead of everything that is not the plain case. ``direct`` False sends
-    all rows there.
+    all rows there. ``ignores_keys``: rows with a key stick, too.
     """
 
     cdef type receipt
@@ -263,15 +268,17 @@ cdef class Accumulator:
     cdef readonly dict topics
     cdef readonly int64_t free_bytes
     cdef int64_t batch_bytes
-    cdef bint direct, is_collected
+    cdef bint direct, ignores_keys, is_collected
 
     def __init__(self, *, type receipt not None, new_delivery, careful, wake, stick,
-                 int64_t batch_bytes, int64_t free_bytes, bint direct=True):
+                 int64_t batch_bytes, int64_t free_bytes, bint direct=True,
+                 bint ignores_keys=False):
         if not issubclass(receipt, Receipt) or batch_bytes < 1:
             raise ValueError(f"{receipt} must be a Receipt, and batch_bytes at least 1")
         self.is_collected = receipt.__flags__ & HAS_GC
         self.receipt, self.new_delivery, self.careful = receipt, new_delivery, careful
         self.wake, self.stick, self.direct = wake, stick, direct
+        self.ignores_keys = ignores_keys
         self.batch_bytes, self.free_bytes = batch_bytes, free_bytes
         self.topics = {}
 
@@ -320,6 +327,7 @@ cdef class Accumulator:
         cdef PyObject* found
         cdef Record row
         cdef Py_ssize_t partitions
+        cdef bint sticks = partition < 0 and (key is None or self.ignores_keys)
         cdef int64_t number, size, before, capacity
         receipt = PyType_GenericAlloc(self.receipt, 0)
         if self.is_collected:
@@ -336,14 +344,14 @@ cdef class Accumulator:
             if partitions == 0 or (wanted is not None and state is not wanted):
                 return None
             number = partition
-            if number < 0 and key is not None:
-                number = <int64_t>(hash_of(row.key, row.key_size) & 0x7FFFFFFF) % partitions
-            elif number < 0:
+            if sticks:
                 if state.sticky_bytes >= self.batch_bytes and partitions > 1:
                     self.stick(state)
                     state.sticky_bytes = 0
                     continue
                 number = state.sticky
+            elif number < 0:
+                number = <int64_t>(hash_of(row.key, row.key_size) & 0x7FFFFFFF) % partitions
             if number >= partitions:
                 return None
             batch = <OpenBatch?>PyList_GetItem(state.batches, number)
@@ -371,7 +379,7 @@ cdef class Accumulator:
         delivery = batch.delivery
         Py_INCREF(delivery)
         (<Receipt>receipt).held = <PyObject*>delivery
-        if partition < 0 and key is None:
+        if sticks:
             state.sticky_bytes += size - before
         if (<Receipt>receipt).index == 0 or before < self.batch_bytes <= size:
             self.wake(batch)

@@ -119,11 +119,13 @@ class Accumulator:
         batch_bytes: int,
         free_bytes: int,
         direct: bool = True,
+        ignores_keys: bool = False,
     ) -> None:
         if not issubclass(receipt, Receipt) or batch_bytes < 1:
             raise ValueError(f"{receipt} must be a Receipt, and batch_bytes at least 1")
         self._receipt, self._new_delivery, self._careful = receipt, new_delivery, careful
         self._wake, self._stick, self._is_direct = wake, stick, direct
+        self._ignores_keys = ignores_keys
         self._batch_bytes, self.free_bytes = batch_bytes, free_bytes
         self.topics: dict[str, OpenTopic] = {}
 
@@ -218,14 +220,14 @@ class Accumulator:
             batch.capacity = capacity
             receipt._index, receipt._delivery = batch.count, batch.delivery
             batch.put(row, at_ms)
-            if partition < 0 and key is None:
+            if partition < 0 and (key is None or self._ignores_keys):
                 state.sticky_bytes += size - before
             if receipt._index == 0 or before < self._batch_bytes <= size:
                 self._wake(batch)
         return receipt
 
     def _partition_of(self, state: OpenTopic, key: bytes | None) -> int:
-        if key is not None:
+        if key is not None and not self._ignores_keys:
             return (murmur2(key) & 0x7FFFFFFF) % len(state.batches)
         if state.sticky_bytes >= self._batch_bytes and len(state.batches) > 1:
             self._stick(state)

@@ -141,6 +141,12 @@ def one_array(name: str, column: Any) -> pa.Array:
     return column
 
 
+def indices(rows: Any) -> pa.Array:
+    """Numbers of rows, an int64 array of numpy, for ``take``. Nothing is copied."""
+    # pa.array would import pandas
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+
+
 def _timestamps(array: pa.Array, default_timestamp: int) -> pa.Buffer | bytes:
     if pa.types.is_timestamp(array.type):
         try:

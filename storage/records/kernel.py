@@ -26,7 +26,8 @@ def _choose() -> ModuleType:
     except ImportError as error:
         warnings.warn(
             f"raylog's compiled kernel is missing ({error}): records are encoded and decoded in "
-            "Python, about 30 times slower. Install a C compiler, and install raylog again",
+            "Python, about 30 times slower. Install a C compiler, and install raylog again; in its "
+            "clone, whose folder Python finds before an installed package, with pip install -e .",
             RuntimeWarning,
             stacklevel=2,
         )

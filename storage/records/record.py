@@ -5,7 +5,7 @@ and timestamp written as differences to the batch's. Large reads and writes go t
 instead (``encode_table``, ``decode_table``), which make no object per record.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Header(NamedTuple):
@@ -33,6 +33,6 @@ class ConsumerRecord(NamedTuple):
     offset: int
     timestamp: int  # ms since 1970, -1 if it has none
     timestamp_type: int  # 0 CreateTime, 1 LogAppendTime, -1 none: Kafka before 0.10 wrote it
-    key: bytes | None
-    value: bytes | None
+    key: Any  # bytes or None, unless the consumer has a deserializer
+    value: Any
     headers: tuple[Header, ...] = ()

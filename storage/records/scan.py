@@ -14,7 +14,7 @@ from raylog.storage.buffers import Buffer
 from raylog.storage.errors import CorruptRecord
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.records import kernel
-from raylog.storage.records.batch import check_crc, iter_batches, read_header
+from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches, read_header
 from raylog.storage.records.layout import (
     AT_LEADER_EPOCH,
     AT_MAGIC,
@@ -106,14 +106,35 @@ def next_offset(fetched: Buffer, start_offset: int, end_offset: int = MAX_LONG) 
     covers them, and a reader would skip records. And where no batch leads on: a reader would ask
     for ever.
     """
-    state, position, _, behind = kernel.ops.walk(fetched, MAX_LONG, MAX_LONG, 0, end_offset)
-    if state != kernel.ops.WALK_MORE or position != memoryview(fetched).nbytes:
-        behind = _behind(fetched, end_offset)
-    if behind <= start_offset:
+    part = _sound_part(fetched, end_offset)
+    if part.damage is not None:
+        raise part.damage
+    _check_progress(part, start_offset)
+    return part.next_offset
+
+
+def sound_part(fetched: Buffer, start_offset: int, end_offset: int = MAX_LONG) -> "SoundPart":
+    """As ``next_offset``, of the batches before the first that is damaged, if there are any."""
+    part = _sound_part(fetched, end_offset)
+    if part.damage is not None and part.next_offset <= start_offset:
+        raise part.damage
+    _check_progress(part, start_offset)
+    return part
+
+
+class SoundPart(NamedTuple):
+    """The whole batches of a fetch that can be where they are, as far as their headers say."""
+
+    size_bytes: int
+    next_offset: int  # behind them
+    damage: CorruptRecord | None  # what is behind them; None at the end, or at a partial batch
+
+
+def _check_progress(part: SoundPart, start_offset: int) -> None:
+    if part.next_offset <= start_offset:
         raise CorruptRecord(
             f"offset {start_offset}", "no whole batch behind it in what was fetched there"
         )
-    return behind
 
 
 def last_epoch(fetched: Buffer, behind: int) -> int:
@@ -134,18 +155,28 @@ def epoch_at(fetched: Buffer, position: int = 0) -> int:
     return epoch
 
 
-def _behind(fetched: Buffer, end_offset: int) -> int:
-    """The offset behind the last whole batch; 0 if there is none.
+def _sound_part(fetched: Buffer, end_offset: int) -> SoundPart:
+    state, position, _, behind = kernel.ops.walk(fetched, MAX_LONG, MAX_LONG, 0, end_offset)
+    if state == kernel.ops.WALK_MORE and position == memoryview(fetched).nbytes:
+        return SoundPart(position, behind, None)
+    # also over messages of older versions, and to say what is wrong
+    before = part = SoundPart(0, 0, None)
+    try:
+        for position, header in iter_batches(fetched):
+            if not part.next_offset <= header.base_offset <= header.last_offset < end_offset:
+                # no CRC covers offsets: it may be the batch before that is wrong
+                return before._replace(damage=_misplaced(position, header, part, end_offset))
+            before, part = part, SoundPart(position + header.size_bytes, header.next_offset, None)
+    except CorruptRecord as damage:
+        return part._replace(damage=damage)
+    return part
 
-    Over messages of older versions, and to say what is wrong.
-    """
-    behind = 0
-    for position, header in iter_batches(fetched):
-        if not behind <= header.base_offset <= header.last_offset < end_offset:
-            raise CorruptRecord(
-                f"position {position}",
-                f"offsets {header.base_offset} to {header.last_offset} where {behind} to "
-                f"{end_offset - 1} can be",
-            )
-        behind = header.next_offset
-    return behind
+
+def _misplaced(
+    position: int, header: BatchHeader, before: SoundPart, end_offset: int
+) -> CorruptRecord:
+    return CorruptRecord(
+        f"position {position}",
+        f"offsets {header.base_offset} to {header.last_offset} where {before.next_offset} to "
+        f"{end_offset - 1} can be",
+    )

@@ -19,7 +19,8 @@ as it was, on its way to the disk: the next loss of power may take it.
 
 Every change is an *operation* and is counted. ``stop_at`` ends the process before its n-th
 operation (it raises :class:`Stopped`, and so does everything after it); ``fail_at`` lets the n-th
-fail with an error, and ``failing`` every one for a while.
+fail with an error, and ``failing`` every one for a while. Reads are counted apart:
+``fail_read_at`` makes a sector bad.
 """
 
 import os
@@ -153,6 +154,9 @@ class MemoryFileSystem:
         self._faults: dict[int, Fault] = {}
         self._fault_everywhere: Fault | None = None
         self._faulty_verb = self._faulty_root = ""
+        self.reads = 0  # of files, so far
+        self._bad_read: tuple[int, Fault] | None = None
+        self._bad_path = ""
 
     # -- crashes and faults ------------------------------------------------------------------------
 
@@ -168,6 +172,22 @@ class MemoryFileSystem:
     def fail_at(self, operation: int, fault: Fault) -> None:
         """Let the n-th operation fail with ``fault(path)``, once."""
         self._faults[operation] = fault
+
+    def fail_read_at(self, number: int, fault: Fault) -> None:
+        """Let the n-th read fail, counting from 0, and every later one of the same file."""
+        self._bad_read = number, fault
+
+    def look(self, path: str) -> None:
+        """Count a read that is about to happen."""
+        number = self.reads
+        self.reads += 1
+        if self._bad_read is None:
+            return
+        first, fault = self._bad_read
+        if number == first:
+            self._bad_path = path
+        if path == self._bad_path:
+            raise fault(path)
 
     @contextmanager
     def failing(self, fault: Fault, verb: str = "", under: str = "") -> Iterator[None]:
@@ -259,6 +279,7 @@ class MemoryFileSystem:
         self._put(target, node)
 
     def read_file(self, path: str) -> bytes:
+        self.look(path)
         return bytes(self._content(path).seen)
 
     def write_file(self, path: str, content: Buffer, *, flush: bool = True) -> None:
@@ -362,14 +383,15 @@ class MemoryFileSystem:
 class OpenMemoryFile:
     """A reference to a file's content."""
 
-    def __init__(self, content: Content) -> None:
-        self._content = content
+    def __init__(self, fs: MemoryFileSystem, path: str, content: Content) -> None:
+        self._fs, self._path, self._content = fs, path, content
         self.inode = content.inode
 
     def fileno(self) -> int:
         return -1
 
     def read(self, size_bytes: int, position: int) -> bytes:
+        self._fs.look(self._path)
         return bytes(self._content.seen[position : position + size_bytes])
 
     def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
@@ -395,7 +417,7 @@ class MemoryFile:
         raise AssertionError("a file's size follows from its content")
 
     def opened(self) -> OpenMemoryFile:
-        return OpenMemoryFile(self._open_content())
+        return OpenMemoryFile(self._fs, self.path, self._open_content())
 
     def _open_content(self) -> Content:
         if self._closed is not None:
@@ -418,7 +440,9 @@ class MemoryFile:
         return self.opened().read_into(buffer, position)
 
     def view(self) -> memoryview:
-        return memoryview(bytes(self._open_content().seen))
+        content = self._open_content()
+        self._fs.look(self.path)
+        return memoryview(bytes(content.seen))
 
     def truncate(self, size_bytes: int) -> None:
         content = self._open_content()

@@ -5,6 +5,8 @@ each file operation, with every loss of power, and done again.
   changes nothing.
 - In the end the log is the one that an undisturbed run gives. Nothing else is lost, and what was
   lost is told.
+- So it is with two faults: a stop, an error of the disk or a full disk, then another at the next
+  start.
 - The same records, written again and lost again, are refused.
 """
 
@@ -13,7 +15,13 @@ from contextlib import suppress
 
 import pytest
 
-from raylog.storage.errors import FlushedRecordsMissing, LogShorterThanFlushed
+from raylog.storage.errors import (
+    DiskFull,
+    FlushedRecordsMissing,
+    LogShorterThanFlushed,
+    RaylogError,
+    StorageError,
+)
 from raylog.storage.log import Log
 from raylog.storage.losses import accept_losses, drop_settled
 from raylog.storage.state.checkpoints import (
@@ -25,7 +33,7 @@ from raylog.storage.state.checkpoints import (
 )
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, batch_of_size, flip, offsets_of
-from raylog.storage.testing.memory import MemoryFileSystem, Stopped
+from raylog.storage.testing.memory import Fault, MemoryFileSystem, Stopped
 from tests.harness.small_logs import CRASHES, SECOND, SMALL, THIRD
 
 CHECKPOINT = f"/logs/{RECOVERY_POINTS}"
@@ -79,7 +87,8 @@ def scene(name: str) -> MemoryFileSystem:
 
 
 def start(fs: MemoryFileSystem, name: str) -> Log:
-    """As a broker does it: open, write the checkpoint, forget what is settled."""
+    """As a broker does it: lock the log dir, open, write the checkpoint, forget what is settled."""
+    fs.sync_dir("/logs")  # LogDir does it
     recovery_point = read_offsets(fs, CHECKPOINT)[PARTITION]
     log = Disk(fs).open(is_clean=SCENES[name][1], recovery_point=recovery_point, **SMALL)
     if any(mended.kind == "lost" for mended in log.mended):
@@ -151,3 +160,53 @@ def test_wherever_it_is_stopped_the_same_loss_again_is_another_one(name: str) ->
             lose_the_end(disk)
             with pytest.raises(LogShorterThanFlushed):
                 start(disk.fs, name)
+
+
+def broken(path: str) -> StorageError:
+    return StorageError(path, "Input/output error")
+
+
+FIRST_FAULTS: list[Fault | None] = [None, broken, DiskFull]  # None: the process is stopped
+
+
+def attempt(
+    fs: MemoryFileSystem, name: str, at: int, fault: Fault | None, *, accepts: bool
+) -> None:
+    """Accept and start, with a fault at one operation."""
+    if fault is None:
+        fs.stop_at(at)
+    else:
+        fs.fail_at(at, fault)
+    with suppress(Stopped, RaylogError):
+        if accepts:
+            accept_losses(fs, FOLDER)
+        start(fs, name)
+
+
+@pytest.mark.parametrize("fault", FIRST_FAULTS, ids=["stop", "broken disk", "full disk"])
+@pytest.mark.parametrize("name", SCENES)
+def test_two_faults_lose_nothing_else_and_leave_a_log_that_can_be_accepted(
+    name: str, fault: Fault | None
+) -> None:
+    found, left = scene(name), SCENES[name][2]
+    whole = found.crash()
+    accept_losses(whole, FOLDER)
+    start(whole, name)
+    steps = whole.operations
+    number = 0
+    for first in range(steps):
+        for second in range(first % 3, steps, 3):
+            survives, names, seed = CRASHES[number % len(CRASHES)]
+            number += 1
+            fs = found.crash()
+            attempt(fs, name, first, fault, accepts=True)
+            fs = fs.crash(survives, names=names, seed=seed + number)
+            attempt(fs, name, second, FIRST_FAULTS[number % 3], accepts=False)
+            fs = fs.crash(survives, names=names, seed=seed + number)
+            accept_losses(fs, FOLDER)
+            log = start(fs, name)
+            where = f"{first}, then {second}, {survives}/{names}"
+            assert offsets_of(log) == left, where
+            log.close()
+            after = fs.crash("flushed", names="flushed")
+            assert offsets_of(start(after, name)) == left, where

@@ -35,6 +35,18 @@ def _sealed() -> Iterator[bytes]:
         yield bytes([batch[22] & 7, batch[60]]) + batch[61:]
 
 
+def _several() -> Iterator[bytes]:
+    """Two batches of Kafka's records that are right, by a producer, and one that lies between."""
+    for batch in _files("kafka-clients-3.9.1-batches/m2-*.bin"):
+        codec, count, body = batch[22] & 7, batch[60], batch[61 : 61 + 255]
+        for lie in (0, 1, 2, 4, 8, 32, 64):
+            pieces = ((1, 0, 0), (1, count, lie), (1, count, 0), (0, 0, 0))
+            yield b"".join(
+                bytes([codec, count, producer, sequence, said, len(body)]) + body
+                for producer, sequence, said in pieces
+            )
+
+
 def _messages() -> Iterator[bytes]:
     for batch in _files("kafka-clients-3.9.1-batches/m[01]-none-*.bin"):
         for way in range(8):
@@ -104,11 +116,26 @@ def _logs() -> Iterator[bytes]:
         yield b"\5" + bytes(19) + log[:1500]
 
 
+def _accumulated() -> Iterator[bytes]:
+    """A limit, some memory, and four bytes a row."""
+    for limit, free in ((255, 255), (10, 255), (40, 1), (0, 0)):
+        yield bytes([limit, free]) + bytes.fromhex("0709020111ff5300010001f20305770401") * 4
+        yield bytes([limit, free]) + bytes(range(256))
+
+
+def _taken() -> Iterator[bytes]:
+    """Where to begin and end, two budgets, and a fetch."""
+    for content in _batches():
+        for choices in (b"\0\1\x10\0", b"\1\2\5\2", b"\0\xff\xff\5"):
+            yield choices + content
+
+
 _SEEDS = {
     "headers": _batches,
     "records": _batches,
     "sealed": _sealed,
     "appends": _sealed,
+    "several": _several,
     "messages": _messages,
     "codecs": _streams,
     "markers": lambda: _files("kafka-clients-3.9.1-batches/m2-control-*.bin"),
@@ -119,4 +146,6 @@ _SEEDS = {
     "checkpoints": _checkpoints,
     "configs": _configs,
     "logs": _logs,
+    "accumulated": _accumulated,
+    "taken": _taken,
 }

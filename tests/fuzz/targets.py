@@ -22,7 +22,8 @@ from raylog.storage.errors import RaylogError
 from raylog.storage.indexes.offset_index import OffsetIndex
 from raylog.storage.indexes.time_index import TimeIndex
 from raylog.storage.indexes.transaction_index import TransactionIndex
-from raylog.storage.records import _kernel_py, compression, kernel, legacy
+from raylog.storage.log import Log
+from raylog.storage.records import compression, kernel, legacy
 from raylog.storage.records.batch import BatchHeader, iter_batches, read_header, seal
 from raylog.storage.records.columns import decoded_batch
 from raylog.storage.records.compression import compress, decompress
@@ -47,8 +48,11 @@ from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, Disk
 from raylog.storage.testing.memory import MemoryFileSystem
 from raylog.storage.validation import check_append
+from tests.fuzz.clients import accumulated, taken
+from tests.fuzz.kernels import KERNELS, Disagreement, agreed, with_kernel
 
-KERNELS: Final = (kernel.ops, _kernel_py)
+__all__ = ["KERNELS", "TARGETS", "Disagreement", "agreed", "limit_bombs"]
+
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 MAX_PLAIN_BYTES: Final = 1 << 22
 APPENDS: Final = LogConfig(max_plain_batch_bytes=MAX_PLAIN_BYTES)
@@ -67,30 +71,6 @@ def limit_bombs() -> None:
     compression.decompress.__defaults__ = (MAX_PLAIN_BYTES,)
     compression.plain_chunks.__defaults__ = (MAX_PLAIN_BYTES,)
     legacy.MAX_SET_BYTES = MAX_PLAIN_BYTES  # type: ignore[misc]
-
-
-class Disagreement(Exception):
-    """The kernels gave different answers."""
-
-
-def with_kernel(ops: Any, ask: Callable[[], Any]) -> Any:
-    """The answer under one kernel; of errors only that there was one: they may see another fault
-    first."""
-    before, kernel.ops = kernel.ops, ops
-    try:
-        return ask()
-    except RaylogError:
-        return "an error"
-    finally:
-        kernel.ops = before
-
-
-def agreed(ask: Callable[[], Any]) -> Any:
-    """The answer that both kernels give."""
-    first, second = (with_kernel(ops, ask) for ops in KERNELS)
-    if first != second:
-        raise Disagreement(f"{first!r} is not {second!r}")
-    return first
 
 
 def headers(data: bytes) -> None:
@@ -175,6 +155,83 @@ def appends(data: bytes) -> None:
 def appended(batch: bytes, config: LogConfig) -> tuple[BatchHeader, bytes]:
     header, content = check_append(batch, config, T0)
     return header, bytes(content)
+
+
+def several(data: bytes) -> None:
+    """Batches that clients send in one call, some with a header that lies: they are what they are
+    one by one, and nothing but what was let in can be read."""
+    checked = []
+    for batch in batches_of(data):
+        answer = with_kernel(kernel.ops, partial(check_append, batch, APPENDS, T0))
+        if answer != "an error":
+            checked.append(answer)
+    if not checked:
+        return
+    disks = Disk(), Disk()
+    together, one_by_one = (disk.open(**SMALL_LOG) for disk in disks)
+    answers = together.append_all(checked, T0, 0)
+    expected = [one_by_one.append_all([one], T0, 0)[0] for one in checked]
+    if [repr(answer) for answer in answers] != [repr(answer) for answer in expected]:
+        raise Disagreement(f"{answers!r} together is not {expected!r} one by one")
+    end = together.log_end_offset
+    for disk, log in zip(disks, (together, one_by_one), strict=True):
+        check_readable(log)
+        log.close()
+        assert disk.open(is_clean=False, **SMALL_LOG).log_end_offset == end, "recovered"
+    for name in disks[0].names():
+        assert disks[0].read(name) == disks[1].read(name), name
+
+
+SMALL_LOG: Final[dict[str, Any]] = {"segment_bytes": 600, "index_interval_bytes": 60}
+
+
+def batches_of(data: bytes) -> list[bytes]:
+    """Batches, each behind six bytes: codec, count, producer, sequence, what lies, and its size."""
+    batches: list[bytes] = []
+    at = 0
+    while at + 6 <= len(data) and len(batches) < 8:
+        codec, count, producer, sequence, lie, size_bytes = data[at : at + 6]
+        body = data[at + 6 : at + 6 + size_bytes]
+        batches.append(batch_that_may_lie(codec, count % 8, producer % 4, sequence, lie, body))
+        at += 6 + size_bytes
+    return batches
+
+
+def batch_that_may_lie(
+    codec: int, count: int, producer: int, sequence: int, lie: int, body: bytes
+) -> bytes:
+    has_producer = producer > 0
+    header = BatchHeader(
+        base_offset=lie >> 6,
+        batch_length=0,
+        leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=codec % 5 | (16 if lie & 32 and has_producer else 0),  # transactional
+        last_offset_delta=max(count - 1, 0) + (lie & 1),
+        base_timestamp=T0,
+        max_timestamp=T0 + (lie & 2),
+        producer_id=producer if has_producer else -1,
+        producer_epoch=0 if has_producer else -1,
+        base_sequence=sequence if has_producer else -1,
+        count=count + (lie >> 2 & 1),
+    )
+    batch = bytearray(seal(bytearray(HEADER_SIZE) + body, header))
+    if lie & 8:
+        batch[-1] ^= 1  # its CRC is wrong now
+    return bytes(batch)
+
+
+def check_readable(log: Log) -> None:
+    """Every offset from the start to the end is read once, or was left out by no one."""
+    offset = log.log_start_offset
+    while (found := log.read(offset, 300)).size_bytes:
+        content = found.read()
+        rows = decode_records(content, start_offset=offset, control=True)
+        following = next_offset(content, offset)
+        assert [row.offset for row in rows] == list(range(offset, following)), "dense"
+        offset = following
+    assert offset == log.log_end_offset
 
 
 def sealed_batch(data: bytes) -> bytes:
@@ -342,6 +399,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         records,
         sealed,
         appends,
+        several,
         messages,
         codecs,
         markers,
@@ -352,5 +410,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         checkpoints,
         configs,
         logs,
+        accumulated,
+        taken,
     )
 }

@@ -103,9 +103,13 @@ class FakeConnection:
             future.set_exception(NotLeader(request.topic, "gone"))
         elif fault == "throttled":
             future.set_exception(TooManyAppends(request.topic, 1, 1))
-        elif fault == "answer lost":
+        elif fault == "unnamed":
+            future.set_exception(RuntimeError("the object store is full"))
+        elif fault in ("answer lost", "answer lost, unnamed"):
             self._append(request)
-            future.set_exception(NotLeader(request.topic, "gone after writing"))
+            is_named = fault == "answer lost"
+            why = "gone after writing"
+            future.set_exception(NotLeader(request.topic, why) if is_named else OSError(why))
         else:
             self._carry(request, future)
         return future

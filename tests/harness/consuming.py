@@ -193,7 +193,7 @@ class FakeConnection:
         """The partition that is asked for, or the error that is its answer."""
         if request.topic not in self.topics:
             return UnknownTopicOrPartition(request.topic, None, "there is no such topic")
-        if request.topic_id not in ("", self.ids[request.topic]):
+        if request.topic_id != self.ids[request.topic]:
             where = str(TopicPartition(request.topic, request.partition))
             return UnknownTopicId(where, request.topic_id, self.ids[request.topic])
         served = self.topics[request.topic][request.partition]

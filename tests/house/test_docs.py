@@ -112,11 +112,15 @@ def raylog_commands(page: str) -> list[list[str]]:
         ]
         for start in starts:
             end = next(
-                (at for at in range(start, len(words)) if set(words[at]) <= set("|&;<>()")),
+                (at for at in range(start, len(words)) if _is_punctuation(words[at])),
                 len(words),
             )
             found.append(words[start + 1 : end])
     return found
+
+
+def _is_punctuation(word: str) -> bool:
+    return word != "" and set(word) <= set("|&;<>()")
 
 
 def _begins_command(before: list[str]) -> bool:

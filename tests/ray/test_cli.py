@@ -57,7 +57,7 @@ def test_a_topics_life(raylog: Shell) -> None:
     assert raylog.lines(
         "topic", "create", "t", "--partitions", "2", "--config", "retention.ms=-1"
     ) == ["created t with 2 partitions"]
-    assert "t" in raylog.lines("topic", "list")
+    assert "t" in raylog.lines("topic", "list", "--names")
     described = raylog.lines("topic", "describe", "t")
     assert "retention.ms=-1" in described[0]
     assert [line.split("\t")[0] for line in described[1:]] == ["partition", "0", "1"]
@@ -74,10 +74,10 @@ def test_a_topics_life(raylog: Shell) -> None:
         ("a", "1"),
         ("b", "2"),
     ]
-    assert len(raylog.lines("consume", "t", "--from", "earliest", "--max", "2")) == 2
+    assert len(raylog.lines("consume", "t", "--from", "earliest", "--count", "2")) == 2
     assert "t-1" in "\n".join(raylog.lines("status"))
     assert raylog.lines("topic", "delete", "t") == ["deleted t"]
-    assert "t" not in raylog.lines("topic", "list")
+    assert "t" not in raylog.lines("topic", "list", "--names")
 
 
 def test_the_same_as_json(raylog: Shell) -> None:
@@ -85,8 +85,10 @@ def test_the_same_as_json(raylog: Shell) -> None:
         return json.loads("\n".join(raylog.lines(*arguments, "--format", "json")))
 
     raylog.lines("topic", "create", "j", "--config", "retention.ms=-1")
-    assert "j" in document("topic", "list")["topics"]
-    described = document("topic", "describe", "j")
+    assert {"name": "j", "partitions": 1, "records": 0, "size_bytes": 0} in document(
+        "topic", "list"
+    )["topics"]
+    (described,) = document("topic", "describe", "j")["topics"]
     assert (described["name"], described["config"]) == ("j", {"retention.ms": -1})
     status = document("status")
     assert status["partitions_serving"] == status["partitions_wanted"] == len(status["partitions"])
@@ -126,7 +128,7 @@ def test_a_topics_configuration_is_shown_and_changed_and_it_gets_more_partitions
 def test_records_are_deleted_and_upkeep_is_shown(raylog: Shell) -> None:
     raylog.lines("topic", "create", "d")
     raylog("produce", "d", stdin="one\ntwo\nthree\n")
-    delete = ("topic", "delete-records", "d", "0", "--before")
+    delete = ("topic", "trim", "d", "--before")
     assert raylog.lines(*delete, "2") == ["d-0 begins at offset 2"]
     assert raylog.lines("consume", "d", "--from", "earliest", "--to", "latest") == ["three"]
     assert "out of range" in raylog(*delete, "9").stderr
@@ -198,6 +200,8 @@ def test_health_tells_within_seconds_of_a_partition_whose_process_is_stuck(raylo
         (("config", "get", "nowhere"), "the topic does not exist"),
         (("config", "get", "--broker", "retention.ms"), "use the broker key log.retention.ms"),
         (("config", "set", "nowhere", "retention.ms=1"), "the topic does not exist"),
+        (("topic", "trim", "nowhere", "--before", "1"), "the topic does not exist"),
+        (("topic", "delete", "nowhere"), "the topic does not exist"),
         (("topic", "add-partitions", "nowhere", "3"), "the topic does not exist"),
         (("produce", "nowhere"), "the topic does not exist"),
         (("consume", "nowhere"), "the topic does not exist"),
@@ -220,3 +224,151 @@ def test_produce_names_the_line_that_is_refused_and_keeps_those_before(raylog: S
     assert done.returncode == 1
     assert done.stderr.startswith("error: line 2 was refused")
     assert raylog.lines("consume", "lines", "--from", "earliest", "--to", "latest") == ["one"]
+
+
+def read(raylog: Shell, *arguments: str) -> list[Any]:
+    """Records as JSON documents."""
+    lines = raylog.lines("consume", *arguments, "--exit", "--format", "json")
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def topics(raylog: Shell) -> Iterator[tuple[str, str]]:
+    """Two topics with two partitions."""
+    raylog.lines("topic", "create", "r1", "r2", "--partitions", "2")
+    yield "r1", "r2"
+    raylog.lines("topic", "delete", "r1", "r2")
+
+
+T0 = 1_700_000_000_000
+
+
+def test_what_consume_prints_as_json_produce_takes(
+    broker: Broker, raylog: Shell, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    with broker.producer() as producer:
+        for number, value in enumerate([b"text", None, b"", b"\xff\x00\n", "ü\u2028".encode()]):
+            producer.send(
+                source,
+                value,
+                key=[None, b"", b"k", b"\xfe", b"k"][number],
+                headers=[("h", None), ("h", b""), ("h", b"\xff"), ("ü", b"x")][:number],
+                timestamp=T0 + number,
+                partition=number % 2,
+            )
+    lines = raylog.lines("consume", source, "--exit", "--format", "json")
+    sent = raylog(
+        "produce", target, "--format", "json", "--compression", "zstd", stdin="\n".join(lines)
+    )
+    assert (sent.returncode, sent.stderr) == (0, "5 records acknowledged\n")
+    with broker.consumer(source, target, from_="earliest", to="latest") as consumer:
+        records = sorted(consumer)
+    copied = [record._replace(topic=source) for record in records if record.topic == target]
+    assert copied == [record for record in records if record.topic == source]
+    assert len(copied) == 5
+
+
+def test_null_values_headers_timestamps_and_partitions_are_given_by_options(
+    raylog: Shell, topics: tuple[str, str]
+) -> None:
+    arguments = ["--key-separator", "\\t", "--null-value", "-", "-H", "a=1", "-H", "b"]
+    arguments += ["--timestamp", "2026-01-02", "--partition", "1", "-v"]
+    shown = raylog.lines("produce", topics[0], *arguments, stdin="k\tv\nk\t-\n-\t\nx\r\n")
+    assert shown == ["line\tpartition\toffset", "1\t1\t0", "2\t1\t1", "3\t1\t2", "4\t1\t3"]
+    records = read(raylog, topics[0], "--partition", "1")
+    found = [(record["key"], record["value"]) for record in records]
+    assert found == [("k", "v"), ("k", None), (None, ""), (None, "x")]
+    assert all(record["headers"] == [["a", "1"], ["b", None]] for record in records)
+    assert {record["timestamp"] for record in records} == {1_767_312_000_000}
+    printed = raylog.lines("consume", topics[0], "-e", "--with-key", "--null-value", "NULL")
+    assert printed == ["k\tv", "k\tNULL", "NULL\t", "NULL\tx"]
+    printed = raylog.lines("consume", topics[0], "-e", "-f", "%p:%o %k=%v\\n", "-c", "1")
+    assert printed == ["1:0 k=v"]
+
+
+def test_records_are_read_from_offsets_times_and_the_end(
+    broker: Broker, raylog: Shell, topics: tuple[str, str]
+) -> None:
+    with broker.producer() as producer:
+        for number in range(10):
+            producer.send(topics[0], b"%d" % number, partition=0, timestamp=T0 + 1000 * number)
+        producer.send(topics[1], b"now", partition=1)
+
+    def values(*arguments: str) -> list[str]:
+        """Sorted: partitions come in any order."""
+        return sorted(record["value"] for record in read(raylog, *arguments))
+
+    assert values(topics[0], "-p", "0", "--from", "8") == ["8", "9"]
+    assert values(topics[0], "--last", "2") == ["8", "9"]
+    assert values(topics[0], "--from", f"@{T0 + 7500}") == ["8", "9"]
+    assert values(topics[0], "--from", "2023-11-14T22:13:27.500Z") == ["8", "9"]
+    assert values(topics[0], topics[1], "--from", "-1h") == ["now"]
+    assert values("^r[12]$", "--last", "1") == ["9", "now"]
+    assert values("^r[12]$", "-p", "1") == ["now"]
+    assert values("^no-such") == []
+    to = ("--from", "2", "--to", "4", "-p", "0")
+    assert raylog.lines("consume", topics[0], *to) == ["2", "3"]
+    times = ("--from", f"@{T0 + 2000}", "--to", f"@{T0 + 4000}")
+    assert raylog.lines("consume", topics[0], *times) == ["2", "3"]
+    assert raylog.lines("consume", *topics, "--from", "0", "-c", "11")[-1:] != []
+    refused = raylog("consume", topics[0], "--from", "11", "--exit")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "offset 11 is out of range" in refused.stderr
+    raylog.lines("topic", "trim", topics[0], "--before", f"@{T0 + 3500}")
+    begun = raylog("consume", topics[0], "--from", "0", "-p", "0", "-c", "1")
+    assert (begun.stdout, begun.stderr) == (
+        "4\n",
+        "r1-0: offsets 0 to 3 are deleted; starting at 4\n",
+    )
+
+
+def test_several_topics_are_told_of_one_by_one(raylog: Shell) -> None:
+    raylog.lines("topic", "create", "s1", "--partitions", "2")
+    created = raylog("topic", "create", "s1", "s2", "--partitions", "3")
+    assert (created.returncode, created.stdout) == (1, "created s2 with 3 partitions\n")
+    assert created.stderr.startswith("error: topic 's1' cannot be created")
+    again = raylog.lines(
+        "topic", "create", "s1", "s2", "s3", "--if-not-exists", "--partitions", "1"
+    )
+    assert again == [
+        "s1 exists, with 2 partitions",
+        "s2 exists, with 3 partitions",
+        "created s3 with 1 partition",
+    ]
+    assert raylog.lines("topic", "create", "s4", "--validate-only") == ["s4 can be created"]
+    assert raylog("topic", "create", "s1", "--validate-only").returncode == 1
+    extended = raylog.lines("topic", "add-partitions", "s3", "2", "--validate-only")
+    assert extended == ["s3 can have 2 partitions"]
+    raylog("produce", "s2", stdin="a\nb\n")
+    listed = raylog.lines("topic", "list")
+    assert listed[0] == "topic\tpartitions\trecords\tbytes"
+    assert [line.split("\t")[:3] for line in listed if line.startswith("s")] == [
+        ["s1", "2", "0"],
+        ["s2", "3", "2"],
+        ["s3", "1", "0"],
+    ]
+    trimmed = raylog("topic", "trim", "s2", "nowhere", "--before", "latest", "-p", "0", "-p", "9")
+    assert trimmed.returncode == 1
+    assert trimmed.stdout.startswith("s2-0 begins at offset ")
+    assert len(trimmed.stderr.splitlines()) == 2
+    changed = raylog.lines("config", "set", "s1", "retention.ms=5", "--validate-only")
+    assert changed == ["s1 can have: retention.ms=5"]
+    assert "retention.ms" not in raylog.lines("topic", "describe", "s1")[0]
+    deleted = raylog("topic", "delete", "s1", "nowhere", "s2", "s3")
+    assert (deleted.returncode, deleted.stdout) == (1, "deleted s1\ndeleted s2\ndeleted s3\n")
+    assert len(deleted.stderr.splitlines()) == 1
+
+
+def test_a_topic_whose_partition_does_not_answer_is_listed_without_counts(raylog: Shell) -> None:
+    raylog.lines("topic", "create", "stuck")
+    (line,) = (line for line in raylog.lines("status") if line.startswith("stuck-0"))
+    pid = int(line.split("\t")[7])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        listed = raylog("topic", "list")
+        assert "stuck\t1\t-\t-" in listed.lines()
+        assert "stuck: 1 of 1 partition do not answer" in listed.stderr
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    raylog.lines("topic", "delete", "stuck")

@@ -121,6 +121,33 @@ def test_consume_ends_when_its_reader_has_seen_enough_though_nothing_more_comes(
     consuming.stderr.close()
 
 
+def test_a_signal_ends_produce_and_consume_with_whole_lines_and_their_exit_status(
+    raylog: Foreground,
+) -> None:
+    raylog.lines("topic", "create", "signals")
+    streams = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "env": raylog.environment,
+        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    }
+    producing = subprocess.Popen([*RAYLOG, "produce", "signals", "-v"], **streams)  # type: ignore[call-overload]
+    producing.stdin.write("one\ntwo\nunfin")
+    producing.stdin.flush()
+    shown = [producing.stdout.readline() for _ in range(3)]
+    assert shown == ["line\tpartition\toffset\n", "1\t0\t0\n", "2\t0\t1\n"]
+    producing.send_signal(signal.SIGTERM)
+    assert producing.communicate("ished\n", timeout=60) == ("", "2 records acknowledged\n")
+    assert producing.returncode == 143
+    consuming = subprocess.Popen([*RAYLOG, "consume", "signals", "--last", "9"], **streams)  # type: ignore[call-overload]
+    assert [consuming.stdout.readline() for _ in range(2)] == ["one\n", "two\n"]
+    consuming.send_signal(signal.SIGINT)
+    assert consuming.communicate(timeout=60) == ("", "")
+    assert consuming.returncode == 130
+
+
 def test_without_an_address_the_broker_is_found_among_the_rays_of_this_machine(
     raylog: Foreground,
 ) -> None:
@@ -147,4 +174,4 @@ def test_ctrl_c_stops_it_in_order_and_the_next_start_finds_the_topic(raylog: For
     assert output.splitlines()[-1] == "stopped"
     assert (raylog.folder / "log" / ".kafka_cleanshutdown").exists()
     raylog.start()
-    assert "kept" in raylog.lines("topic", "list")
+    assert "kept" in raylog.lines("topic", "list", "--names")

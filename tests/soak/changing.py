@@ -7,7 +7,7 @@ from typing import Any
 
 from raylog.actors.errors import TopicExists, UnknownTopicOrPartition
 from raylog.actors.messages import AppendResult
-from raylog.actors.runtime.calls import Call
+from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call
 from raylog.cluster.client.producer import Producer
 from raylog.cluster.controller.placement import TopicDescription
 from raylog.storage.errors import CorruptRecord, OutOfOrderSequence, RaylogError
@@ -235,7 +235,10 @@ def _ask_for_refusals(worker: Worker, topic: Stable, lives: int) -> None:
         return
     number = worker.rng.randrange(topic.partitions)
     partition = Partition(topic.name, topic.topic_id, number)
-    producer_id = worker.patiently(worker.broker.allocate_producer_id)
+    connection = worker.broker.connection()
+    producer_id = worker.patiently(
+        lambda: connection.new_producer_id(timeout_s=CALL_TIMEOUT_S).result()
+    )
     handle = worker.patiently(lambda: worker.broker.partition(topic.name, number))
     for name, sequence, is_damaged in (
         ("first", 0, False),

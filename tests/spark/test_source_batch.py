@@ -139,6 +139,29 @@ def test_several_topics_patterns_and_single_partitions_can_be_read(topics: Any, 
     assert load(assign=json.dumps({one: [1], two: [0]})).count() == 5
 
 
+def test_one_loaded_frame_serves_many_filters(topics: Any, load: Any) -> None:
+    """What Spark 4.2 gets wrong for a source that pushes filters: the last one would hold for
+    all."""
+    topic = topics.create(partitions=2)
+    topics.append(topic, 0, 3)
+    topics.append(topic, 1, 4)
+    loaded = load(subscribe=topic)
+    assert loaded.filter("partition = 0").count() == 3
+    assert loaded.count() == 7
+    assert loaded.filter("partition = 0").union(loaded.filter("partition = 1")).count() == 7
+
+
+def test_max_records_per_partition_makes_tasks_that_are_small_enough(
+    topics: Any, load: Any
+) -> None:
+    topic = topics.create(partitions=2)
+    topics.append(topic, 0, 30)
+    topics.append(topic, 1, 10)
+    found = load(subscribe=topic, maxRecordsPerPartition=10)
+    assert found.rdd.getNumPartitions() == 4
+    assert places(found) == span(0, 0, 30) + span(1, 0, 10)
+
+
 def test_min_partitions_makes_more_tasks_of_the_same_records(topics: Any, load: Any) -> None:
     topic = topics.create(partitions=2)
     topics.append(topic, 0, 30)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import raylog
 from raylog.storage.testing.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(300)
@@ -144,6 +145,22 @@ def test_a_stream_follows_a_producer_and_sees_each_record_once(topics: Any, star
     assert query.exception() is None
     assert sink.places == span(topic, 0, 0, 500) + span(topic, 1, 0, 500)
     assert len(sink.sizes) > 1
+
+
+def test_a_stream_waits_for_enough_records_and_says_how_far_it_is_behind(
+    topics: Any, start: Any
+) -> None:
+    topic = topics.create()
+    sink = Sink()
+    topics.append(topic, 0, 2)
+    options = {"minOffsetsPerTrigger": 10, "maxOffsetsPerTrigger": 10, "maxTriggerDelay": "1h"}
+    query = start(sink, available_now=False, subscribe=topic, startingOffsets="earliest", **options)
+    wait_for_query(query, lambda: sink.places, "the first records")
+    topics.append(topic, 0, 4)
+    topics.append(topic, 0, 9)
+    wait_for_query(query, lambda: len(sink.places) == 12, "the second micro-batch")
+    assert sink.sizes == [2, 10]
+    wait_for_query(query, lambda: raylog.spark.lag(query) == {(topic, 0): 3}, "its lag")
 
 
 def test_a_stream_starts_at_the_end_by_default(topics: Any, start: Any) -> None:

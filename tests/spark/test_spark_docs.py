@@ -1,4 +1,5 @@
-"""Every Python block of docs/SPARK.md runs, in order, in one namespace."""
+"""Every Python block of docs/SPARK.md runs, in order, in one namespace; and Spark's block of the
+README."""
 
 import re
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 import raylog
-from tests.harness.paths import DOCS
+from tests.harness.paths import DOCS, ROOT
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -31,3 +32,16 @@ def test_the_examples_run(spark: Any, broker: Any, topics: Any, tmp_path: Path) 
     for block in blocks[1:-1]:
         exec(compile(block, str(SPARK_PAGE), "exec"), names)
     assert spark.table("counts").count() > 0
+
+
+def test_the_readmes_pipeline_runs(spark: Any, broker: Any, topics: Any, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (block,) = [block for block in blocks if "raylog.spark.session(" in block]
+    # The fixtures have started, and will stop, what these lines do.
+    ours = ("raylog.spark.session(", "raylog.spark.stop(", "broker.stop()")
+    lines = [line for line in block.splitlines() if not any(each in line for each in ours)]
+    text = "\n".join(lines).replace("/tmp/checkpoint", str(tmp_path / "checkpoint"))
+    text = text.replace('"flights"', f'"{topics.create()}"')
+    exec(compile(text, "README.md", "exec"), {"raylog": raylog, "spark": spark, "broker": broker})
+    assert "shouted" in broker.list_topics()
+    broker.delete_topic("shouted")

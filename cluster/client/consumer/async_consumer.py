@@ -208,6 +208,20 @@ class AsyncConsumer:
         """As ``Consumer.assign``."""
         await self._call(self._started.assign, list(partitions), from_=from_, to=to)
 
+    async def incremental_assign(
+        self, partitions: Iterable[Partition], *, from_: Places = None, to: Places = None
+    ) -> None:
+        """As ``Consumer.incremental_assign``."""
+        await self._call(self._started.incremental_assign, list(partitions), from_=from_, to=to)
+
+    async def incremental_unassign(self, partitions: Iterable[Partition]) -> None:
+        """As ``Consumer.incremental_unassign``."""
+        await self._call(self._started.incremental_unassign, list(partitions))
+
+    async def unsubscribe(self) -> None:
+        """As ``Consumer.unsubscribe``."""
+        await self._call(self._started.unsubscribe)
+
     async def position(self, topic: str, partition: int) -> int:
         """As ``Consumer.position``."""
         return await self._call(self._started.position, topic, partition)
@@ -250,6 +264,15 @@ class AsyncConsumer:
         """As ``Consumer.seek_to_end``."""
         with self._exclusive():
             self._started.seek_to_end(*partitions)
+
+    def seek_to_time(self, timestamp: int | datetime) -> None:
+        """As ``Consumer.seek_to_time``."""
+        with self._exclusive():
+            self._started.seek_to_time(timestamp)
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        return self._started.paused
 
     def pause(self, *partitions: Partition) -> None:
         """As ``Consumer.pause``."""

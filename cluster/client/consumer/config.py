@@ -1,11 +1,13 @@
 """The settings of a consumer, by Kafka's names, dotted or with underscores."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 from raylog.cluster.client.settings import no_such_setting
 from raylog.storage.errors import InvalidConfig
+
+Deserializer = Callable[[bytes], Any]
 
 RESETS: Final = ("earliest", "latest", "none")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
@@ -19,8 +21,6 @@ _ELSEWHERE: Final = {
     "session.timeout.ms": "there are no groups yet: assign partitions",
     "heartbeat.interval.ms": "there are no groups yet: assign partitions",
     "partition.assignment.strategy": "there are no groups yet: assign partitions",
-    "key.deserializer": "records are bytes: decode record.key",
-    "value.deserializer": "records are bytes: decode record.value",
     "security.": "Ray's own network is used",
     "sasl.": "Ray's own network is used",
     "ssl.": "Ray's own network is used",
@@ -34,6 +34,10 @@ class ConsumerConfig:
 
     # where a partition goes on without a valid position; None: see ``with_start``
     auto_offset_reset: str | None = None
+    client_id: str = ""  # stands in what the consumer logs
+    # of records, not of tables; None is not given to them
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
     max_poll_records: int = 500  # of one poll, and of one step of an iteration
     max_poll_bytes: int = 32 << 20  # of one poll's records, decompressed; one record may be more
     # Kafka has 1 MiB; a call of Ray costs a millisecond whatever it carries, so ask for more
@@ -52,6 +56,13 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         _check_choice("auto.offset.reset", self.auto_offset_reset or "latest", RESETS)
         _check_choice("isolation.level", self.isolation_level, ISOLATIONS)
+        for key in ("key_deserializer", "value_deserializer"):
+            given = getattr(self, key)
+            if given is not None and not callable(given):
+                why = "must be a function that takes bytes"
+                raise InvalidConfig(key.replace("_", "."), given, why)
+        if not isinstance(self.client_id, str):
+            raise InvalidConfig("client.id", self.client_id, "must be a str")
         for field in fields(self):
             if field.type is int:
                 least = 0 if field.name == "fetch_max_wait_ms" else 1

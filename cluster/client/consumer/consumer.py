@@ -9,6 +9,7 @@ set (``seek``).
 
 import functools
 import logging
+import os
 import re
 import threading
 import time
@@ -24,6 +25,7 @@ from raylog.actors.errors import (
     ConsumerBusy,
     ConsumerClosed,
     ConsumerWokenUp,
+    ForkedProcess,
     InvalidRequest,
     NothingAssigned,
     RequestTimedOut,
@@ -34,7 +36,7 @@ from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.connection import Connection
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
-from raylog.cluster.client.consumer.machine import PASSING, Assigned, Machine, When
+from raylog.cluster.client.consumer.machine import Assigned, Machine, When, may_pass
 from raylog.cluster.client.consumer.places import Place, Places, offset_of, places, timestamp_of
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
@@ -85,6 +87,8 @@ def _exclusive(
 
     @functools.wraps(method)
     def call(self: "Consumer", *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._process != os.getpid():
+            raise ForkedProcess("consumer")
         if not self._lock.acquire(blocking=False):
             raise ConsumerBusy()
         try:
@@ -138,7 +142,7 @@ class Consumer:
         self._config = ConsumerConfig.of(config).with_start(from_)
         self._connection, self._given_config = connection, config
         self._waiter = _waiter or Waiter()
-        self._lock = threading.RLock()
+        self._lock, self._process = threading.RLock(), os.getpid()
         self._is_closed = self._is_woken = False
         self._machine = Machine(self._config)
         self._fetcher = Fetcher(connection, self._machine, self._waiter.now, self._waiter.wake)
@@ -576,18 +580,21 @@ class Consumer:
                 error = future.exception()
                 if error is None:
                     answers[partition] = future.result().offset
-                elif isinstance(error, PASSING):
+                elif may_pass(error):
                     self._connection.forget(*partition)
                     retry_at = self._waiter.now() + self._config.retry_backoff_s
                 else:
                     assert isinstance(error, Exception)
                     errors.append(error)
             if retry_at <= self._waiter.now() and not errors:
-                for partition, timestamp in wanted.items():
-                    if partition not in answers and partition not in asked:
-                        future = self._fetcher.list_offset(partition, timestamp, "")
-                        asked[partition] = future
-                        future.add_done_callback(lambda _: self._waiter.wake())
+                missing = {
+                    partition: timestamp
+                    for partition, timestamp in wanted.items()
+                    if partition not in answers and partition not in asked
+                }
+                asked.update(self._fetcher.list_offsets(missing))
+                for partition in missing:
+                    asked[partition].add_done_callback(lambda _: self._waiter.wake())
             return bool(errors) or len(answers) == len(wanted)
 
         self._wait_for(ask, wakes_at=lambda: retry_at if len(asked) < len(wanted) else 1e18)
@@ -650,7 +657,8 @@ class Consumer:
     def _tell_resets(self) -> None:
         for reset in self._machine.resets:
             logger.warning(
-                "%s: offset %d is not there; going on at %s: %s",
+                "%s%s: offset %d is not there; going on at %s: %s",
+                f"consumer {self._config.client_id}: " if self._config.client_id else "",
                 reset.partition,
                 reset.offset,
                 reset.place,

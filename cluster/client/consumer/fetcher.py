@@ -5,14 +5,20 @@ owner, who takes them at its next ``advance``, in its own thread. So the machine
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from raylog.cluster.client.connection import Connection, FetchRequest, OffsetRequest
+from raylog.cluster.client.connection import (
+    Connection,
+    FetchRequest,
+    OffsetAnswer,
+    OffsetRequest,
+)
+from raylog.cluster.client.consumer.deserializing import Deserializing
 from raylog.cluster.client.consumer.machine import (
     Assigned,
     Fetch,
@@ -24,6 +30,7 @@ from raylog.cluster.client.consumer.machine import (
     Machine,
 )
 from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
+from raylog.cluster.client.offsets import list_offsets
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
 from raylog.storage.limits import MAX_LONG
@@ -31,7 +38,7 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.records.aborted import without_aborted
 from raylog.storage.records.decode import RowReader, TableReader, row_reader
 from raylog.storage.records.record import ConsumerRecord
-from raylog.storage.records.scan import last_epoch, next_offset
+from raylog.storage.records.scan import SoundPart, last_epoch, sound_part
 from raylog.storage.state.epochs import NO_EPOCH
 
 # Behind a fetch's own wait: the actor may be busy.
@@ -79,6 +86,7 @@ class Fetcher:
         """``wake``: something has ended; called in any thread."""
         self.machine, self.config = machine, machine.config
         self._connection, self._clock, self._wake = connection, clock, wake
+        self._deserializing = Deserializing(self.config)
         self._ended: deque[tuple[Instruction, Future[Any]]] = deque()
 
     # -- asking ------------------------------------------------------------------------------------
@@ -120,24 +128,30 @@ class Fetcher:
             wait_s = instruction.max_wait_ms / 1000 + GRACE_S
             return self._connection.fetch(request, timeout_s=max(timeout_s, wait_s))
         if isinstance(instruction, LookUp):
-            return self.list_offset(
-                instruction.partition, instruction.timestamp, instruction.topic_id
-            )
+            return self._list_offset(instruction)
         if isinstance(instruction, Learn):
             return self._connection.metadata(instruction.topic, timeout_s=timeout_s)
         assert isinstance(instruction, ListTopics)
         return self._connection.list_topics(timeout_s=timeout_s)
 
-    def list_offset(
-        self, partition: TopicPartition, timestamp: int, topic_id: str
-    ) -> "Future[Any]":
-        """The offset at a time; see ``Connection.list_offset``."""
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> "dict[TopicPartition, Future[OffsetAnswer]]":
+        """The offsets at times, also of partitions that are not assigned."""
+        return list_offsets(
+            self._connection,
+            wanted,
+            isolation=self.config.isolation,
+            timeout_s=self.config.request_timeout_s,
+        )
+
+    def _list_offset(self, wanted: LookUp) -> "Future[OffsetAnswer]":
         request = OffsetRequest(
-            topic=partition.topic,
-            topic_id=topic_id,
-            partition=partition.partition,
+            topic=wanted.partition.topic,
+            topic_id=wanted.topic_id,
+            partition=wanted.partition.partition,
             leader_epoch=-1,
-            timestamp=timestamp,
+            timestamp=wanted.timestamp,
             isolation=self.config.isolation,
         )
         return self._connection.list_offset(request, timeout_s=self.config.request_timeout_s)
@@ -183,14 +197,16 @@ class Fetcher:
             if buffer is None:
                 self.machine.found_nothing(asked.number, mark)
                 return
-            behind = _behind(buffer, asked, answer)
-            epoch = _last_epoch(buffer, behind, answer)
+            part = _sound_part(buffer, asked, answer)
+            if part.damage is not None:
+                buffer = memoryview(buffer)[: part.size_bytes]  # the next fetch finds it, first
+            epoch = _last_epoch(buffer, part.next_offset, answer)
             if answer.aborted:
                 buffer = without_aborted(buffer, answer.aborted)
         except RaylogError as error:
             self.machine.failed(asked.number, error, now)
             return
-        self.machine.fetched(asked.number, Answer(buffer), behind, epoch, mark)
+        self.machine.fetched(asked.number, Answer(buffer), part.next_offset, epoch, mark)
 
     def _is_iterated(self, partition: TopicPartition) -> bool:
         """Whether records were taken out that are not handed out yet: no place can change now."""
@@ -229,10 +245,30 @@ class Fetcher:
                 )
             rows = self._read_from(each, partial(answer.rows.take, max_records, max_bytes))
             taken = Taken(each, answer, rows, answer.rows)
+            if rows and self._deserializing.is_needed:
+                self._deserialize(taken, answer)
             if rows:
                 return taken
             self.hand_out(taken)
         return None
+
+    def _deserialize(self, taken: Taken, answer: Answer) -> None:
+        """Give its records to the user's functions. Where one raises, the rest is taken again.
+
+        Raises DeserializationFailed where that is the first of them.
+        """
+        try:
+            taken.rows, error = self._deserializing.records(taken.rows)
+        except BaseException:  # an interrupt
+            answer.close()
+            raise
+        if error is None:
+            return
+        answer.close()
+        if not taken.rows:
+            self.machine.pass_turn(taken.each)
+            raise error
+        taken.next_offset, taken.is_done = error.offset, False
 
     def take_table(self, max_bytes: int) -> tuple[Assigned, pa.RecordBatch] | None:
         """As ``take_rows``, as columns, and handed out at once."""
@@ -297,10 +333,10 @@ class Fetcher:
             raise
 
 
-def _behind(buffer: Buffer, asked: Fetch, answer: Any) -> int:
-    """Where the next fetch begins. Raises CorruptRecord for offsets that cannot be there."""
+def _sound_part(buffer: Buffer, asked: Fetch, answer: Any) -> SoundPart:
+    """What can be handed out. Raises CorruptRecord where that is nothing."""
     end = MAX_LONG if answer.end_offset < 0 else answer.end_offset
-    return next_offset(buffer, asked.offset, end)
+    return sound_part(buffer, asked.offset, end)
 
 
 def _last_epoch(buffer: Buffer, behind: int, answer: Any) -> int:

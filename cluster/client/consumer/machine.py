@@ -43,7 +43,13 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.storage.errors import LogTruncation, OffsetOutOfRange, SegmentDeleted, StorageError
+from raylog.storage.errors import (
+    LogTruncation,
+    OffsetOutOfRange,
+    RaylogError,
+    SegmentDeleted,
+    StorageError,
+)
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.state.epochs import NO_EPOCH, EpochEnd
@@ -57,6 +63,13 @@ PASSING = (
     UnknownLeaderEpoch,
     UnknownTopicId,
 )
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether to ask again before a poll says so; what has no name tells nothing."""
+    return isinstance(error, PASSING) or not isinstance(error, RaylogError)
+
+
 # Answers of one partition that are kept: one is handed out while the next one comes.
 MOST_CHUNKS = 2
 # A smaller fetch costs more than its records are worth.
@@ -375,6 +388,10 @@ class Machine:
                 each.go_to(each.position)
             self._changed(each)
 
+    def pass_turn(self, each: Assigned) -> None:
+        """The other partitions are handed out before this one."""
+        self._ready[each] = self._ready.pop(each)
+
     def take_error(self, each: Assigned) -> Exception:
         """The error of a partition, to be raised; it is asked again then, if it can be."""
         error = each.error
@@ -525,7 +542,7 @@ class Machine:
         elif isinstance(error, THROTTLED):
             each.is_refused = True
             self._back_off(each, now)
-        elif isinstance(error, PASSING):
+        elif may_pass(error):
             self._passes(each, error, now)
         else:
             each.error = error

@@ -15,7 +15,7 @@ from raylog.storage.errors import InvalidConfig, UnsupportedCompressionType
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records.compression import CODECS
 
-PARTITIONERS: Final = ("murmur2", "round_robin")
+PARTITIONERS: Final = ("murmur2", "sticky", "round_robin")
 # Kafka's values of ``acks`` that mean the same while a partition has one replica.
 _ACKS: Final = ("all", "1", "-1", 1, -1)
 

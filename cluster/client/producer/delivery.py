@@ -7,6 +7,7 @@ there; nobody but the caller keeps it.
 """
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,6 +25,15 @@ logger = logging.getLogger(__name__)
 # Guards the futures that are made and the deliveries that end. Held for moments, never for calls.
 # The garbage collector may run a finalizer that comes here again, in the same thread.
 _lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """A process was forked off, maybe while another thread held the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class RecordMetadata(NamedTuple):

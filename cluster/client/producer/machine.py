@@ -175,11 +175,10 @@ class PartitionMachine:
         if code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE) and batch.count > 1:
             self._split(batch)
             return []
-        if isinstance(error, RaylogError) and error.retriable:
+        # an error without a name tells nothing: the batch may have been written, and may be now
+        if not isinstance(error, RaylogError) or error.retriable:
             batch.is_unresolved = True
             return []
-        # an error that nobody has named tells nothing
-        batch.is_unresolved = batch.is_unresolved or code is None
         return [self._give_up(batch, error)]
 
     def take_producer_id(self, producer_id: int) -> None:

@@ -149,6 +149,10 @@ class Producer:
         number = None if partition is None else plain_partition(partition)
         return send_table(self._taking, self.config, plain_topic(topic), table, number)
 
+    def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions. Raises UnknownTopicOrPartition."""
+        return set(range(len(self._taking.topic(plain_topic(topic)).batches)))
+
     # -- waiting -----------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:
@@ -157,6 +161,7 @@ class Producer:
         ``timeout``: in seconds, default ``delivery.timeout.ms``. Raises ProduceFailed if some was
         given up and nobody has seen that yet; RequestTimedOut.
         """
+        self._sender.check_not_forked()
         if self._sender.is_own_thread():
             raise InvalidRequest("flush", "callback", "would wait for itself; flush elsewhere")
         limit_s = self._limit_s(timeout)
@@ -243,7 +248,7 @@ def _close_all() -> None:
 def _leave_to_parent() -> None:
     """This is a forked child, without the producers' threads: their records are the parent's."""
     for sender in _open:
-        sender.disown()
+        sender.leave_to_parent()
     _open.clear()
 
 
@@ -252,7 +257,7 @@ def _tell_what_is_lost(sender: Sender) -> None:
     if failure is None:
         return
     text = (
-        f"raylog: {records} records of a producer that was not closed were not acknowledged: "
+        f"raylog: {records} records of {sender.name} that was not closed were not acknowledged: "
         f"{failure.cause}"
     )
     print(text, file=sys.stderr, flush=True)

@@ -24,7 +24,13 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from raylog.actors.errors import InvalidRequest, ProduceFailed, RequestTimedOut, UnknownTopicId
+from raylog.actors.errors import (
+    ForkedProcess,
+    InvalidRequest,
+    ProduceFailed,
+    RequestTimedOut,
+    UnknownTopicId,
+)
 from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.connection import (
     Connection,
@@ -76,6 +82,7 @@ class SendingPartition:
 
     def hurry(self, delivery: Delivery) -> None:
         """Somebody waits for this one: it does not linger."""
+        self.sender.check_not_forked()
         if self.sender.is_own_thread():
             raise InvalidRequest(
                 "result",
@@ -111,7 +118,7 @@ class Sender:
         # notified when batches have ended, and memory is free again
         self.changed = threading.Condition()
         self._changes = 0
-        self.is_closed = False
+        self.is_closed = self.is_forked = False
         self._is_stopped = False
         self.identity = (
             ProducerIdentity(self._new_producer_id(), 0) if (config.enable_idempotence) else NOBODY
@@ -125,7 +132,7 @@ class Sender:
             config.max_in_flight_requests_per_connection, connection.max_in_flight
         )
         is_plain = (
-            config.partitioner == "murmur2"
+            config.partitioner in ("murmur2", "sticky")
             and config.key_serializer is None
             and config.value_serializer is None
         )
@@ -138,6 +145,7 @@ class Sender:
             batch_bytes=self.times.batch_bytes,
             free_bytes=config.buffer_memory,
             direct=is_plain,
+            ignores_keys=config.partitioner == "sticky",
         )
         # as the accumulator's, which takes no more rows once the producer is closed
         self._topics: dict[str, Any] = {}
@@ -154,8 +162,10 @@ class Sender:
         self._order = count()
         self._refreshing: set[str] = set()
         self._refresh_at = clock() + config.metadata_max_age_ms / 1000
-        name = f"raylog-producer-{config.client_id}" if config.client_id else "raylog-producer"
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        # as it stands in what is logged
+        self.name = f"producer {config.client_id}" if config.client_id else "a producer"
+        thread = f"raylog-producer-{config.client_id}" if config.client_id else "raylog-producer"
+        self.thread = threading.Thread(target=self._run, name=thread, daemon=True)
         self._ending_thread: threading.Thread | None = None  # it tells users what close() failed
         if is_threaded:
             self.thread.start()
@@ -235,7 +245,9 @@ class Sender:
                 return  # another topic has the name since, of which this may not tell
         error = done.exception()
         if error is not None:
-            logger.info("%s: its metadata is asked for again later: %s", topic, error)
+            logger.info(
+                "%s: %s: its metadata is asked for again later: %s", self.name, topic, error
+            )
             return
         self.learn(done.result())
 
@@ -344,21 +356,26 @@ class Sender:
 
     # -- the end -----------------------------------------------------------------------------------
 
+    def leave_to_parent(self) -> None:
+        """This process was forked off: all that was taken is the parent's to send."""
+        self.lock, self.changed = (
+            threading.Lock(),
+            threading.Condition(),
+        )  # who held them is not here
+        self.is_forked = self.is_closed = self._is_stopped = True
+        self.accumulator.topics.clear()
+
+    def check_not_forked(self) -> None:
+        """Raises ForkedProcess."""
+        if self.is_forked:
+            raise ForkedProcess("producer")
+
     def close(self) -> None:
         """Take nothing more in; whoever waits for room hears it."""
         with self.lock:
             self.is_closed = True
             self.accumulator.topics.clear()
         self._has_changed()
-
-    def disown(self) -> None:
-        """A forked child has no thread for this, and nothing of it to send: refuse to be used."""
-        self.lock, self.changed = threading.Lock(), threading.Condition()
-        self.is_closed = self._is_stopped = True
-        self.accumulator.topics.clear()
-        self._topics.clear()
-        self._retired.clear()
-        self._ending.clear()
 
     def stop(self) -> None:
         """End the thread, and fail what is not acknowledged."""
@@ -503,7 +520,7 @@ class Sender:
         if error is None:
             event = partial(sending.machine.acknowledge, send.batch, send.attempt, done.result())
         else:
-            self._note(sending, error)
+            self._note(sending, error, is_first=send.attempt == 1)
             wait_s = backoff_s(
                 send.attempt,
                 self._config.retry_backoff_ms,
@@ -515,9 +532,17 @@ class Sender:
         self._tell(sending, event)
         self._advance(sending)
 
-    def _note(self, sending: SendingPartition, error: BaseException) -> None:
-        """What an error tells beyond its batch."""
+    def _note(self, sending: SendingPartition, error: BaseException, *, is_first: bool) -> None:
+        """What an error tells beyond its batch; ``is_first``: of the batch's attempts."""
         code = error.code if isinstance(error, RaylogError) else None
+        if code is None and is_first:
+            logger.warning(
+                "%s: %s: an error that nobody expected; the batch is sent again until "
+                "delivery.timeout.ms: %r",
+                self.name,
+                sending.name,
+                error,
+            )
         if code != THROTTLED:
             self._connection.forget(sending.topic, sending.number)
         if code == UNKNOWN_TOPIC_OR_PARTITION:
@@ -580,7 +605,7 @@ class Sender:
                 sending.machine.take_producer_id(done.result())
             self._advance(sending)
             return
-        logger.info("%s: a producer id is asked for again: %s", sending.name, error)
+        logger.info("%s: %s: a producer id is asked for again: %s", self.name, sending.name, error)
         wait_s = self._config.retry_backoff_max_ms / 1000
         timer = threading.Timer(wait_s, self.events.put, (partial(self._ask_producer_id, sending),))
         timer.daemon = True

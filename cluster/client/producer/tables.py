@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from raylog.actors.errors import ProduceFailed, RecordTooLargeToSend
 from raylog.cluster.client.producer.batches import Rows
-from raylog.cluster.client.producer.config import ProducerConfig
+from raylog.cluster.client.producer.config import Partitioner, ProducerConfig
 from raylog.cluster.client.producer.delivery import Delivery, Outcome
-from raylog.cluster.client.producer.taking import Taking
+from raylog.cluster.client.producer.taking import Taking, chosen_partition
 from raylog.storage.records import columns
 from raylog.storage.records.murmur2 import partitions_for_column
 
@@ -155,7 +155,7 @@ def send_table(
         state = taking.check_partition(topic, state, partition)
         splits: Iterator[_Split] = iter([(partition, table, np.arange(table.num_rows))])
     else:
-        splits = split_by_key(table, len(state.batches))
+        splits = _splits(config.partitioner, topic, table, len(state.batches))
     sent, parts = SentTable(table.num_rows), list[_Part]()
     try:
         for number, some, places in splits:
@@ -168,6 +168,28 @@ def send_table(
 def _record_columns(table: "pa.Table | pa.RecordBatch") -> "pa.Table | pa.RecordBatch":
     ignored = [name for name in table.schema.names if name in IGNORED]
     return table.drop_columns(ignored) if ignored else table
+
+
+def _splits(
+    partitioner: str | Partitioner,
+    topic: str,
+    table: "pa.Table | pa.RecordBatch",
+    partitions: int,
+) -> Iterator[_Split]:
+    """(partition, rows, where they stand in the table), as the producer's partitioner says."""
+    if callable(partitioner):
+        chosen = [chosen_partition(partitioner, topic, key, partitions) for key in _keys(table)]
+        return _split(table, np.array(chosen, np.int64), partitions)
+    if partitioner == "murmur2":
+        return split_by_key(table, partitions)
+    return iter([(None, table, np.arange(table.num_rows))])
+
+
+def _keys(table: "pa.Table | pa.RecordBatch") -> list[bytes | None]:
+    if "key" not in table.schema.names:
+        return [None] * table.num_rows
+    keys = table.column("key").to_pylist()
+    return [key.encode() if isinstance(key, str) else key for key in keys]
 
 
 def split_by_key(table: "pa.Table | pa.RecordBatch", partitions: int) -> Iterator[_Split]:
@@ -183,14 +205,20 @@ def split_by_key(table: "pa.Table | pa.RecordBatch", partitions: int) -> Iterato
         yield 0, table, everything
         return
     key = columns.one_array("key", table.column("key"))
-    numbers = partitions_for_column(key, partitions)  # -1 for a row without a key
+    yield from _split(table, partitions_for_column(key, partitions), partitions)
+
+
+def _split(
+    table: "pa.Table | pa.RecordBatch", numbers: npt.NDArray[np.integer[Any]], partitions: int
+) -> Iterator[_Split]:
+    """The rows by these partitions of theirs; -1 is any."""
     order = np.argsort(numbers, kind="stable")
     counts = np.bincount(numbers + 1, minlength=partitions + 1)
     start = 0
     for number, count in enumerate(counts.tolist(), start=-1):
         if count:
             places = order[start : start + count]
-            yield None if number < 0 else number, table.take(pa.array(places)), places
+            yield None if number < 0 else number, table.take(columns.indices(places)), places
         start += count
 
 

@@ -18,7 +18,7 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.cluster.client.connection import Connection
-from raylog.cluster.client.producer.config import ProducerConfig
+from raylog.cluster.client.producer.config import Partitioner, ProducerConfig
 from raylog.cluster.client.producer.delivery import SentRecord
 from raylog.cluster.client.producer.rows import (
     plain_bytes,
@@ -42,6 +42,7 @@ class Taking:
 
     def __init__(self, config: ProducerConfig, connection: Connection) -> None:
         self._config, self._connection = config, connection
+        self._ignores_keys = config.partitioner == "sticky"
         self._turns: defaultdict[str, count[int]] = defaultdict(count)
 
     def send(
@@ -64,7 +65,8 @@ class Taking:
             if isinstance(put, SentRecord):
                 return put
             if put == kernel.ops.BATCH_IS_FULL:
-                self.sender.close_rows(state.batches[_target(state, key, number)])
+                target = _target(state, key, number, ignores_keys=self._ignores_keys)
+                self.sender.close_rows(state.batches[target])
             elif put == kernel.ops.MEMORY_IS_FULL:
                 self.wait_for_room(since, deadline)
 
@@ -85,6 +87,7 @@ class Taking:
 
     def topic(self, name: str) -> Any:
         """A topic's open batches. Raises UnknownTopicOrPartition, InvalidRequest once closed."""
+        self.sender.check_not_forked()
         if self.sender.is_closed:
             raise InvalidRequest("producer", "closed", "cannot send; create a new producer")
         return self.sender.accumulator.topics.get(name) or self._look_up(name)
@@ -120,13 +123,7 @@ class Taking:
         if partitioner == "round_robin":
             return next(self._turns[name]) % len(state.batches)
         if callable(partitioner):
-            chosen = plain_partition(partitioner(name, key, len(state.batches)))
-            if chosen >= len(state.batches):
-                raise InvalidRecord(
-                    f"the partitioner chose partition {chosen} of {name}, which has "
-                    f"{len(state.batches)}; return one of them"
-                )
-            return chosen
+            return chosen_partition(partitioner, name, key, len(state.batches))
         return ANY
 
     # -- memory ------------------------------------------------------------------------------------
@@ -144,8 +141,23 @@ class Taking:
             )
 
 
-def _target(state: Any, key: bytes | None, number: int) -> int:
+def chosen_partition(
+    partitioner: Partitioner, topic: str, key: bytes | None, partitions: int
+) -> int:
+    """What a user's partitioner says. Raises InvalidRecord for a partition that is not there."""
+    chosen = plain_partition(partitioner(topic, key, partitions))
+    if chosen >= partitions:
+        raise InvalidRecord(
+            f"the partitioner chose partition {chosen} of {topic}, which has {partitions}; return "
+            "one of them"
+        )
+    return chosen
+
+
+def _target(state: Any, key: bytes | None, number: int, *, ignores_keys: bool) -> int:
     """The partition whose batch was full."""
     if number != ANY:
         return number
-    return state.sticky if key is None else partition_for_key(key, len(state.batches))
+    if key is None or ignores_keys:
+        return int(state.sticky)
+    return partition_for_key(key, len(state.batches))

@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from ray.exceptions import RayTaskError
+from ray.exceptions import ActorDiedError, RayTaskError
 
 from raylog.actors.errors import (
     InvalidRequest,
     NoLogDirs,
+    NotLeader,
     RequestTimedOut,
     TopicExists,
     UnknownTopicOrPartition,
@@ -16,7 +17,7 @@ from raylog.actors.errors import (
 from raylog.actors.requests import READ_COMMITTED, OffsetAnswer, Serves, decode_offset
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.admin import Admin, NewTopic
-from raylog.storage.errors import InvalidConfig, InvalidPartitions
+from raylog.storage.errors import InvalidConfig, InvalidPartitions, OffsetOutOfRange
 from raylog.storage.names import TopicPartition
 from tests.unit.cluster.client.test_ray_connection import HERE, Actor, World, metadata
 from tests.unit.cluster.controller.controllers import Cluster, Manager
@@ -102,6 +103,50 @@ def test_names_are_a_list_of_different_ones(admin: Admin, topics: Any) -> None:
         admin.delete_topics(topics)
 
 
+@pytest.mark.parametrize("topics", ["abc", [5], [NewTopic("a", config="x")]])  # type: ignore[arg-type]
+def test_topics_to_make_are_a_list_of_names_or_new_topics(
+    world: World, controller: Actor, admin: Admin, topics: Any
+) -> None:
+    with pytest.raises(InvalidRequest):
+        admin.create_topics(topics)
+    world.work()
+    assert controller.calls == []
+
+
+def test_configs_of_several_topics_are_changed_and_each_fails_by_itself(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    futures = admin.alter_configs(
+        {"a": {"retention.ms": 5, "segment.bytes": None}, "b": {}}, validate_only=True
+    )
+    world.work()
+    assert len(controller.calls) == 2, "none waits for another"
+    asked = controller.answer("described")
+    assert asked == ("a", {"retention.ms": 5}, ["segment.bytes"], True)
+    unknown = UnknownTopicOrPartition("b", None, "the topic does not exist")
+    assert controller.answer(failed(unknown)) == ("b", {}, [], True)
+    assert futures["a"].result(0) == "described"  # type: ignore[comparison-overlap]
+    assert futures["b"].exception(0) is unknown
+
+
+def test_configs_of_several_topics_are_described(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    futures = admin.describe_configs(["a", "b"])
+    world.work()
+    assert [(name, arguments) for name, arguments, _ in controller.calls] == [
+        ("topic_config", ("a",)),
+        ("topic_config", ("b",)),
+    ]
+    controller.answer(["entries"])
+    assert futures["a"].result(0) == ["entries"]  # type: ignore[comparison-overlap]
+
+
+def test_a_config_that_is_no_mapping_is_refused_at_once(admin: Admin) -> None:
+    with pytest.raises(InvalidRequest):
+        admin.alter_configs({"a": ["retention.ms=5"]})  # type: ignore[dict-item]
+
+
 # -- offsets ---------------------------------------------------------------------------------------
 
 
@@ -118,6 +163,28 @@ def test_offsets_are_asked_of_the_topic_that_the_metadata_names(
     asked = decode_offset(request, SERVES)
     assert (asked.topic_id, asked.timestamp, asked.isolation) == ("id", -1, READ_COMMITTED)
     assert futures[key].result(0) == OffsetAnswer(7, -1, 2)
+
+
+def test_who_asks_again_finds_the_actor_that_serves_a_partition_now(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    key = TopicPartition("orders", 0)
+
+    def asked() -> Any:
+        futures = admin.list_offsets({("orders", 0): "latest"})
+        world.work()
+        controller.answer(metadata(HERE))
+        world.work()
+        return futures[key]
+
+    dead = world.serve()
+    first = asked()
+    dead.answer(ActorDiedError())
+    assert isinstance(first.exception(0), NotLeader)
+    successor = world.serve()
+    again = asked()
+    successor.answer(OffsetAnswer(7, -1, 2).encode())
+    assert again.result(0) == OffsetAnswer(7, -1, 2)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +229,25 @@ def test_a_time_that_is_none_is_refused_at_once(admin: Admin) -> None:
         admin.list_offsets({("orders", 0): "yesterday"})
 
 
+def test_records_of_several_partitions_are_deleted_and_each_fails_by_itself(
+    world: World, admin: Admin
+) -> None:
+    first, second = world.serve("Log:orders-0"), world.serve("Log:orders-1")
+    futures = admin.delete_records({("orders", 0): 7, ("orders", 1): -1})
+    world.work()
+    assert first.answer(7) == (7,)
+    refused = OffsetOutOfRange("orders-1", -1, 0, 5)
+    assert second.answer(failed(refused)) == (-1,)
+    assert futures[TopicPartition("orders", 0)].result(0) == 7
+    assert futures[TopicPartition("orders", 1)].exception(0) is refused
+
+
+@pytest.mark.parametrize("offset", [-2, "5", True, 1.5])
+def test_an_offset_that_is_none_is_refused_at_once(admin: Admin, offset: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        admin.delete_records({("orders", 0): offset})
+
+
 # -- the Controller, when it is only asked ---------------------------------------------------------
 
 
@@ -183,6 +269,15 @@ def test_a_topic_that_is_only_looked_at_is_not_made(cluster: Cluster) -> None:
     assert len(extended.partitions) == 1
     assert cluster.controller.list_topics() == ["there"]
     assert cluster.controller._managers["node-1"].handle.asked("create_partition") == []
+
+
+def test_a_config_that_is_only_looked_at_is_not_changed(cluster: Cluster) -> None:
+    controller = cluster.controller
+    described = controller.alter_topic_config("there", {"retention.ms": 5}, [], validate_only=True)
+    assert described.config == {"retention.ms": 5}
+    assert controller.describe_topic("there").config == {}
+    with pytest.raises(InvalidConfig):
+        controller.alter_topic_config("there", {"retention.ms": "x"}, [], validate_only=True)
 
 
 def test_what_would_keep_a_topic_from_being_made_is_told(cluster: Cluster) -> None:

@@ -13,6 +13,7 @@ from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster import broker as module
 from raylog.cluster.broker import Broker
+from raylog.cluster.controller import home
 from raylog.cluster.controller.placement import TopicDescription
 from raylog.storage.errors import LogMissing, RaylogError, StorageError
 from raylog.storage.indexes.time_index import TimestampOffset
@@ -280,7 +281,7 @@ def test_starting_and_making_topics_are_waited_for_as_long_as_they_take(
     cluster.actors[CONTROLLER] = controller
     monkeypatch.setattr(ray, "get", get)
     monkeypatch.setattr(module, "create", lambda *_: controller)
-    monkeypatch.setattr(module, "controller_node", lambda _: None)
+    monkeypatch.setattr(home, "controller_node", lambda _: None)
     module._start_controller("test", BrokerConfig.parse({}))
     Broker().create_topic("t")
     Broker().add_partitions("t", 2)

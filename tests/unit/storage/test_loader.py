@@ -887,3 +887,11 @@ def test_a_damaged_file_of_leader_epochs_is_found_before_anything_is_changed(
     with pytest.raises(CorruptCheckpoint):
         disk.open(is_clean=False)
     assert {name: disk.read(name) for name in disk.names()} == before
+
+
+def test_a_batch_that_is_there_twice_is_no_range_of_new_offsets(disk: Disk) -> None:
+    """What was cut off ends where the log ends: it lacks nothing."""
+    written(disk, 5)
+    disk.damage("00000000000000000000.log", lambda content: content + content[-100:])
+    (cut,) = (entry for entry in disk.open(is_clean=False).mended if entry.kind == "cut")
+    assert (cut.first_offset, cut.end_offset) == (-1, -1)

@@ -125,7 +125,7 @@ def purge(partition: Partition) -> None:
 def test_appends_rolls_and_fetches_go_on_while(
     work: str, disk: Disk, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = {"cleanup_policy": "compact"} if "swap" in work else {}
+    config: dict[str, Any] = {"cleanup_policy": "compact"} if "swap" in work else {}
     partition = partition_on(disk, **config)
     hang, call = slow_work()[work]
     with hanging(monkeypatch, hang):
@@ -141,7 +141,7 @@ def test_appends_rolls_and_fetches_go_on_while(
         "nothing of it is lost by the slow one"
     )
     partition.close()
-    assert disk.open(segment_bytes=100).log_end_offset == end + 3
+    assert disk.open(segment_bytes=100, **config).log_end_offset == end + 3
 
 
 def append_and_read(partition: Partition) -> list[int]:

@@ -258,9 +258,10 @@ def test_a_restored_file_is_known_as_such_until_it_is_dropped(damaged: Path) -> 
 def test_health_tells_no_record_of_a_restored_file_as_missing(damaged: Path) -> None:
     aside("restore", str(damaged), TAIL, "--allow-gap")
     aside("restore", str(damaged), SEGMENT)
-    (finding,) = findings(told(damaged, restart(damaged.parent)))
-    assert f"{TAIL} (500 bytes; its good batches are in the log again)" in finding.what
-    assert "offsets 16" not in finding.what
+    asides, gap = findings(told(damaged, restart(damaged.parent)))
+    assert f"{TAIL} (500 bytes; its good batches are in the log again)" in asides.what
+    assert "offsets 16" not in asides.what
+    assert "offsets 15 to 15" in gap.what
 
 
 # -- lost records ----------------------------------------------------------------------------------

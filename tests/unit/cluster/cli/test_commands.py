@@ -38,16 +38,47 @@ def test_python_m_raylog_tells_its_version() -> None:
         ("consume", "t", "--format", "xml"),
         ("status", "--format", "text"),
         ("config", "get"),
-        ("topic", "delete-records", "t", "0"),
-        ("topic", "delete-records", "t", "0", "--before", "-1"),
+        ("topic", "trim", "t"),
+        ("topic", "trim", "t", "--before", "-1"),
+        ("topic", "trim", "t", "--before", "yesterday"),
         ("config", "set", "t"),
         ("config", "set", "t", "retention.ms"),
+        ("config", "set", "t", "retention.ms=1", "--delete", "retention.ms"),
+        ("consume",),
+        ("consume", "t", "--from", "-5"),
+        ("consume", "t", "--from", "5", "--last", "1"),
+        ("consume", "t", "--to", "latest", "--exit"),
+        ("consume", "t", "--format", "json", "--with-key"),
+        ("consume", "t", "--format", "json", "--null-value", "NULL"),
+        ("consume", "^t", "u"),
+        ("consume", "^("),
+        ("produce", "t", "--key", "k", "--key-separator", ":"),
+        ("produce", "t", "--key-separator", ""),
+        ("produce", "t", "--format", "json", "--key", "k"),
+        ("produce", "t", "--format", "json", "--null-value", ""),
+        ("produce", "t", "--ignore-partition"),
+        ("produce", "t", "--header", "=x"),
+        ("produce", "t", "--timestamp", "5"),
+        ("produce", "t", "--file", "/no/such/file"),
     ],
 )
 def test_wrong_use_is_exit_status_2_and_no_traceback(arguments: tuple[str, ...]) -> None:
     done = run_here(*arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    asked = {**os.environ, "_RAYLOG_COMPLETE": "complete_bash", "COMP_WORDS": "raylog topic tr"}
+    program = "import sys; sys.argv = ['raylog']; from raylog.cluster.cli.main import main; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**asked, "COMP_CWORD": "2"},
+    )
+    assert found.stdout.split() == ["trim"], found.stderr
 
 
 def test_no_ray_at_an_address_is_one_line() -> None:

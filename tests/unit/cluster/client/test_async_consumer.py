@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raylog.actors.errors import ConsumerBusy, ConsumerClosed, ConsumerWokenUp, NothingAssigned
-from raylog.cluster.client.consumer import AsyncConsumer
+from raylog.cluster.client.consumer import AsyncConsumer, Consumer
 from raylog.cluster.client.consumer.async_consumer import _in_thread
 from raylog.storage.testing.logs import batch
 from tests.harness.consuming import FakeConnection
@@ -66,6 +66,31 @@ def test_the_loop_goes_on_while_it_waits_and_a_cancelled_poll_loses_nothing(
                 await asyncio.sleep(0)
             connection.tick()
             assert [record.offset for record in await again] == [10, 11]
+
+    run(read())
+
+
+def test_it_has_every_call_of_a_consumer() -> None:
+    """But what is for a whole process: the iteration is ``async for``."""
+    of_consumer = {name for name in vars(Consumer) if not name.startswith("_")}
+    of_async = {name for name in vars(AsyncConsumer) if not name.startswith("_")}
+    assert of_consumer - of_async == {"next_batch", "tell", "waits"}
+
+
+def test_partitions_come_and_go(connection: FakeConnection) -> None:
+    async def read() -> None:
+        async with AsyncConsumer(connection) as consumer:  # type: ignore[arg-type]
+            await consumer.incremental_assign([("t", 0), ("t", 1)], from_="earliest")
+            consumer.pause(("t", 1))
+            assert consumer.paused == [("t", 1)]
+            assert len(await consumer.poll()) == 10
+            consumer.resume()
+            consumer.seek_to_time(0)
+            await consumer.incremental_unassign([("t", 0)])
+            assert {record.partition for record in await consumer.poll()} == {1}
+            await consumer.unsubscribe()
+            with pytest.raises(NothingAssigned):
+                await consumer.poll()
 
     run(read())
 

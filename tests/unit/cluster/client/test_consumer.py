@@ -7,6 +7,7 @@ while the consumer waits.
 import logging
 import pickle
 import re
+import struct
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -436,6 +437,37 @@ def test_damage_is_raised_and_loses_no_record(connection: FakeConnection, poll: 
     assert len(getattr(consumer, poll)(100)) == 3
 
 
+@pytest.mark.parametrize("poll", ["poll", "poll_arrow"])
+@pytest.mark.parametrize(
+    "length", [0, 5, 60, 70, 2**31 - 1, -1], ids=lambda length: f"a length of {length}"
+)
+def test_what_is_before_a_damaged_length_is_handed_out(
+    connection: FakeConnection, length: int, poll: str
+) -> None:
+    for _ in range(4):
+        append(connection, 0, 3)
+    served = connection.topics["t"][0]
+    size = len(batch(3))
+
+    def damaged(content: bytes) -> bytes:
+        """The log as it is read, whose third batch has another length."""
+        changed = bytearray(content)
+        position = 2 * size - (4 * size - len(content))  # a fetch may begin behind the first
+        struct.pack_into(">i", changed, position + 8, length)
+        return bytes(changed)
+
+    served.damage = damaged
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    assert len(getattr(consumer, poll)(100)) == 6
+    for _ in range(2):
+        with pytest.raises(CorruptRecord):
+            getattr(consumer, poll)(100)
+        assert consumer.position("t", 0) == 6
+    served.damage = bytes
+    consumer.seek("t", 0, 6)
+    assert len(getattr(consumer, poll)(1000)) == 6
+
+
 def test_offsets_beyond_their_segment_move_no_position(connection: FakeConnection) -> None:
     """No CRC covers a base offset: one that is flipped on the disk would skip records."""
     append(connection, 0, 2)
@@ -454,6 +486,30 @@ def test_offsets_beyond_their_segment_move_no_position(connection: FakeConnectio
     served.damage = bytes
     consumer.seek("t", 0, 0)
     assert [record.offset for record in consumer.poll(100)] == [0, 1]
+
+
+def test_a_batch_whose_offsets_reach_into_the_next_ones_is_not_handed_out(
+    connection: FakeConnection,
+) -> None:
+    """No CRC covers a base offset, and nobody knows which of the two batches is wrong."""
+    for _ in range(4):
+        append(connection, 0, 3)
+    size = len(batch(3))
+
+    def shifted(content: bytes) -> bytes:
+        """The second batch begins at offset 4."""
+        changed = bytearray(content)
+        position = size - (4 * size - len(content))
+        stamp(changed, 4, 0, position)
+        return bytes(changed)
+
+    connection.topics["t"][0].damage = shifted
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    assert [record.offset for record in consumer.poll(100)] == [0, 1, 2]
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="offsets 6 to 8 where 7"):
+            consumer.poll(100)
+        assert consumer.position("t", 0) == 3
 
 
 @pytest.mark.parametrize(
@@ -507,6 +563,20 @@ def test_what_cannot_pass_is_raised_at_once(connection: FakeConnection) -> None:
     with pytest.raises(LogMissing):
         drain(consumer)
     assert connection.now_s - began_s < 1
+
+
+def test_an_error_without_a_name_may_pass_and_is_raised_if_it_lasts(
+    connection: FakeConnection,
+) -> None:
+    consumer = connection.consumer("t", from_="earliest", partitions=[0])
+    fault: Any = OSError("the object store is full")
+    connection.topics["t"][0].fault = fault
+    append(connection, 0, 2)
+    assert consumer.poll(1000) == []
+    with pytest.raises(OSError, match="object store"):
+        consumer.poll(60_000)
+    connection.topics["t"][0].fault = None
+    assert len(consumer.poll(2000)) == 2
 
 
 def test_a_segment_that_is_deleted_before_it_is_read_is_fetched_again(

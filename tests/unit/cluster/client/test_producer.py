@@ -476,9 +476,33 @@ def test_partitions_by_key_in_turn_by_choice_and_in_runs(lab: Lab) -> None:
     changes = sum(a != b for a, b in itertools.pairwise(parts))
     assert set(parts) == {0, 1, 2}
     assert changes < 50
+    sticky = lab.producer(partitioner="sticky", batch_size=200)
+    values: list[Any] = [b"x" * 50, bytearray(50)]
+    mixed = [sticky.send("t", values[n % 2], key=b"%d" % n) for n in range(100)]
+    lab.pump()
+    kept = [one.result(0).partition for one in mixed]
+    assert set(kept) == {0, 1, 2}
+    assert sum(a != b for a, b in itertools.pairwise(kept)) < 50
     wrong = lab.producer(partitioner=lambda *_: 3)
     with pytest.raises(InvalidRecord, match="chose partition 3 of t, which has 3"):
         wrong.send("t", b"x")
+
+
+def test_tables_obey_the_partitioner_too(lab: Lab) -> None:
+    lab.connection.create("t", 3)
+    table = pa.table({"key": pa.array([b"a", None, b"b", b"a"]), "value": pa.array([b"x"] * 4)})
+
+    def partitions_by(partitioner: Any) -> list[int]:
+        sent = lab.producer(partitioner=partitioner).send_arrow("t", table)
+        lab.pump()
+        return sent.offsets(0).column("partition").to_pylist()
+
+    keys = {b"a": 2, b"b": 0, None: 1}
+    assert partitions_by(lambda topic, key, count: keys[key]) == [2, 1, 0, 2]
+    assert len(set(partitions_by("sticky"))) == len(set(partitions_by("round_robin"))) == 1
+    assert partitions_by("murmur2")[0] == partition_for_key(b"a", 3)
+    with pytest.raises(InvalidRecord, match="chose partition 3 of t, which has 3"):
+        partitions_by(lambda *_: 3)
 
 
 # -- topics that change (6) ------------------------------------------------------------------------
@@ -806,6 +830,31 @@ def test_a_lost_answer_is_asked_for_again_and_nothing_is_there_twice(lab: Lab) -
     assert lab.connection.values() == [b"x"]
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_an_error_without_a_name_is_told_and_the_batch_is_sent_again(
+    lab: Lab, idempotent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.connection.create("t", 1)
+    lab.connection.faults += ["unnamed", "unnamed"] + ["answer lost, unnamed"] * idempotent
+    producer = lab.producer(enable_idempotence=idempotent, client_id="gate")
+    sent = [producer.send("t", b"%d" % n) for n in range(3)]
+    lab.run()
+    assert [one.result(0).offset for one in sent] == [0, 1, 2]
+    assert lab.connection.values() == [b"0", b"1", b"2"]
+    assert caplog.text.count("the object store is full") == 1
+    assert "producer gate: t-0" in caplog.text
+
+
+def test_an_error_without_a_name_that_lasts_is_the_cause_in_the_end(lab: Lab) -> None:
+    lab.connection.create("t", 1)
+    lab.connection.faults += ["unnamed"] * 1000
+    producer = lab.producer(retry_backoff_ms=1000)
+    sent = producer.send("t", b"x")
+    for _ in range(int(TIMEOUT_S) + 1):
+        lab.advance(1.0)
+    assert str(cause_of(sent)) == "the object store is full"
+
+
 def test_a_partition_that_hangs_holds_up_no_other(lab: Lab) -> None:
     lab.connection.faults.append("hangs")
     producer = lab.producer()
@@ -904,6 +953,14 @@ def test_memory_is_given_back_to_the_last_byte(lab: Lab) -> None:
     lab.run()
     lab.elsewhere(producer, producer.flush)
     assert producer._sender.accumulator.free_bytes == producer.config.buffer_memory
+
+
+def test_a_producer_knows_the_partitions_of_a_topic(lab: Lab) -> None:
+    lab.connection.create("t", 3)
+    producer = lab.producer()
+    assert producer.partitions_for("t") == {0, 1, 2}
+    with pytest.raises(UnknownTopicOrPartition, match="nope"):
+        producer.partitions_for("nope")
 
 
 # -- send_arrow ------------------------------------------------------------------------------------
@@ -1236,7 +1293,7 @@ send()
 FORKED = """
 import os, sys
 from raylog.cluster.client.producer import Producer
-from raylog.actors.errors import InvalidRequest
+from raylog.errors import ForkedProcess
 from tests.harness.connections import FakeConnection
 
 connection = FakeConnection()
@@ -1247,7 +1304,7 @@ child = os.fork()
 if not child:
     try:
         producer.send("t", b"from the child")
-    except InvalidRequest:
+    except ForkedProcess:
         sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 producer.close()

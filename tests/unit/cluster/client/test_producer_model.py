@@ -219,7 +219,7 @@ class World:
         if fault == "answer late" and self.on_the_way:  # the next one's answer overtakes it
             self.deliver()
         if fault in ("answer lost", "request lost", "delayed"):
-            error, answer = RequestTimedOut("t-0", 1), None
+            error, answer = self.random.choice((RequestTimedOut("t-0", 1), OSError("?"))), None
         elif fault == "refused":
             error = NotLeader("t-0", "it moved")
         elif fault == "throttled":

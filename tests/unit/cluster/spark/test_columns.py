@@ -1,6 +1,8 @@
 """Decoded records as the columns that Spark sees."""
 
 import datetime
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -149,3 +151,19 @@ def test_a_partition_that_is_deleted_while_it_is_read_is_a_loss() -> None:
         match=r"t-0: offsets \[2, 9\) cannot all be read: the partition does not exist any more",
     ):
         offsets(fetch, Range("t", 0, 0, 9), True)
+
+
+def test_reading_imports_no_pandas() -> None:
+    """It would take a third of a second in each of Spark's workers."""
+    code = """if True:
+        import sys
+        from raylog.cluster.spark.columns import names, to_spark
+        from raylog.storage.records.decode import decode_table
+        from raylog.storage.records.encode import encode_records
+        records = decode_table(encode_records([(1, b"k", b"v", [])]))
+        rows = to_spark(records, "t", 3, names(include_headers=False))
+        assert str(rows.column("topic")[0]) == "t"
+        assert "pandas" not in sys.modules
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

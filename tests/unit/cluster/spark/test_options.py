@@ -26,8 +26,10 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
     assert stream().starting.everywhere == LATEST
     assert batch().fail_on_data_loss
     assert not batch().include_headers
-    assert not batch().push_filters
-    assert batch().max_offsets_per_trigger is None
+    assert stream().max_offsets_per_trigger is None
+    assert stream().min_offsets_per_trigger is None
+    assert stream().max_trigger_delay_ms == 15 * 60_000
+    assert batch().max_records_per_partition is None
     assert batch().min_partitions is None
 
 
@@ -42,10 +44,10 @@ def test_keys_are_taken_in_any_case_since_spark_lowers_them() -> None:
 
 def test_every_documented_name_is_understood() -> None:
     values = {"subscribe": "t", "startingOffsets": "earliest", "endingOffsets": "latest"}
-    numbers = ("startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions")
-    values |= dict.fromkeys((*numbers, "maxBytesPerBatch"), "1") | dict.fromkeys(
-        ("failOnDataLoss", "includeHeaders", "pushFilters"), "false"
-    )
+    numbers = ["startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions"]
+    numbers += ["maxBytesPerBatch", "minOffsetsPerTrigger", "maxRecordsPerPartition"]
+    values |= dict.fromkeys(numbers, "1") | {"maxTriggerDelay": "1s"}
+    values |= dict.fromkeys(("failOnDataLoss", "includeHeaders"), "false")
     values |= {
         "startingOffsetsByTimestamp": '{"t": {"0": 1}}',
         "endingOffsetsByTimestamp": '{"t": {"0": 2}}',
@@ -74,9 +76,9 @@ def test_assign_names_partitions_as_json() -> None:
         ({"startingOffsets": "earliest"}, Bound("offset", EARLIEST, (), "startingOffsets")),
         ({"startingOffsets": "EARLIEST"}, Bound("offset", EARLIEST, (), "startingOffsets")),
         (
-            {"startingOffsets": '{"f": {"0": 5, "1": -2, "2": -1}}'},
+            {"startingOffsets": '{"f": {"0": 5, "1": -2, "2": 0}}'},
             Bound(
-                "offset", None, ((("f", 0), 5), (("f", 1), -2), (("f", 2), -1)), "startingOffsets"
+                "offset", None, ((("f", 0), 5), (("f", 1), -2), (("f", 2), 0)), "startingOffsets"
             ),
         ),
         (
@@ -159,7 +161,52 @@ WRONG = [
     ),
     ({"subscribe": "f", "endingOffsets": "latest"}, "stream", "endingOffsets", "spark.read"),
     ({"subscribe": "f", "endingTimestamp": "1"}, "stream", "endingTimestamp", "spark.read"),
-    ({"subscribe": "f", "pushFilters": "true"}, "stream", "pushFilters", "spark.read"),
+    ({"subscribe": "f", "pushFilters": "true"}, "batch", "pushFilters", "startingOffsets"),
+    (
+        {"subscribe": "f", "startingOffsets": '{"f": {"0": 5, "1": -1}}'},
+        "batch",
+        "startingOffsets",
+        "f-1 would start at its end (-1)",
+    ),
+    (
+        {
+            "subscribe": "f",
+            "startingOffsets": '{"f": {"0": 0, "1": 7}}',
+            "endingOffsets": '{"f": {"0": 5, "1": 6}}',
+        },
+        "batch",
+        "startingOffsets",
+        "f-1 would start at 7 and end at 6",
+    ),
+    (
+        {
+            "subscribe": "f",
+            "startingOffsetsByTimestamp": '{"f": {"0": 9}}',
+            "endingOffsetsByTimestamp": '{"f": {"0": 8}}',
+        },
+        "batch",
+        "startingOffsetsByTimestamp",
+        "f-0 would start at 9 and end at 8",
+    ),
+    (
+        {"subscribe": "f", "startingTimestamp": "9", "endingTimestamp": "8"},
+        "batch",
+        "startingTimestamp",
+        "the query would start at 9 and end at 8",
+    ),
+    (
+        {"subscribe": "f", "minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "9"},
+        "stream",
+        "minOffsetsPerTrigger",
+        "more than maxOffsetsPerTrigger=9",
+    ),
+    ({"subscribe": "f", "maxTriggerDelay": "soon"}, "stream", "maxTriggerDelay", "like 30s"),
+    (
+        {"subscribe": "f", "maxRecordsPerPartition": "0"},
+        "batch",
+        "maxRecordsPerPartition",
+        "1 or more",
+    ),
     (
         {"subscribe": "f", "startingTimestamp": "yesterday"},
         "batch",
@@ -199,6 +246,30 @@ def test_a_wrong_option_is_refused_by_name_with_what_to_do(
         parse(given, mode)
     assert option in str(refused.value)
     assert advice in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [
+        ("100", 100),
+        ("0", 0),
+        ("5000us", 5),
+        ("250ms", 250),
+        ("10s", 10_000),
+        ("15m", 900_000),
+        ("2 min", 120_000),
+        ("1h", 3_600_000),
+        ("1d", 86_400_000),
+    ],
+)
+def test_a_delay_is_written_as_spark_writes_times(given: str, ms: int) -> None:
+    assert stream(maxTriggerDelay=given).max_trigger_delay_ms == ms
+
+
+def test_a_start_that_equals_the_end_reads_nothing_and_is_no_error() -> None:
+    each = '{"f": {"0": 5}}'
+    assert batch(startingOffsets=each, endingOffsets=each).starting.each == ((("f", 0), 5),)
+    assert batch(startingOffsets=each, endingOffsets='{"f": {"0": -1}}').ending.each[0][1] == -1
 
 
 @pytest.mark.parametrize(

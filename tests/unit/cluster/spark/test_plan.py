@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from raylog.cluster.spark.errors import DataLoss
 from raylog.cluster.spark.plan import (
     Edge,
+    Pace,
     Range,
     clip_ranges,
     from_json,
+    lag,
     limit_offsets,
     next_offsets,
     share,
@@ -70,6 +72,66 @@ def test_min_partitions_cuts_large_ranges_in_proportion(
 ) -> None:
     found = split_ranges([Range("t", p, 0, size) for p, size in enumerate(sizes)], min_partitions)
     assert [sum(r.partition == p for r in found) for p, size in enumerate(sizes) if size] == tasks
+
+
+@given(
+    st.dictionaries(partitions, st.tuples(st.integers(0, 99), st.integers(0, 200)), max_size=4),
+    st.none() | st.integers(1, 20),
+    st.integers(1, 50),
+)
+def test_no_task_has_more_records_than_it_may(
+    sizes: Any, min_partitions: Any, max_records: Any
+) -> None:
+    wanted = [Range(t, p, start, start + size) for (t, p), (start, size) in sorted(sizes.items())]
+    tasks = split_ranges(wanted, min_partitions, max_records)
+    assert covered(tasks) == [r for r in wanted if r.end > r.start]
+    assert all(0 < task.end - task.start <= max_records for task in tasks)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "min_partitions", "max_records", "tasks"),
+    [
+        ([100, 5], None, 100, [1, 1]),
+        ([101, 5], None, 100, [2, 1]),
+        ([1000], None, 300, [4]),
+        ([1000], 2, 300, [4]),
+        ([1000], 8, 300, [8]),
+    ],
+)
+def test_large_ranges_are_cut_until_no_task_is_too_large_and_there_are_enough(
+    sizes: Any, min_partitions: Any, max_records: Any, tasks: Any
+) -> None:
+    wanted = [Range("t", p, 0, size) for p, size in enumerate(sizes)]
+    found = split_ranges(wanted, min_partitions, max_records)
+    assert [sum(r.partition == p for r in found) for p in range(len(sizes))] == tasks
+
+
+def test_a_micro_batch_waits_for_enough_records_but_not_for_ever() -> None:
+    pace = Pace(min_offsets=10, max_delay_s=60)
+    assert not pace.waits({A0: 0}, {A0: 3}, now_s=1000), "the first one after a start never waits"
+    assert pace.waits({A0: 3}, {A0: 12}, now_s=1001)
+    assert not pace.waits({A0: 3}, {A0: 13}, now_s=1002)
+    assert pace.waits({A0: 13}, {A0: 14}, now_s=1061)
+    assert not pace.waits({A0: 13}, {A0: 14}, now_s=1062), "a minute after the last one"
+    assert pace.waits({A0: 14}, {A0: 14, A1: 9}, now_s=1063)
+    assert not pace.waits({A0: 14}, {A0: 14, A1: 10}, now_s=1064), "a new partition counts from 0"
+
+
+def test_without_a_minimum_no_micro_batch_waits() -> None:
+    pace = Pace(min_offsets=None, max_delay_s=60)
+    assert not any(pace.waits({A0: 0}, {A0: 1}, now_s=now) for now in range(3))
+
+
+def test_a_query_with_nothing_to_read_keeps_its_turn() -> None:
+    """Else the turn after a start would be used up before the first record arrives."""
+    pace = Pace(min_offsets=10, max_delay_s=60)
+    assert not pace.waits({A0: 5}, {A0: 5}, now_s=0)
+    assert not pace.waits({A0: 5}, {A0: 6}, now_s=1)
+
+
+def test_lag_is_what_each_partition_has_left() -> None:
+    assert lag({A0: 3, A1: 9}, {A0: 10, A1: 9, B0: 4}) == {A0: 7, A1: 0, B0: 4}
+    assert lag({A0: 3, B0: 7}, {A0: 2}) == {A0: 0}, "gone, and set back"
 
 
 @given(st.dictionaries(partitions, st.integers(1, 10**12), min_size=1), st.data())

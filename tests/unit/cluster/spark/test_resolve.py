@@ -14,8 +14,8 @@ from raylog.cluster.spark.resolve import (
     edges,
     list_offsets,
     partitions,
+    require_topic,
     required_partitions,
-    start_at_time,
 )
 
 Topic = namedtuple("Topic", "partitions")
@@ -109,12 +109,19 @@ def test_what_is_named_must_exist_and_the_error_lists_what_does(given: Any) -> N
         required_partitions(CATALOG, selection)
 
 
+def test_the_topic_of_a_write_must_exist_and_the_error_lists_what_does() -> None:
+    require_topic(CATALOG, "flights")
+    with pytest.raises(
+        InvalidSparkOption, match=r"topic='nope': does not exist; the topics are: empty, flagged"
+    ):
+        require_topic(CATALOG, "nope")
+
+
 def test_offsets_in_json_can_say_earliest_and_latest() -> None:
     assert ranges(
         startingOffsets='{"flights": {"0": 2, "1": -2}}',
         endingOffsets='{"flights": {"0": 3, "1": -1}}',
     ) == {("flights", 0): (2, 3), ("flights", 1): (5, 7)}
-    assert ranges(startingOffsets='{"flights": {"0": -1, "1": -2}}') == {("flights", 1): (5, 7)}
 
 
 def test_json_must_name_exactly_the_partitions_that_are_read() -> None:
@@ -159,12 +166,28 @@ def test_explicit_offsets_outside_of_the_log_are_lost() -> None:
     assert [(each.partition, each.start, each.end) for each in lost] == [(("flights", 1), 3, 5)]
 
 
-def test_a_time_filter_skips_what_comes_before_it() -> None:
-    all_of_it = [Range("flights", 0, 0, 4), Range("flights", 1, 5, 7)]
-    assert start_at_time(CATALOG, all_of_it, None) == all_of_it
-    assert start_at_time(CATALOG, all_of_it, -7) == all_of_it
-    assert start_at_time(CATALOG, all_of_it, 25) == [Range("flights", 0, 2, 4)]
-    assert start_at_time(CATALOG, [Range("flights", 0, 3, 4)], 15) == [Range("flights", 0, 3, 4)]
+def test_a_start_after_the_end_is_refused() -> None:
+    with pytest.raises(InvalidSparkOption, match="flights-0 would start at 3 and end at 1"):
+        ranges(startingOffsets='{"flights": {"0": 3, "1": -2}}', endingTimestamp="20")
+    with pytest.raises(InvalidSparkOption, match="flights-1 would start at 7 and end at 6"):
+        ranges(
+            startingOffsetsByTimestamp='{"flights": {"0": 10, "1": 30}}',
+            startingOffsetsByTimestampStrategy="latest",
+            endingOffsets='{"flights": {"0": 4, "1": 6}}',
+        )
+
+
+def test_a_start_behind_the_log_is_a_loss_and_not_an_empty_answer() -> None:
+    beyond = {"subscribe": "flights", "startingOffsets": '{"flights": {"0": 9, "1": 5}}'}
+    found, lost = batch_ranges(CATALOG, parse(beyond, "batch"))
+    assert found == [Range("flights", 1, 5, 7)]
+    assert [(each.partition, each.start, each.end) for each in lost] == [(("flights", 0), 4, 9)]
+    assert "the log ends at 4" in lost[0].why
+
+
+def test_a_log_that_now_starts_behind_the_end_has_nothing_left_and_lost_nothing() -> None:
+    """``earliest`` is what there is: nobody asked for the offsets before it."""
+    assert ranges(endingOffsets='{"flights": {"0": 2, "1": 3}}') == {("flights", 0): (0, 2)}
 
 
 def test_planning_outlives_the_restart_of_a_partition() -> None:

@@ -36,7 +36,6 @@ def test_the_users_settings_win() -> None:
         spark_config({"spark.sql.shuffle.partitions": "7"})["spark.sql.shuffle.partitions"] == "7"
     )
     assert spark_config({}, cores=4)["spark.sql.shuffle.partitions"] == "8"
-    assert spark_config({})["spark.sql.python.filterPushdown.enabled"] == "true"
 
 
 def test_workers_import_the_raylog_that_the_driver_imports(monkeypatch: Any) -> None:

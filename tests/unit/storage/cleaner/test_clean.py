@@ -408,7 +408,7 @@ def test_an_empty_segment_between_others_is_no_trouble(disk: Disk) -> None:
     for base, records in ((0, [("a", "1")]), (10, []), (20, [("a", "2"), ("b", "1")]), (30, [])):
         rows = [(T0, key.encode(), value.encode(), ()) for key, value in records]
         disk.write(f"{base:020d}.log", bytes(encode_records(rows, base_offset=base)))
-    log = disk.open()
+    log = disk.open(cleanup_policy="compact")
     compact(disk, log)
     assert content(log) == [(20, "a", "2"), (21, "b", "1")]
     assert [segment.base_offset for segment in log.segments] == [0, 30]

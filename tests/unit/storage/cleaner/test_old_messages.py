@@ -132,7 +132,8 @@ def test_a_log_that_an_old_kafka_wrote_is_compacted_to_its_last_values(
 ) -> None:
     folder = shutil.copytree(GOLDEN / log_dir / name, tmp_path / name)
     fs, clock = RealFileSystem(), ManualClock(2 * T0)
-    log = open_log(fs, clock, str(folder), TopicPartition(name[:-2], 0), LogConfig(), is_clean=True)
+    config = LogConfig(cleanup_policy="compact")
+    log = open_log(fs, clock, str(folder), TopicPartition(name[:-2], 0), config, is_clean=True)
     before = records_of(log)
     last = {record.key: record for record in before if record.key is not None}
     log.roll()

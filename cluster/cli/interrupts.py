@@ -1,0 +1,62 @@
+"""Ctrl-C and SIGTERM end a command where it says so: never between two steps that belong together.
+
+::
+
+    with Interrupts() as interrupts:
+        while True:
+            with interrupts.welcome():
+                records = consumer.poll()
+            out.writelines(records)
+
+A second signal ends it at once, wherever it is: what it waits for may never come.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """The signals of a command; for the main thread."""
+
+    def __init__(self) -> None:
+        self.number = 0  # of the signal that came last
+        self._is_pending = self._is_welcome = False
+        self._before: dict[int, Any] = {}
+
+    @property
+    def exit_status(self) -> int:
+        """What a shell expects of a command that a signal has ended; 0 without any."""
+        return 128 + self.number if self.number else 0
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def welcome(self) -> Iterator[None]:
+        """A signal raises KeyboardInterrupt in here; so does one that came since the last."""
+        self._is_welcome = True
+        try:
+            if self._is_pending:
+                self._interrupt()
+            yield
+        finally:
+            self._is_welcome = False
+
+    def _came(self, number: int, _: object) -> None:
+        was_pending, self._is_pending = self._is_pending, True
+        self.number = number
+        if self._is_welcome or was_pending:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        self._is_pending = False
+        raise KeyboardInterrupt

@@ -1,0 +1,63 @@
+"""The live writer's batches hold its records, and what it wrote is known from the number alone."""
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+
+import raylog
+from examples.demo.act5_stream import Look, batches_of, looks_hold, written
+from raylog.storage.records.murmur2 import partition_for_key
+
+TABLE = pa.table(
+    {
+        "timestamp": pa.array([1, 2, 3, 4, 5], pa.int64()),
+        "key": pa.array([b"UA", b"AA", b"UA", b"DL", b"B6"], pa.binary()),
+        "value": pa.array([b"a", b"b", b"c", b"d", b"e"], pa.binary()),
+    }
+)
+
+
+def rows_of(batch: Any) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(row.timestamp, row.key, row.value) for row in raylog.decode_records(batch)]
+
+
+def test_each_record_is_in_the_batch_of_its_keys_partition_in_order() -> None:
+    batches = batches_of(TABLE, 2)
+    for number, batch in batches.items():
+        assert rows_of(batch) == [
+            (row["timestamp"], row["key"], row["value"])
+            for row in TABLE.to_pylist()
+            if partition_for_key(row["key"], 2) == number
+        ]
+    assert sum(len(rows_of(batch)) for batch in batches.values()) == TABLE.num_rows
+
+
+def test_what_was_written_is_known_from_the_number_of_records() -> None:
+    assert written(TABLE, 0) == Counter()
+    assert written(TABLE, 3) == Counter({"UA": 2, "AA": 1})
+    assert written(TABLE, 12) == Counter({"UA": 5, "AA": 3, "DL": 2, "B6": 2})
+
+
+GOOD = Look(acknowledged_before=10, counted=12, streamed=8, acknowledged_after=14, has_gaps=False)
+
+
+def test_looks_hold_where_the_count_is_between_what_was_acknowledged() -> None:
+    assert all(looks_hold([GOOD, GOOD]).values())
+
+
+def test_each_untrue_look_breaks_one_claim() -> None:
+    def broken(**change: Any) -> int:
+        claims = looks_hold([GOOD, GOOD._replace(**change)])
+        return sum(not holds for holds in claims.values())
+
+    assert broken(counted=9) == 1, "an acknowledged record was not counted"
+    assert broken(counted=15) == 1, "a record was counted that nobody wrote"
+    assert broken(has_gaps=True) == 1
+    assert broken(streamed=7) == 1, "the stream's count went down"
+    assert broken(streamed=15) == 1, "the stream counted a record that nobody wrote"
+    assert broken(acknowledged_before=12, acknowledged_after=12) == 1, "nothing was appended"
+
+
+def test_one_look_is_not_enough() -> None:
+    assert not all(looks_hold([GOOD]).values())
