@@ -13,11 +13,12 @@
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import typer
 
+from raylog.cluster.client.times import milliseconds
 from raylog.storage.limits import MAX_LONG
 
 _WORDS: Final = {
@@ -36,7 +37,6 @@ _UNITS_MS: Final = {
     "w": 604_800_000,
 }
 _AGO: Final = re.compile(r"-(\d+)(ms|s|m|min|h|d|w)", re.ASCII)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Offset(NamedTuple):
@@ -82,6 +82,5 @@ def time_of(text: str, now: Callable[[], int] = now_ms) -> int | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since = (aware - _EPOCH) // timedelta(milliseconds=1)
+    since = milliseconds(moment)
     return since if since >= 0 else None

@@ -10,11 +10,12 @@ a dict                 a place for each (topic, partition); integers are offsets
 """
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from raylog.actors.errors import InvalidRequest
 from raylog.cluster.client.consumer.machine import Start, When
+from raylog.cluster.client.times import milliseconds
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
@@ -27,8 +28,7 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 def timestamp_of(when: object, argument: str) -> int:
     """Milliseconds since the epoch. Raises InvalidRequest."""
     if isinstance(when, datetime):
-        aware = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return int(aware.timestamp() * 1000)
+        return milliseconds(when)
     number = _integer(when)
     if number is None or not 0 <= number <= MAX_LONG:
         raise InvalidRequest(argument, when, "must be a datetime, or ms since the epoch")

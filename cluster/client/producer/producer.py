@@ -112,7 +112,7 @@ class Producer:
         """Take one record in; what is given may change afterwards.
 
         ``value``, ``key``: bytes, bytearray, memoryview or None; with a serializer, what it takes.
-        ``timestamp``: ms since the epoch or a datetime (a naive one is local time), default now.
+        ``timestamp``: ms since the epoch or a datetime (without a zone: UTC), default now.
         ``headers``: a mapping, or pairs. Without a partition the key decides (murmur2, as Kafka's),
         and without a key the records go in runs to one partition after another.
 

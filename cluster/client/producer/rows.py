@@ -2,17 +2,15 @@
 change afterwards."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from operator import index
-from typing import Any, Final
+from typing import Any
 
+from raylog.cluster.client.times import milliseconds
 from raylog.storage.errors import InvalidRecord, InvalidTopic
 from raylog.storage.limits import MAX_LONG
 
 Headers = tuple[tuple[str, bytes | None], ...]
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def plain_bytes(content: Any, what: str) -> bytes | None:
@@ -28,17 +26,17 @@ def plain_bytes(content: Any, what: str) -> bytes | None:
 
 
 def plain_timestamp(timestamp: Any) -> int:
-    """Milliseconds since the epoch, of a number or a datetime (a naive one is local time)."""
+    """Milliseconds since the epoch, of a number or a datetime (one without a zone is UTC)."""
     if isinstance(timestamp, datetime):
-        milliseconds = (timestamp.astimezone(UTC) - _EPOCH) // _MILLISECOND
+        time_ms = milliseconds(timestamp)
     else:
-        milliseconds = _integer(timestamp, -1)
-    if not 0 <= milliseconds <= MAX_LONG:
+        time_ms = _integer(timestamp, -1)
+    if not 0 <= time_ms <= MAX_LONG:
         raise InvalidRecord(
             f"timestamp={timestamp!r} is invalid; give ms since the epoch, an int of 0 or more, or "
             "a datetime since 1970"
         )
-    return milliseconds
+    return time_ms
 
 
 def plain_partition(partition: Any) -> int:
