@@ -48,6 +48,7 @@ from raylog.storage.files import FileSystem
 from raylog.storage.gaps import Gaps, Missing, Recovered
 from raylog.storage.index_recovery import (
     has_indexes,
+    mend_cut_segment,
     mend_indexes,
     rebuild_and_tell,
     rewrite_indexes,
@@ -258,6 +259,7 @@ class _Opening:
             missing = self._missing_behind(range(first))
         self._refuse([before, *missing] if before else missing)
         _remove_leftovers(self._fs, self._folder, self._report, self._kept)
+        self._mend_before(missing)
         self._take_unchecked(first)
         if tail is None:
             self._check_all(first)
@@ -329,6 +331,12 @@ class _Opening:
             if not self._gaps.is_accepted(gap):
                 raise FlushedRecordsMissing(self._folder, *gap)
             self._report.mended.append(gap_loss(gap))
+
+    def _mend_before(self, accepted: Sequence[Missing]) -> None:
+        """Mend the indexes of the segments that lost their end."""
+        for gap in accepted:
+            before = [s for s in self._segments if s.base_offset < gap.end_offset]
+            mend_cut_segment(self._fs, before[-1], self._report)
 
     # -- after an orderly stop ---------------------------------------------------------------------
 
