@@ -450,8 +450,8 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
 
     Raises AsideRefused with nothing changed: there is no such aside, it has no good batch, the log
     has records at its offsets or of a newer leader epoch, offsets would be missing, its first batch
-    does not fit before the segment that follows, or the log is damaged itself. Other batches that do
-    not fit are left out. Raises NoRoom, with no record changed, where the copy finds no room.
+    does not fit before the segment that follows, or the log is damaged itself. Others that do not
+    fit are left out. Raises NoRoom, with no record changed, where the copy finds no room.
     """
     aside = find_aside(fs, folder, name)
     path = os.path.join(folder, name)

@@ -83,6 +83,7 @@ from raylog.storage.recovery import (
 )
 from raylog.storage.report import Meter, OnProgress, Report
 from raylog.storage.segment import Segment
+from raylog.storage.state.checkpoints import LOG_START_OFFSETS
 from raylog.storage.state.epochs import EpochChange, LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
@@ -418,8 +419,13 @@ class _Opening:
         """Raise LogShorterThanFlushed if flushed records are missing, and nobody accepted it."""
         if end >= self._recovery_point or self._recovery_point <= self._start:
             if end < self._start and (self.was_clean or not self._had_records):
-                why = f"the log ends at offset {end}, but it began at {self._start} when it was"
-                raise LogMissing(self._folder, f"{why} last open")
+                checkpoint = os.path.join(os.path.dirname(self._folder), LOG_START_OFFSETS)
+                raise LogMissing(
+                    self._folder,
+                    f"the log ends at offset {end}, but it began at {self._start} when it was last "
+                    f"open, says {checkpoint} (if that file is wrong: docs/OPERATIONS.md, "
+                    "A log start offset behind the end)",
+                )
             return
         if not is_accepted(self._fs, self._folder, end, self._recovery_point):
             raise LogShorterThanFlushed(self._folder, end, self._recovery_point)
