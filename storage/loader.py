@@ -190,11 +190,13 @@ def _remove_leftovers(fs: FileSystem, folder: str, report: Report, kept: Contain
     """Drop what retention left, and indexes whose log is gone; but not the names in ``kept``."""
     names = fs.list_dir(folder)
     for name in names:
+        if name in kept:
+            continue
         stem, suffix = os.path.splitext(name)
         is_index = suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
         if is_index and stem + LOG_SUFFIX not in names:
             report.remove(name, "an index without its log")
-        elif suffix == DELETED_SUFFIX and name not in kept:
+        elif suffix == DELETED_SUFFIX:
             report.remove(name, "deleted by retention or compaction")
         elif suffix in (CLEANED_SUFFIX, ".tmp"):
             report.remove(name, "left by a write that a stop interrupted")
@@ -312,6 +314,7 @@ class _Opening:
                 continue
             missing = self._gaps.missing_behind(self._segments[number], following)
             if missing is None:
+                self._keep_half_renamed(self._segments[number], following)
                 continue
             is_retention = self._gaps.is_retention(missing)
             renamed = self._gaps.renamed(*missing)
@@ -325,6 +328,18 @@ class _Opening:
             if not is_retention:
                 found.append(missing)
         return found
+
+    def _keep_half_renamed(self, segment: Segment, following: int) -> None:
+        """Keep and tell what somebody renamed where compaction may have been."""
+        missing = self._gaps.half_renamed(segment, following)
+        if missing is None:
+            return
+        names = self._gaps.names_from(missing)
+        if not names <= self._kept:
+            name = segment_file(missing.first_offset, LOG_SUFFIX + DELETED_SUFFIX)
+            why = "it was renamed, and other files of its segment were not"
+            self._report.add("gap", name, why, offsets=missing)
+        self._kept |= names
 
     def _refuse(self, missing: Sequence[Missing]) -> None:
         """Raise FlushedRecordsMissing for a gap that nobody accepted; tell the others."""
