@@ -191,8 +191,8 @@ def _copy(fs: FileSystem, source: File, start: int, end: int, path: str) -> None
 # -- what is in an aside ---------------------------------------------------------------------------
 
 
-def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
-    """What an aside holds; all of it is read."""
+def look_into(fs: FileSystem, folder: str, name: str, *, up_to: int = MAX_LONG) -> Aside:
+    """What an aside holds; all of it is read. ``up_to``: as ``end_offset`` of ``good_batches``."""
     base_offset = offset_of(name)
     assert base_offset is not None
     file = fs.open(os.path.join(folder, name))
@@ -200,7 +200,7 @@ def look_into(fs: FileSystem, folder: str, name: str) -> Aside:
     batches = good_bytes = 0
     search = Search(file.size)
     try:
-        for position, header in good_batches(file, base_offset, search):
+        for position, header in good_batches(file, base_offset, search, end_offset=up_to):
             if not batches:
                 first_offset = _first_offset(file, position, header)
             end_offset = header.next_offset
@@ -237,25 +237,26 @@ def _first_offset(file: File, position: int, header: BatchHeader) -> int:
 
 
 def good_batches(
-    file: File, base_offset: int, search: Search | None = None
+    file: File, base_offset: int, search: Search | None = None, *, end_offset: int = MAX_LONG
 ) -> Iterator[tuple[int, BatchHeader]]:
     """The batches with a right CRC and rising offsets; what is not good between them is skipped.
 
     A damaged length, a header that is lost, or an offset that was raised does not hide what is
     behind: the next good batch is looked for at every byte. ``search``: tells afterwards whether
-    that was given up.
+    that was given up. ``end_offset``: no batch that reaches beyond it is good.
     """
     search = search or Search(file.size)
+    highest = min(_highest_offset(base_offset), end_offset - 1)
     position = good_end = 0
     next_offset = base_offset
     while position < file.size:
         header = _header_at(file, position)
         if header is None:
-            found = _find_good(file, good_end + 1, base_offset, next_offset, search)
+            found = _find_good(file, good_end + 1, next_offset, highest, search)
             if found is None:
                 return
             position, header = found
-        if _is_good(file, position, header, base_offset, next_offset):
+        if _is_good(file, position, header, next_offset, highest):
             if not _is_raised(file, position, header, next_offset):
                 yield position, header
                 next_offset = header.next_offset
@@ -273,10 +274,9 @@ def _header_at(file: File, position: int) -> BatchHeader | None:
 
 
 def _find_good(
-    file: File, start: int, base_offset: int, next_offset: int, search: Search
+    file: File, start: int, next_offset: int, highest: int, search: Search
 ) -> tuple[int, BatchHeader] | None:
     """The first good batch that begins at ``start`` or behind, wherever that is."""
-    highest = _highest_offset(base_offset)
     at = start
     while at + AT_MAGIC < file.size:
         piece = file.read(PIECE_BYTES + AT_MAGIC, at)
@@ -287,20 +287,19 @@ def _find_good(
                 return None
             if header is None:
                 continue
-            if _is_good(file, position, header, base_offset, next_offset):
+            if _is_good(file, position, header, next_offset, highest):
                 return position, header
         at += PIECE_BYTES
     return None
 
 
 def _is_good(
-    file: File, position: int, header: BatchHeader, base_offset: int, next_offset: int
+    file: File, position: int, header: BatchHeader, next_offset: int, highest: int
 ) -> bool:
     """Whether a batch has offsets that can follow in this segment, and a right CRC.
 
     No CRC covers the base offset.
     """
-    highest = _highest_offset(base_offset)
     is_in_place = next_offset <= header.base_offset <= header.last_offset <= highest
     return is_in_place and _has_right_crc(file, position, header)
 
@@ -364,6 +363,35 @@ def list_asides(fs: FileSystem, folder: str) -> list[Aside]:
     return [look_into(fs, folder, name) for name in aside_names(fs, folder)]
 
 
+def find_misplaced(fs: FileSystem, folder: str, aside: Aside) -> tuple[int, str] | None:
+    """The first good batch of an aside that its segment could not hold, by its base offset.
+
+    And the name of the file that tells it: the segment that follows begins before the batch ends.
+    """
+    following, name = _following(fs, folder, aside)
+    if aside.end_offset <= following:
+        return None
+    file = fs.open(os.path.join(folder, aside.name))
+    try:
+        batches = good_batches(file, aside.base_offset)
+        first = next(header for _, header in batches if header.next_offset > following)
+    finally:
+        file.close()
+    return first.base_offset, name
+
+
+def _following(fs: FileSystem, folder: str, aside: Aside) -> tuple[int, str]:
+    """Where the segment behind an aside's begins, and its name, in the log or set aside itself."""
+    following = [(MAX_LONG, "")]
+    for name in fs.list_dir(folder):
+        offset = offset_of(name)
+        if offset is None or offset <= aside.base_offset:
+            continue
+        if name.endswith(LOG_SUFFIX) or aside_number(name) is not None:
+            following.append((offset, name))
+    return min(following)
+
+
 def is_in_log(fs: FileSystem, folder: str, aside: Aside) -> bool:
     """Whether the log has the good batches of an aside: they were restored, or came from a copy.
 
@@ -421,8 +449,9 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
     and be opened as after a crash. ``allow_gap``: offsets may be missing before the aside.
 
     Raises AsideRefused with nothing changed: there is no such aside, it has no good batch, the log
-    has records at its offsets or of a newer leader epoch, offsets would be missing, or the log is
-    damaged itself. Raises NoRoom, with no record changed, where the copy finds no room.
+    has records at its offsets or of a newer leader epoch, offsets would be missing, its first batch
+    does not fit before the segment that follows, or the log is damaged itself. Others that do not
+    fit are left out. Raises NoRoom, with no record changed, where the copy finds no room.
     """
     aside = find_aside(fs, folder, name)
     path = os.path.join(folder, name)
@@ -430,6 +459,17 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
         raise AsideRefused(path, "it has no batch that is good")
     if is_in_log(fs, folder, aside):
         raise AsideRefused(path, "the log has its good batches already")
+    misplaced = find_misplaced(fs, folder, aside)
+    end_offset, _ = _following(fs, folder, aside)
+    aside = look_into(fs, folder, name, up_to=end_offset)
+    if misplaced is not None and not aside.batches:
+        offset, following = misplaced
+        raise AsideRefused(
+            path,
+            f"its batch of offset {offset} does not fit before {following}, which follows: the "
+            "batch's base offset is damaged, or the log has grown since; its records can only be "
+            "produced again, from a copy",
+        )
     end = _end_of_log(fs, folder)
     if aside.first_offset < end:
         raise AsideRefused(
@@ -458,7 +498,7 @@ def restore_aside(fs: FileSystem, folder: str, name: str, *, allow_gap: bool = F
     if aside.good_bytes == aside.size_bytes:
         fs.rename(path, target)
     else:
-        _copy_good(fs, folder, path, target, aside)
+        _copy_good(fs, folder, path, target, aside, end_offset)
     fs.sync_dir(folder)
     return aside
 
@@ -478,21 +518,23 @@ def _last_epoch(fs: FileSystem, folder: str, end: int) -> int:
     return max((epoch for epoch, start in epochs if start < end), default=-1)
 
 
-def _copy_good(fs: FileSystem, folder: str, path: str, target: str, aside: Aside) -> None:
-    """Write the good batches of an aside into a new file."""
+def _copy_good(
+    fs: FileSystem, folder: str, path: str, target: str, aside: Aside, end_offset: int
+) -> None:
+    """Write the good batches of an aside into a new file; ``end_offset`` as of ``good_batches``."""
     try:
-        _write_good(fs, path, target + ".tmp", aside)
+        _write_good(fs, path, target + ".tmp", aside, end_offset)
     except DiskFull as error:
         fs.remove(target + ".tmp")
         raise NoRoom(folder, aside.good_bytes, fs.room(folder).usable_bytes) from error
     fs.rename(target + ".tmp", target)
 
 
-def _write_good(fs: FileSystem, path: str, target: str, aside: Aside) -> None:
+def _write_good(fs: FileSystem, path: str, target: str, aside: Aside, end_offset: int) -> None:
     source, copy = fs.open(path), fs.open(target, create=True)
     try:
         copy.truncate(0)
-        for position, header in good_batches(source, aside.base_offset):
+        for position, header in good_batches(source, aside.base_offset, end_offset=end_offset):
             copy.append([source.read(header.size_bytes, position)])
         copy.flush()
     finally:

@@ -21,6 +21,9 @@ where a segment is named ``.deleted``              retention took it, and a loss
 that somebody accepted                             see ``losses.py``
 =================================================  =================================================
 
+Where compaction may have been, a ``.log.deleted`` whose indexes have their own names after an
+orderly stop is kept and told: somebody else renamed it.
+
 **Below the recovery point** batches are not checked when a log opens. There the ends of segments
 tell of a gap: of each, the last index entry and the batches behind it are read, some KB.
 """
@@ -100,6 +103,14 @@ class Gaps:
         """Whether retention has renamed the segment that began there."""
         return missing.first_offset in self._by_retention
 
+    def names_from(self, missing: Missing) -> set[str]:
+        """The names of the files that may hold what is missing, or tell of it."""
+        bases = [
+            base for base in self._renamed if missing.first_offset <= base < missing.end_offset
+        ]
+        suffixes = (LOG_SUFFIX + DELETED_SUFFIX, *INDEX_SUFFIXES)
+        return {segment_file(base, suffix) for base in bases for suffix in suffixes}
+
     def missing_before(self, first_base: int, log_start_offset: int) -> Missing | None:
         """What somebody renamed before the first segment, though an orderly stop came last.
 
@@ -145,6 +156,22 @@ class Gaps:
             for offset in self._renamed
             if first_offset <= offset < end_offset
         }
+
+    def half_renamed(self, segment: Segment, following: int) -> Missing | None:
+        """What somebody renamed behind a segment, though an orderly stop came last.
+
+        Also where compaction may have been. ``following``: where the next segment begins.
+        """
+        # Compaction renames a segment's indexes with its .log; a snapshot is no proof here.
+        renamed = (self._renamed - self._by_retention) & self._indexes
+        between = [offset for offset in renamed if segment.base_offset < offset < following]
+        if not between:
+            return None
+        end = end_by_index(segment)
+        if end is None:
+            end = last_batches(segment).next_offset
+        lowest = min((offset for offset in between if offset >= end), default=following)
+        return Missing(lowest, following) if lowest < following else None
 
     def missing_behind(self, segment: Segment, following: int) -> Missing | None:
         """What is missing between a sealed segment and the next, which begins at ``following``.

@@ -9,6 +9,7 @@ after a crash, before the first that   made again if a file is missing or wrong 
 is checked                             the log itself is not read for that
 the last of these                      made again, too, if no batch agrees with one of the entries
                                        that a roll wrote, and no flush
+that lost its end, which was accepted  made again if no batch agrees with one of the entries
 after a crash, checked                 written anew from the batches that were read
 =====================================  =============================================================
 
@@ -24,7 +25,13 @@ from raylog.storage.files import FileSystem
 from raylog.storage.indexes.builder import IndexBuilder
 from raylog.storage.indexes.offset_index import OffsetPosition
 from raylog.storage.indexes.sparse import UNWRITTEN_BYTES, SparseIndex
-from raylog.storage.recovery import check_moment, index_fault, read_tail, rebuild_indexes
+from raylog.storage.recovery import (
+    check_indexes,
+    check_moment,
+    index_fault,
+    read_tail,
+    rebuild_indexes,
+)
 from raylog.storage.report import Report
 from raylog.storage.segment import Segment
 
@@ -61,6 +68,21 @@ def mend_indexes(
             # if the log is damaged itself, its readers are told when they come there
             with suppress(CorruptRecord):
                 rebuild_and_tell(segment, why, report)
+
+
+def mend_cut_segment(fs: FileSystem, segment: Segment, report: Report) -> None:
+    """Mend the indexes of a segment that lost its end, a loss that was accepted."""
+    if index_fault(fs, segment) is not None:
+        return  # mend_indexes knows why
+    with suppress(CorruptRecord):  # readers of a damaged log are told when they come there
+        try:
+            check_indexes(segment)
+        except CorruptIndex:
+            why = "records that it knew of are lost, and the loss was accepted"
+            rebuild_and_tell(segment, why, report)
+        else:
+            segment.offset_index.drop()
+            segment.time_index.drop()
 
 
 def _tail_fault(segment: Segment) -> str | None:

@@ -48,6 +48,7 @@ from raylog.storage.files import FileSystem
 from raylog.storage.gaps import Gaps, Missing, Recovered
 from raylog.storage.index_recovery import (
     has_indexes,
+    mend_cut_segment,
     mend_indexes,
     rebuild_and_tell,
     rewrite_indexes,
@@ -82,6 +83,7 @@ from raylog.storage.recovery import (
 )
 from raylog.storage.report import Meter, OnProgress, Report
 from raylog.storage.segment import Segment
+from raylog.storage.state.checkpoints import LOG_START_OFFSETS
 from raylog.storage.state.epochs import EpochChange, LeaderEpochs
 from raylog.storage.state.producers import ProducerStates
 from raylog.storage.state.properties import read_topic_id, write_topic_id
@@ -188,11 +190,13 @@ def _remove_leftovers(fs: FileSystem, folder: str, report: Report, kept: Contain
     """Drop what retention left, and indexes whose log is gone; but not the names in ``kept``."""
     names = fs.list_dir(folder)
     for name in names:
+        if name in kept:
+            continue
         stem, suffix = os.path.splitext(name)
         is_index = suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
         if is_index and stem + LOG_SUFFIX not in names:
             report.remove(name, "an index without its log")
-        elif suffix == DELETED_SUFFIX and name not in kept:
+        elif suffix == DELETED_SUFFIX:
             report.remove(name, "deleted by retention or compaction")
         elif suffix in (CLEANED_SUFFIX, ".tmp"):
             report.remove(name, "left by a write that a stop interrupted")
@@ -258,6 +262,7 @@ class _Opening:
             missing = self._missing_behind(range(first))
         self._refuse([before, *missing] if before else missing)
         _remove_leftovers(self._fs, self._folder, self._report, self._kept)
+        self._mend_before(missing)
         self._take_unchecked(first)
         if tail is None:
             self._check_all(first)
@@ -309,6 +314,7 @@ class _Opening:
                 continue
             missing = self._gaps.missing_behind(self._segments[number], following)
             if missing is None:
+                self._keep_half_renamed(self._segments[number], following)
                 continue
             is_retention = self._gaps.is_retention(missing)
             renamed = self._gaps.renamed(*missing)
@@ -323,12 +329,30 @@ class _Opening:
                 found.append(missing)
         return found
 
+    def _keep_half_renamed(self, segment: Segment, following: int) -> None:
+        """Keep and tell what somebody renamed where compaction may have been."""
+        missing = self._gaps.half_renamed(segment, following)
+        if missing is None:
+            return
+        names = self._gaps.names_from(missing)
+        if not names <= self._kept:
+            name = segment_file(missing.first_offset, LOG_SUFFIX + DELETED_SUFFIX)
+            why = "it was renamed, and other files of its segment were not"
+            self._report.add("gap", name, why, offsets=missing)
+        self._kept |= names
+
     def _refuse(self, missing: Sequence[Missing]) -> None:
         """Raise FlushedRecordsMissing for a gap that nobody accepted; tell the others."""
         for gap in missing:
             if not self._gaps.is_accepted(gap):
                 raise FlushedRecordsMissing(self._folder, *gap)
             self._report.mended.append(gap_loss(gap))
+
+    def _mend_before(self, accepted: Sequence[Missing]) -> None:
+        """Mend the indexes of the segments that lost their end."""
+        for gap in accepted:
+            before = [s for s in self._segments if s.base_offset < gap.end_offset]
+            mend_cut_segment(self._fs, before[-1], self._report)
 
     # -- after an orderly stop ---------------------------------------------------------------------
 
@@ -410,8 +434,13 @@ class _Opening:
         """Raise LogShorterThanFlushed if flushed records are missing, and nobody accepted it."""
         if end >= self._recovery_point or self._recovery_point <= self._start:
             if end < self._start and (self.was_clean or not self._had_records):
-                why = f"the log ends at offset {end}, but it began at {self._start} when it was"
-                raise LogMissing(self._folder, f"{why} last open")
+                checkpoint = os.path.join(os.path.dirname(self._folder), LOG_START_OFFSETS)
+                raise LogMissing(
+                    self._folder,
+                    f"the log ends at offset {end}, but it began at {self._start} when it was last "
+                    f"open, says {checkpoint} (if that file is wrong: docs/OPERATIONS.md, "
+                    "A log start offset behind the end)",
+                )
             return
         if not is_accepted(self._fs, self._folder, end, self._recovery_point):
             raise LogShorterThanFlushed(self._folder, end, self._recovery_point)

@@ -45,7 +45,7 @@ def list_asides(folders: Folders, output: Format = TABLE) -> None:
     those that are inside of a damaged compressed set of versions 0 and 1. Reads every byte of these
     files, and writes nothing; the broker may run.
     """
-    from raylog.storage.asides import is_in_log
+    from raylog.storage.asides import find_misplaced, is_in_log
     from raylog.storage.asides import list_asides as asides_in
     from raylog.storage.files import ReadOnlyFileSystem
     from raylog.storage.tools.folders import partition_folders
@@ -67,7 +67,15 @@ def list_asides(folders: Folders, output: Format = TABLE) -> None:
     show(COLUMNS, [_row(*row) for row in found])
     if not found:
         note("nothing is set aside")
-    for folder, aside, _ in found:
+    for folder, aside, in_log in found:
+        misplaced = None if in_log else find_misplaced(fs, folder, aside)
+        if misplaced is not None:
+            offset, following = misplaced
+            note(
+                f"{os.path.join(folder, aside.name)}: its batches from offset {offset} on do not "
+                f"fit before {following}, which follows: a base offset is damaged, or the log has "
+                "grown since. `raylog log aside restore` leaves them out"
+            )
         if aside.unsearched_bytes:
             note(
                 f"{os.path.join(folder, aside.name)}: the last {aside.unsearched_bytes} bytes were "

@@ -13,7 +13,8 @@ identity        ``partition.metadata`` can be read, where there is one
 
 Transaction indexes and snapshots are compared in full where the log tells everything: from its
 first offset on, or from a snapshot at its first segment, with no gap that compaction made.
-Elsewhere they may know more than the log, and only what contradicts it is a problem. Behind a batch
+Elsewhere they may know more than the log, and only what contradicts it is a problem. A snapshot
+that knows of a record in a gap that was accepted (``losses.py``) is right. Behind a batch
 that cannot be read they are not looked at. A snapshot below the first segment is only decoded: its
 batches are gone.
 
@@ -25,7 +26,7 @@ business.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -54,7 +55,12 @@ from raylog.storage.records.batch import BatchHeader
 from raylog.storage.records.control import read_marker
 from raylog.storage.recovery import check_indexes
 from raylog.storage.segment import Segment
-from raylog.storage.state.checkpoints import LEADER_EPOCHS, read_epochs
+from raylog.storage.state.checkpoints import (
+    ACCEPTED_LOSSES,
+    LEADER_EPOCHS,
+    read_epochs,
+    read_losses,
+)
 from raylog.storage.state.producers import ProducerState, ProducerStates, decode_snapshot
 from raylog.storage.state.properties import PARTITION_METADATA, read_topic_id
 from raylog.storage.tools.dump.logs import file_batches
@@ -264,6 +270,7 @@ class _Replayed:
             (offset, name) for name in names if (offset := offset_of(name)) is not None
         )
         self._first_offset = self._next_offset = first_offset
+        self._accepted = _accepted_losses(fs, folder)
         self.is_lost = False
         self._is_full = self._begin(first_offset)
 
@@ -352,6 +359,10 @@ class _Replayed:
         if not self.is_lost:
             yield from self._epochs.beyond(end_offset)
 
+    def _is_accepted(self, offset: int) -> bool:
+        """Whether somebody accepted that the log lacks this offset."""
+        return any(first <= offset < end for first, end in self._accepted)
+
     def _contradictions(self, snapshot: dict[int, ProducerState], is_full: bool) -> Iterator[str]:
         for producer_id, state in snapshot.items():
             replayed = self._producers.get(producer_id)
@@ -363,6 +374,8 @@ class _Replayed:
                     )
                 continue
             has_batches = replayed.batches and state.batches
+            if has_batches and self._is_accepted(state.batches[-1].last_offset):
+                continue
             if has_batches and replayed.batches[-1][:3] != state.batches[-1][:3]:
                 last = replayed.batches[-1]
                 yield (
@@ -379,6 +392,14 @@ class _Replayed:
         for producer_id, start in self._producers.open_transactions.items():
             if is_full and producer_id not in snapshot:
                 yield f"lacks producer {producer_id}, whose transaction is open from offset {start}"
+
+
+def _accepted_losses(fs: FileSystem, folder: str) -> Collection[tuple[int, int]]:
+    """The losses that somebody accepted; none if the file is damaged."""
+    try:
+        return read_losses(fs, os.path.join(folder, ACCEPTED_LOSSES))
+    except CorruptCheckpoint:
+        return ()
 
 
 class _Epochs:

@@ -12,6 +12,7 @@ from raylog.storage.asides import (
     Search,
     aside_names,
     drop_aside,
+    find_misplaced,
     is_in_log,
     list_asides,
     restore_aside,
@@ -530,3 +531,48 @@ def test_a_loss_that_would_be_accepted_is_not_set_aside_before(disk: Disk) -> No
     with pytest.raises(LogShorterThanFlushed):
         disk.open(is_clean=False, recovery_point=39, **SMALL)
     assert content(disk) == before
+
+
+# -- a base offset that was raised: no checksum covers it ------------------------------------------
+
+RAISED = flip(900 + 5)  # the last batch of a segment: of the second one, 38 becomes 38 + 65536
+
+
+def test_a_batch_that_its_segment_could_not_hold_does_not_come_back(disk: Disk) -> None:
+    """The segment that follows tells: set aside itself, or in the log again."""
+    fill(disk)
+    disk.damage(SECOND, RAISED)
+    disk.open(is_clean=False, **SMALL).close()
+    tail, third = SECOND + ".aside-0", THIRD + ".aside-0"
+    assert disk.names(".aside-0") == [tail, third]
+    (raised, _) = list_asides(disk.fs, FOLDER)
+    assert find_misplaced(disk.fs, FOLDER, raised) == (38 + 65536, third)
+    for following in (third, f"{38:020d}.log"):
+        with pytest.raises(AsideRefused, match=f"{tail}: .* 65574 .* {following}"):
+            restore_aside(disk.fs, FOLDER, tail, allow_gap=True)
+        if following == third:
+            restore_aside(disk.fs, FOLDER, third, allow_gap=True)
+    assert disk.names(".aside-0") == [tail]
+    assert offsets_of(disk.open(is_clean=False, **SMALL)) == [*range(38), *range(40, 60)]
+
+
+def test_the_batches_before_one_that_its_segment_could_not_hold_come_back(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(SECOND, RAISED)
+    disk.damage(SECOND, flip(540))
+    disk.open(is_clean=False, **SMALL).close()
+    tail, third = SECOND + ".aside-0", THIRD + ".aside-0"
+    restored = restore_aside(disk.fs, FOLDER, tail, allow_gap=True)
+    assert (restored.first_offset, restored.end_offset, restored.batches) == (32, 38, 3)
+    restore_aside(disk.fs, FOLDER, third, allow_gap=True)
+    assert disk.names(".aside-0") == [tail]
+    left = [*range(30), *range(32, 38), *range(40, 60)]
+    assert offsets_of(disk.open(is_clean=False, **SMALL)) == left
+
+
+def test_no_batch_of_an_aside_without_a_neighbour_is_misplaced(disk: Disk) -> None:
+    fill(disk)
+    disk.damage(THIRD, flip(540))
+    disk.open(is_clean=False, **SMALL).close()
+    (aside,) = list_asides(disk.fs, FOLDER)
+    assert find_misplaced(disk.fs, FOLDER, aside) is None

@@ -173,3 +173,51 @@ def test_where_a_start_after_an_orderly_stop_reads_the_whole_segment_gaps_are_to
     log = disk.open(recovery_point=60, **SMALL)
     assert gaps_told(log) == [(THIRD, *gap)]
     assert [mended.file for mended in log.mended if mended.kind == "rebuilt"] != []
+
+
+# -- a segment that somebody renamed where compaction may have been --------------------------------
+
+
+def compact_unlisted(disk: Disk, recovery_point: int = 60) -> Log:
+    """Open, after an orderly stop, a compacted topic of which no checkpoint knows how far."""
+    return disk.open(recovery_point=recovery_point, cleanup_policy="compact", **SMALL)
+
+
+def test_a_segment_that_somebody_renamed_in_a_compacted_topic_is_kept_and_told(
+    disk: Disk,
+) -> None:
+    """Its index has its own name still: retention and compaction rename all files of a segment."""
+    fill(disk)
+    renamed = SECOND + ".deleted"
+    disk.fs.rename(disk.path(SECOND), disk.path(renamed))
+    names = [renamed, *(SECOND.replace(".log", suffix) for suffix in (".index", ".timeindex"))]
+    before = {name: disk.read(name) for name in names}
+    for _ in range(2):
+        log = compact_unlisted(disk)
+        assert gaps_told(log) == [(renamed, 20, 40)]
+        assert offsets_of(log) == [*range(20), *range(40, 60)]
+        log.close()
+        for name, content in before.items():
+            assert disk.read(name) == content
+    disk.fs.rename(disk.path(renamed), disk.path(SECOND))
+    log = compact_unlisted(disk)
+    assert (gaps_told(log), offsets_of(log)) == ([], [*range(60)])
+
+
+def test_a_segment_that_compaction_renamed_is_removed_without_a_word_of_a_gap(disk: Disk) -> None:
+    fill(disk)
+    for suffix in (".log", ".index", ".timeindex"):
+        path = disk.path(SECOND.replace(".log", suffix))
+        disk.fs.rename(path, path + ".deleted")
+    log = compact_unlisted(disk)
+    assert gaps_told(log) == []
+    assert disk.names(".deleted") == []
+
+
+def test_a_renamed_segment_whose_offsets_the_log_has_is_removed(disk: Disk) -> None:
+    """Compaction has put its records into the segment before it."""
+    fill(disk)
+    disk.write(f"{10:020d}.log.deleted", b"any")
+    disk.write(f"{10:020d}.index", b"")
+    log = compact_unlisted(disk)
+    assert (gaps_told(log), disk.names(".deleted")) == ([], [])

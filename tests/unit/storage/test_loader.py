@@ -131,6 +131,20 @@ def test_a_log_that_ends_before_its_start_is_an_error(disk: Disk) -> None:
         disk.open(log_start_offset=5)
 
 
+def test_the_error_names_the_checkpoint_that_tells_the_start_and_what_to_do(disk: Disk) -> None:
+    """Either the records are missing or the checkpoint lies; nothing can tell which."""
+    written(disk).close()
+    before = {name: disk.read(name) for name in disk.names()}
+    with pytest.raises(LogMissing) as caught:
+        disk.open(log_start_offset=9999)
+    told = str(caught.value)
+    assert "/logs/log-start-offset-checkpoint" in told
+    assert "docs/OPERATIONS.md, A log start offset behind the end" in told
+    assert {name: disk.read(name) for name in disk.names()} == before
+    end = disk.open(log_start_offset=0).log_end_offset  # when its line was corrected
+    assert end > 0
+
+
 def test_so_is_one_without_any_record_after_a_crash(disk: Disk) -> None:
     with pytest.raises(LogMissing, match="it began at 50"):
         disk.open(is_clean=False, log_start_offset=50)

@@ -111,6 +111,18 @@ def test_asides_whose_log_is_gone_are_listed_too(damaged: Path) -> None:
     assert rows == [TAIL, SEGMENT]
 
 
+def test_the_list_names_a_batch_that_its_segment_could_not_hold(damaged: Path) -> None:
+    assert aside("list", str(damaged)).stderr == ""
+    content = bytearray((damaged / TAIL).read_bytes())
+    content[4 * BATCH_BYTES + 6] ^= 1  # the base offset of its last batch: 19 + 256
+    (damaged / TAIL).write_bytes(content)
+    assert aside("list", str(damaged)).stderr == (
+        f"{damaged / TAIL}: its batches from offset 275 on do not fit before {SEGMENT}, which "
+        "follows: a base offset is damaged, or the log has grown since. `raylog log aside restore` "
+        "leaves them out\n"
+    )
+
+
 def test_a_list_of_nothing_says_so(folder: Path) -> None:
     done = aside("list", str(folder))
     assert (done.returncode, done.stderr) == (0, "nothing is set aside\n")
