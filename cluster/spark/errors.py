@@ -63,7 +63,7 @@ class DataLoss(RaylogError):
     end: int
     why: str
     template = (
-        "{partition}: offsets [{start}, {end}) cannot all be read: {why}. Raise retention, start "
-        "from other offsets (a stream: with a new checkpoint), or set failOnDataLoss=false to "
-        "continue with the remaining records"
+        "{partition}: offsets [{start}, {end}) cannot all be read: {why}; if retention deleted "
+        "them, raise it; start from other offsets (a stream: with a new checkpoint), or set "
+        "failOnDataLoss=false to continue with the remaining records"
     )

@@ -190,7 +190,10 @@ def next_offsets(
             continue
         at = start.get(tp, 0)
         if at > ends:
-            why = f"the log ends at {ends}, because it was truncated or created again"
+            why = (
+                f"the log ends at {ends}, because it was truncated or created again (then "
+                f"failOnDataLoss=false continues at {ends}, without the new records before it)"
+            )
             lost.append(Lost(partition=tp, start=ends, end=at, why=why))
             end[tp] = ends
             continue

@@ -91,20 +91,20 @@ def read_what_is_left(
         except OffsetOutOfRange as gone:
             log_start = gone.log_start_offset
             why = f"the log now holds [{log_start}, {gone.log_end_offset})"
-            report([_lost(wanted, at, why)], fail_on_data_loss)
-            if log_start <= at:
+            is_end_gone = log_start <= at
+            end = wanted.end if is_end_gone else min(log_start, wanted.end)
+            report([_lost(wanted, at, end, why)], fail_on_data_loss)
+            if is_end_gone:
                 return
             at = log_start
         except UnknownTopicOrPartition:
             why = "the partition does not exist any more"
-            report([_lost(wanted, at, why)], fail_on_data_loss)
+            report([_lost(wanted, at, wanted.end, why)], fail_on_data_loss)
             return
 
 
-def _lost(wanted: Range, start: int, why: str) -> Lost:
-    """The loss of a range from ``start`` to its end."""
-    partition = (wanted.topic, wanted.partition)
-    return Lost(partition=partition, start=start, end=wanted.end, why=why)
+def _lost(wanted: Range, start: int, end: int, why: str) -> Lost:
+    return Lost(partition=(wanted.topic, wanted.partition), start=start, end=end, why=why)
 
 
 def report(lost: Sequence[Lost], fail_on_data_loss: bool) -> None:

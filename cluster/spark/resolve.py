@@ -7,6 +7,7 @@ other; for a start time with no record at or after it ``startingOffsetsByTimesta
 decides, an end time with none is the end of the log.
 """
 
+import json
 import re
 import time
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ from raylog.cluster.spark.options import (
     TopicPartition,
     start_after_end,
 )
-from raylog.cluster.spark.plan import Edge, Lost, Offsets, Range, clip_ranges
+from raylog.cluster.spark.plan import Edge, Lost, Offsets, Range, clip_ranges, to_json
 
 
 class Catalog(Protocol):
@@ -207,5 +208,5 @@ def _values(bound: Bound, now: dict[TopicPartition, Edge]) -> dict[TopicPartitio
         wrong = sorted(set(given) ^ set(now))
         names = ", ".join(f"{topic}-{partition}" for topic, partition in wrong)
         why = f"the option must name exactly the partitions that are read; these differ: {names}"
-        raise InvalidSparkOption(bound.option, str(dict(bound.each)), why)
+        raise InvalidSparkOption(bound.option, json.dumps(to_json(given)), why)
     return given

@@ -112,13 +112,18 @@ def session(
 def register(spark: "SparkSession", broker: "Broker") -> None:
     """Make ``format("raylog")`` known to a Spark session, with the broker filled in.
 
-    The session gets the broker's address and namespace.
+    The session gets the broker's address and namespace, and is the active one of this thread.
 
-    ``session`` has done it; call it for a Spark that you started yourself. Its Python workers must
-    be able to import raylog and to reach Ray.
+    ``session`` has done it. Call it for a Spark that you started yourself, for a session of
+    ``newSession``, and in each other thread that writes. The Python workers of Spark must be able
+    to import raylog and to reach Ray.
     """
     from raylog.cluster.spark.source import preset
 
+    # Spark looks for the writer in the thread's active session only, and refuses a name that the
+    # active session has and this one does not have. createDataFrame is the public call that
+    # activates a session.
+    spark.createDataFrame([], "nothing int")
     spark.dataSource.register(preset(broker))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import raylog
 from raylog.storage.testing.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(300)
@@ -188,6 +189,22 @@ def test_a_task_that_fails_is_run_again_and_all_rows_are_written(
     append(rows.mapInArrow(fail_once_in_the_middle, "value string"), topic=topic)
     assert not flag.exists()
     assert set(values(broker, topic)) == {b"%d" % n for n in range(30_000)}
+
+
+def test_other_threads_and_new_sessions_write_once_they_have_registered(
+    spark: Any, broker: Any, topics: Any
+) -> None:
+    """Spark looks for a writer in the session that is active in the calling thread."""
+    topic = topics.create()
+
+    def write(session: Any) -> None:
+        raylog.spark.register(session, broker)
+        append(session.sql("select 'x' value"), topic=topic)
+
+    for session in (spark, spark.newSession()):
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(write, session).result()
+    assert values(broker, topic) == [b"x", b"x"]
 
 
 def test_a_query_that_is_cancelled_leaves_nobody_writing(

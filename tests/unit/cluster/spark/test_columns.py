@@ -135,7 +135,7 @@ def test_a_read_goes_on_where_the_log_starts_now_if_loss_is_allowed() -> None:
 
 def test_a_read_fails_with_the_offsets_that_are_gone_if_it_is_not() -> None:
     with pytest.raises(
-        DataLoss, match=r"t-0: offsets \[2, 9\) cannot all be read: the log now holds \[5, 100\)"
+        DataLoss, match=r"t-0: offsets \[2, 5\) cannot all be read: the log now holds \[5, 100\)"
     ):
         offsets(Fading(0, 5), Range("t", 0, 0, 9), True)
 

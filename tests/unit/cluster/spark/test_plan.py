@@ -230,3 +230,15 @@ def test_a_loss_becomes_an_error_that_names_partition_offsets_and_the_way_out() 
     assert isinstance(error, DataLoss)
     assert "a-0: offsets [5, 7)" in str(error)
     assert "failOnDataLoss=false" in str(error)
+
+
+def test_the_advice_of_a_loss_fits_a_partition_that_was_deleted_too() -> None:
+    _, lost = next_offsets({B0: 4}, {})
+    error = lost[0].error()
+    assert error.problem.endswith("the partition does not exist any more")
+    assert error.advice.startswith("if retention deleted them, raise it;")
+
+
+def test_a_topic_made_anew_is_said_to_be_read_from_its_present_end() -> None:
+    _, lost = next_offsets({A0: 9}, {A0: 2})
+    assert "failOnDataLoss=false continues at 2" in lost[0].why

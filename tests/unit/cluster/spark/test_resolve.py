@@ -134,6 +134,11 @@ def test_json_must_name_exactly_the_partitions_that_are_read() -> None:
             ranges(startingOffsets=wrong)
 
 
+def test_an_error_shows_offsets_as_the_option_takes_them() -> None:
+    with pytest.raises(InvalidSparkOption, match=r"""startingOffsets='{"flights": {"0": 2}}':"""):
+        ranges(startingOffsets='{"flights": {"0": 2}}')
+
+
 def test_times_choose_the_first_record_at_or_after_them() -> None:
     assert ranges(startingTimestamp="20") == {("flights", 0): (1, 4), ("flights", 1): (6, 7)}
     assert ranges(startingTimestamp="11", endingTimestamp="31") == {
