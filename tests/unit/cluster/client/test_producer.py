@@ -1244,6 +1244,26 @@ def test_flush_waits_for_what_is_being_told(lab: Lab) -> None:
         producer.flush(0)
 
 
+@pytest.mark.parametrize("max_message_bytes", [1_000_000, 200])
+def test_flush_waits_until_the_callbacks_have_run(lab: Lab, max_message_bytes: int) -> None:
+    topic = lab.connection.create("t", 1, max_message_bytes=max_message_bytes)
+    topic.told_max_bytes = 1_000_000  # with the smaller limit the batch is split
+    producer = lab.producer(linger_ms=10)
+    sent = [producer.send("t", b"x" * 20) for _ in range(10)]
+    too_soon: list[bool] = []
+
+    def is_flushed(_: object) -> None:
+        too_soon.append(producer._sender.wait(producer._sender.hurry(), 0))
+
+    for one in sent:
+        one.add_done_callback(is_flushed)
+    waiting = producer._sender.hurry()
+    lab.run()
+    assert too_soon == [False] * 10, "what a callback learns is known when flush returns"
+    assert producer._sender.wait(waiting, 0)
+    assert producer._sender.hurry() == [], "it remembers nothing that has ended"
+
+
 def test_what_an_interrupted_close_gives_up_is_a_note_at_the_interrupt(lab: Lab) -> None:
     lab.connection.faults.append("hangs")
     producer = lab.producer()
