@@ -143,7 +143,9 @@ class Assigned:
         "failing_since",
         "failures",
         "fetch_at",
+        "has_answered",
         "high_watermark",
+        "is_edge",
         "is_paused",
         "is_refused",
         "partition",
@@ -155,6 +157,7 @@ class Assigned:
     def __init__(self, partition: TopicPartition, start: Start | None, end: Start | None) -> None:
         self.partition = partition
         self.end = end
+        self.is_edge = False  # ``end`` is where the log ended when it was looked up
         self.chunks: deque[Chunk] = deque()
         self.asked = 0  # the number of the request that is on its way
         self.error: Exception | None = None  # raised once the chunks are handed out
@@ -169,6 +172,7 @@ class Assigned:
         """Forget what was fetched, and go on at ``place``."""
         self.chunks.clear()
         self.asked, self.error = 0, None
+        self.has_answered = False  # to a fetch at this place
         self.seeking: When | None = place if isinstance(place, When) else None
         self.position = self.fetch_at = place if isinstance(place, int) else None
 
@@ -188,7 +192,11 @@ class Assigned:
         return self._is_behind_end(self.fetch_at)
 
     def _is_behind_end(self, offset: int | None) -> bool:
-        return isinstance(self.end, int) and offset is not None and offset >= self.end
+        if not isinstance(self.end, int) or offset is None:
+            return False
+        # an offset behind the log's own end may be gone: only a fetch tells
+        is_doubtful = self.is_edge and not self.has_answered and offset > self.end
+        return offset >= self.end and not is_doubtful
 
 
 class _Topic:
@@ -446,8 +454,10 @@ class Machine:
         each = self._answered(number)
         if each is not None:
             each.high_watermark = high_watermark
-            each.chunks.append(chunk)
-            each.fetch_at = behind
+            each.has_answered = True
+            if not each.is_fetched:
+                each.chunks.append(chunk)
+                each.fetch_at = behind
             self._changed(each)
 
     def found_nothing(self, number: int, high_watermark: int) -> None:
@@ -455,6 +465,7 @@ class Machine:
         each = self._answered(number)
         if each is not None:
             each.high_watermark = high_watermark
+            each.has_answered = True
             self._changed(each)
 
     def looked_up(self, number: int, offset: int) -> None:
@@ -464,6 +475,7 @@ class Machine:
             return
         place: Start = When(LATEST) if offset < 0 else offset
         if isinstance(each.end, When):
+            each.is_edge = each.end.timestamp == LATEST
             each.end = place
         elif isinstance(place, When):
             each.seeking = place
