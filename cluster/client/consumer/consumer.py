@@ -122,8 +122,9 @@ class Consumer:
     ``from_``: where to begin: "earliest", "latest", a datetime, ms since the epoch, or a dict with
     a place for each (topic, partition), in which an integer is an offset. Without it
     ``auto.offset.reset`` says, which is "latest" unless given. ``to``: None to read for ever, or
-    where to stop, in the same words; a partition that a dict leaves out stops at its end. ``partitions``: only these of each topic. ``config``: Kafka's
-    keys, see ``config.py`` and docs/CLIENTS.md.
+    where to stop, in the same words; a partition that a dict leaves out stops at its end.
+    ``partitions``: only these of each topic. ``config``: Kafka's keys, see ``config.py`` and
+    docs/CLIENTS.md.
 
     A position whose record has gone, because retention was faster or because the topic was deleted
     and made again, goes on as ``auto.offset.reset`` says: "earliest", "latest", or "none", which

@@ -426,7 +426,7 @@ def test_numpy_integers_datetimes_and_subclasses_are_taken(lab: Lab) -> None:
         ({"partition": "0"}, "partition='0' is invalid"),
         ({"partition": True}, "partition=True is invalid"),
         ({"headers": 7}, "headers=7 are no headers"),
-        ({"headers": [("a", "b")]}, "header a='b' is a str"),
+        ({"headers": [("a", "b")]}, "header a='b' is a str; encode it to bytes first$"),
         ({"headers": [(b"a", b"b")]}, "header name b'a' is a bytes"),
         ({"headers": ["ab"]}, "is not a pair"),
         ({"headers": [("a", b"b", b"c")]}, "has 3 fields"),
@@ -486,6 +486,12 @@ def test_partitions_by_key_in_turn_by_choice_and_in_runs(lab: Lab) -> None:
     wrong = lab.producer(partitioner=lambda *_: 3)
     with pytest.raises(InvalidRecord, match="chose partition 3 of t, which has 3"):
         wrong.send("t", b"x")
+
+
+@pytest.mark.parametrize("table", [{"value": [b"x"]}, [b"x"], None])
+def test_what_is_no_table_is_refused_in_words(lab: Lab, table: Any) -> None:
+    with pytest.raises(InvalidRecord, match="give a pyarrow Table or RecordBatch"):
+        lab.producer().send_arrow("t", table)
 
 
 def test_tables_obey_the_partitioner_too(lab: Lab) -> None:
