@@ -14,6 +14,7 @@ from raylog.storage.log_dir import CheckpointedOffsets
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
 from raylog.storage.report import Kind, Mended, Progress
+from raylog.storage.state.epochs import EpochEnd
 
 
 class AppendResult(NamedTuple):
@@ -27,8 +28,9 @@ class AppendResult(NamedTuple):
     is_duplicate: bool
 
 
-_LOCATED = Struct(">qqqqiqqq")
+_LOCATED = Struct(">qqqqiiqiqqq")
 _ABORTED = Struct(">qq")
+_NOWHERE = EpochEnd(-1, -1)  # the log does not part from what the reader has
 
 
 class FetchResult(NamedTuple):
@@ -48,6 +50,9 @@ class FetchResult(NamedTuple):
     last_stable_offset: int = -1
     # For readers of committed records, else None: (producer id, first offset) of what was aborted.
     aborted: tuple[tuple[int, int], ...] | None = None
+    leader_epoch: int = -1  # no batch of this log has a higher one
+    # Where this log parts from what the reader has: see ``LogRead``. There are no records then.
+    diverging: EpochEnd | None = None
 
     def encode(self) -> bytes:
         """An answer that holds a location, or nothing, as bytes.
@@ -62,6 +67,8 @@ class FetchResult(NamedTuple):
             self.log_start_offset,
             self.end_offset,
             self.last_stable_offset,
+            self.leader_epoch,
+            *(self.diverging or _NOWHERE),
             count,
             *place[1:],
         )
@@ -70,9 +77,18 @@ class FetchResult(NamedTuple):
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        high_watermark, log_start_offset, end_offset, last_stable_offset, count, *place = (
-            _LOCATED.unpack_from(content)
-        )
+        (
+            high_watermark,
+            log_start_offset,
+            end_offset,
+            last_stable_offset,
+            leader_epoch,
+            diverging_epoch,
+            diverging_offset,
+            count,
+            *place,
+        ) = _LOCATED.unpack_from(content)
+        diverging = EpochEnd(diverging_epoch, diverging_offset)
         end = _LOCATED.size + max(count, 0) * _ABORTED.size
         path = content[end:].decode()
         aborted = tuple(
@@ -87,6 +103,8 @@ class FetchResult(NamedTuple):
             end_offset=end_offset,
             last_stable_offset=last_stable_offset,
             aborted=None if count < 0 else aborted,
+            leader_epoch=leader_epoch,
+            diverging=None if diverging == _NOWHERE else diverging,
         )
 
 

@@ -8,9 +8,12 @@ takes. So a request travels as bytes, big-endian, and begins alike::
     +-------------+------------------+-----------------+----------------------------------+
 
     produce   the batch; a large one is an argument of its own
-    fetch     offset (8)  max bytes (8)  min bytes (8)  max wait ms (8)  isolation (1)  reader
-              (the id of its node)
+    fetch     offset (8)  max bytes (8)  min bytes (8)  max wait ms (8)  isolation (1)
+              last fetched epoch (4)  reader (the id of its node)
     offset    timestamp (8)  isolation (1)
+
+Each kind has a version of its own. Fetch 1 has the last fetched epoch, as Fetch 12 of Kafka has: a
+log that lost its end under a reader, and has grown again since, says so (KIP-320).
 
 The actor is one partition's, so its name does not travel. ``check_head`` refuses what is meant for
 another log: the topic was deleted and made again under its name, or the client knows another leader
@@ -31,10 +34,10 @@ from raylog.storage.names import TopicPartition
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # Kafka's isolation levels
 NO_EPOCH = -1  # the client does not know one
-VERSION = 0  # the only one of each request
+PRODUCE_VERSION, FETCH_VERSION, OFFSET_VERSION = 0, 1, 0  # no other one is understood
 
 _HEAD = Struct(">Bi22s")
-_FETCH = Struct(">Bi22sqqqqb")
+_FETCH = Struct(">Bi22sqqqqbi")
 _OFFSET = Struct(">Bi22sqb")
 _ANSWER = Struct(">qqqi?")
 _PLACE = Struct(">qqi")
@@ -48,7 +51,7 @@ class ProduceRequest(NamedTuple):
     partition: int
     leader_epoch: int  # as the client knows it; -1: not known
     records: Buffer
-    version: int = VERSION
+    version: int = PRODUCE_VERSION
 
     def encode(self, *, with_records: bool) -> bytes:
         head = _HEAD.pack(self.version, self.leader_epoch, self.topic_id.encode())
@@ -84,7 +87,9 @@ class FetchRequest(NamedTuple):
     min_bytes: int = 1
     max_wait_ms: int = 0
     isolation: int = READ_UNCOMMITTED
-    version: int = VERSION
+    # Of a batch that the reader has, the last one before ``offset`` or a later one; -1: not known.
+    last_fetched_epoch: int = NO_EPOCH
+    version: int = FETCH_VERSION
 
     def encode(self, reader_node: str) -> bytes:
         """``reader_node``: the id of the node that may be told where the batches lie, or ""."""
@@ -97,6 +102,7 @@ class FetchRequest(NamedTuple):
             self.min_bytes,
             self.max_wait_ms,
             self.isolation,
+            self.last_fetched_epoch,
         )
         return head + reader_node.encode()
 
@@ -110,7 +116,7 @@ class OffsetRequest(NamedTuple):
     leader_epoch: int
     timestamp: int
     isolation: int = READ_UNCOMMITTED
-    version: int = VERSION
+    version: int = OFFSET_VERSION
 
     def encode(self) -> bytes:
         return _OFFSET.pack(
@@ -145,11 +151,11 @@ class Serves(NamedTuple):
     leader_epoch: int
 
 
-def check_head(request: bytes, serves: Serves) -> None:
+def check_head(request: bytes, serves: Serves, known_version: int) -> None:
     """Refuse a request of another version, for another topic's log, or of another leader epoch."""
     version, leader_epoch, topic_id = _HEAD.unpack_from(request)
-    if version != VERSION:
-        raise UnsupportedVersion(str(serves.partition), version, VERSION)
+    if version != known_version:
+        raise UnsupportedVersion(str(serves.partition), version, known_version)
     wanted = topic_id.rstrip(b"\0").decode()
     if wanted != serves.topic_id:
         raise UnknownTopicId(str(serves.partition), wanted, serves.topic_id)
@@ -166,8 +172,8 @@ def records_in(request: bytes) -> memoryview:
 
 def decode_fetch(request: bytes, serves: Serves) -> tuple[FetchRequest, str]:
     """A fetch, and the node of its reader. Raises as ``check_head``."""
-    check_head(request, serves)
-    version, leader_epoch, _, offset, max_bytes, min_bytes, max_wait_ms, isolation = (
+    check_head(request, serves, FETCH_VERSION)
+    version, leader_epoch, _, offset, max_bytes, min_bytes, max_wait_ms, isolation, last_epoch = (
         _FETCH.unpack_from(request)
     )
     fetch = FetchRequest(
@@ -180,6 +186,7 @@ def decode_fetch(request: bytes, serves: Serves) -> tuple[FetchRequest, str]:
         min_bytes=min_bytes,
         max_wait_ms=max_wait_ms,
         isolation=isolation,
+        last_fetched_epoch=last_epoch,
         version=version,
     )
     return fetch, request[_FETCH.size :].decode()
@@ -187,7 +194,7 @@ def decode_fetch(request: bytes, serves: Serves) -> tuple[FetchRequest, str]:
 
 def decode_offset(request: bytes, serves: Serves) -> OffsetRequest:
     """A request for an offset. Raises as ``check_head``."""
-    check_head(request, serves)
+    check_head(request, serves, OFFSET_VERSION)
     version, leader_epoch, _, timestamp, isolation = _OFFSET.unpack(request)
     return OffsetRequest(
         topic=serves.partition.topic,

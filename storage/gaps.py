@@ -100,6 +100,16 @@ class Gaps:
         """Whether retention has renamed the segment that began there."""
         return missing.first_offset in self._by_retention
 
+    def missing_before(self, first_base: int, log_start_offset: int) -> Missing | None:
+        """What somebody renamed before the first segment, though an orderly stop came last.
+
+        ``log_start_offset``: of the log dir's checkpoint; what lies below it is not missing.
+        """
+        renamed = self._renamed - self._by_retention
+        lowest = min((offset for offset in renamed if offset < first_base), default=first_base)
+        first_offset = max(lowest, log_start_offset)
+        return Missing(first_offset, first_base) if first_offset < first_base else None
+
     def is_accepted(self, missing: Missing) -> bool:
         """Whether somebody accepted that exactly these offsets are missing."""
         return missing in self._accepted

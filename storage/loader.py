@@ -137,6 +137,7 @@ def open_log(
         config=config,
         segments=segments,
         start=start,
+        checkpointed_start=log_start_offset,
         recovery_point=recovery_point,
         producers=ProducerRecovery(fs, folder, producers, start, clock.now_ms(), report),
         report=report,
@@ -212,6 +213,7 @@ class _Opening:
         config: LogConfig,
         segments: list[Segment],
         start: int,
+        checkpointed_start: int,
         recovery_point: int,
         producers: ProducerRecovery,
         report: Report,
@@ -223,6 +225,7 @@ class _Opening:
         self._fs, self._folder, self._config = fs, folder, config
         self._segments = segments
         self._start = start
+        self._checkpointed_start = checkpointed_start
         self._recovery_point = recovery_point
         self._producers = producers
         self._report = report
@@ -242,6 +245,7 @@ class _Opening:
         """Check what must be checked; bring the producers to the log's end."""
         sealed = range(len(self._segments) - 1)
         missing = self._missing_behind(sealed if self._is_clean else self._renamed())
+        before = self._gaps.missing_before(self._segments[0].base_offset, self._checkpointed_start)
         tail = self._clean_tail() if self._is_clean else None
         self.was_clean = tail is not None
         if tail is not None:
@@ -252,7 +256,7 @@ class _Opening:
             read_from_disk(self._fs, self._folder, self._segments, self._recovery_point)
             first = self._first_to_check()
             missing = self._missing_behind(range(first))
-        self._refuse(missing)
+        self._refuse([before, *missing] if before else missing)
         _remove_leftovers(self._fs, self._folder, self._report, self._kept)
         self._take_unchecked(first)
         if tail is None:
@@ -347,6 +351,7 @@ class _Opening:
         if not batches.is_whole:
             return None
         self._check_length(batches.next_offset)
+        self._tell_gap(active, batches)
         try:
             rebuild_and_tell(active, why, self._report)
             return read_tail(active)
@@ -430,5 +435,10 @@ class _Opening:
         """Keep snapshots at segments' bases and at the end; no other can be of use again."""
         useful = {segment.base_offset for segment in self._segments} | {self.end}
         for name in self._fs.list_dir(self._folder):
-            if name.endswith(SNAPSHOT_SUFFIX) and offset_of(name) not in useful:
+            if not name.endswith(SNAPSHOT_SUFFIX) or (offset := offset_of(name)) in useful:
+                continue
+            if self.was_clean and offset is not None and offset < self.end:
+                # The stop before the last one left it: that is no finding.
+                self._fs.remove(os.path.join(self._folder, name))
+            else:
                 self._report.remove(name, "a producer snapshot that nothing begins with")

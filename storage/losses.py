@@ -89,16 +89,20 @@ def find_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) -> l
     folder = os.path.abspath(folder)
     recovery_point = checkpointed(fs, folder, RECOVERY_POINTS)
     start_offset = checkpointed(fs, folder, LOG_START_OFFSETS)
-    if recovery_point <= start_offset:
-        return []
     was_clean = fs.exists(os.path.join(os.path.dirname(folder), CLEAN_SHUTDOWN))
+    if recovery_point <= start_offset and not was_clean:
+        return []
+    flushed_to = MAX_LONG if was_clean else recovery_point
     gaps = Gaps(fs, folder, is_compacted=is_compacted, was_clean=was_clean)
     bases = _bases_of(fs, folder)
+    before = gaps.missing_before(bases[0], start_offset)
     losses = [
         gap_loss(missing)
-        for missing in _missing(fs, folder, bases, gaps)
-        if start_offset < missing.end_offset <= recovery_point
+        for missing in (*([before] if before else []), *_missing(fs, folder, bases, gaps))
+        if start_offset < missing.end_offset <= flushed_to
     ]
+    if recovery_point <= start_offset:
+        return losses
     base_offset, end_offset = _end_by_recovery(fs, folder, bases, recovery_point, gaps)
     if end_offset < recovery_point:
         losses.append(loss(end_offset, recovery_point, base_offset))
@@ -111,8 +115,14 @@ def accept_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) ->
     What was accepted is on the disk when this returns; accepting it again changes nothing.
     """
     lost = find_losses(fs, folder, is_compacted=is_compacted)
+    write_accepted(fs, folder, lost)
+    return lost
+
+
+def write_accepted(fs: FileSystem, folder: str, lost: Sequence[Mended]) -> None:
+    """Write down that these losses are accepted."""
     if not lost:
-        return []
+        return
     path = os.path.join(folder, ACCEPTED_LOSSES)
     known = read_losses(fs, path)
     accepted = [*known]
@@ -121,7 +131,6 @@ def accept_losses(fs: FileSystem, folder: str, *, is_compacted: bool = False) ->
             accepted.append((entry.first_offset, entry.end_offset))
     if accepted != known:
         write_losses(fs, path, accepted)
-    return lost
 
 
 def drop_settled(fs: FileSystem, folder: str, end_offset: int) -> None:

@@ -33,7 +33,7 @@ from raylog.storage.log_offsets import LogOffsets
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.layout import NO_TIMESTAMP
 from raylog.storage.segment import Segment
-from raylog.storage.state.epochs import LeaderEpochs
+from raylog.storage.state.epochs import NO_EPOCH, EpochEnd, LeaderEpochs
 
 # ListOffsets' special timestamps.
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -81,6 +81,9 @@ class LogRead(NamedTuple):
     # For readers of committed records: what of it was aborted. A reader skips a producer's
     # transactional batches from each first offset to the abort marker, which may lie behind.
     aborted: tuple[AbortedTransaction, ...]
+    # The log has lost its end since the reader read it, and parts from what he has at this offset,
+    # the end of this epoch. Nothing was read then.
+    diverging: EpochEnd | None = None
 
     @property
     def location(self) -> Slice | None:
@@ -177,30 +180,45 @@ class ReadableLog:
 
     # -- read --------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, isolation: Isolation = "high_watermark") -> LogRead:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation = "high_watermark",
+        last_fetched_epoch: int = NO_EPOCH,
+    ) -> LogRead:
         """The batches that hold ``offset`` and what follows, and the log's offsets.
 
         They lie in one segment, end at the end of a batch, and are at least one, even one that is
         larger than ``max_bytes``. The first may begin before ``offset``. Nothing is read at the end
         of what ``isolation`` lets a reader see. Raises OffsetOutOfRange, CorruptRecord.
+
+        ``last_fetched_epoch``: the leader epoch of a batch that the reader has, the last one before
+        ``offset`` or a later one; -1: not known. Where this log ended that epoch before ``offset``,
+        or lacks it, the answer is where the two part: ``LogRead.diverging``. OffsetOutOfRange where
+        the epoch is above all of this log. Source: KIP-320; ``Partition.readRecords`` of Kafka.
         """
         while True:
             before = self._segments
             mark = self._log_end.high_watermark
             stable = self._stable(mark.offset)
             end = self._log_end.end
+            diverging = self._diverging(last_fetched_epoch, offset, end.offset)
             segments = self._segments
             start = self._offsets.start
             if segments is not before or mark.offset > end.offset:
                 continue  # a truncation has come between, and these are not of one moment
-            if not start <= offset <= end.offset:
+            is_unknown = diverging is not None and diverging.epoch == NO_EPOCH
+            is_behind_end = diverging is None and offset > end.offset
+            if offset < start or is_behind_end or is_unknown:
                 raise OffsetOutOfRange(str(self.partition), offset, start, end.offset)
             bound = end if isolation == LOG_END else mark
             aborted: tuple[AbortedTransaction, ...] = ()
             try:
                 if isolation == COMMITTED:
                     bound = self._stable_bound(segments, mark, stable)
-                found = self._find(segments, offset, max_bytes, bound)
+                parts = diverging is not None
+                found = None if parts else self._find(segments, offset, max_bytes, bound)
                 if found is not None and isolation == COMMITTED:
                     aborted = self._aborted(segments, found, offset, end.offset)
             except (CorruptRecord, LogClosed, SegmentDeleted):
@@ -223,7 +241,15 @@ class ReadableLog:
                 log_end_offset=end.offset,
                 leader_epoch=self.epochs.latest,
                 aborted=aborted,
+                diverging=diverging,
             )
+
+    def _diverging(self, last_fetched_epoch: int, offset: int, end_offset: int) -> EpochEnd | None:
+        """Where the log parts from what a reader has; None if it does not."""
+        if last_fetched_epoch < 0:
+            return None
+        found = self.epochs.end_offset_for(last_fetched_epoch, end_offset)
+        return found if found.epoch < last_fetched_epoch or found.offset < offset else None
 
     def _find(
         self, segments: Sequence[Segment], offset: int, max_bytes: int, bound: Bound
@@ -348,8 +374,8 @@ class ReadableLog:
         """The leader epoch in which ``offset`` was written, -1 if it is older than all."""
         return self.epochs.epoch_at(offset)
 
-    def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """(epoch, offset) up to which a log that ends in ``epoch`` may agree with this one.
+    def end_offset_for(self, epoch: int) -> EpochEnd:
+        """The epoch and offset up to which a log that ends in ``epoch`` may agree with this one.
 
         See :meth:`raylog.storage.state.epochs.LeaderEpochs.end_offset_for`.
         """

@@ -21,7 +21,7 @@ from typing import Any
 
 import ray
 
-from raylog.actors.errors import NotLeader
+from raylog.actors.errors import LogRefused, NotLeader
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import Configured, Found, OpeningReport, Placed, Serving
 from raylog.actors.node.broker_config import BrokerConfig
@@ -42,7 +42,15 @@ from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
 from raylog.actors.upkeep.compaction_actor import CompactionActor
 from raylog.actors.upkeep.retention_actor import RetentionActor
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.errors import (
+    CorruptCheckpoint,
+    FlushedRecordsMissing,
+    LogMissing,
+    LogShorterThanFlushed,
+    RaylogError,
+    StorageError,
+    TopicIdUnreadable,
+)
 from raylog.storage.log_dir import LogDir
 from raylog.storage.names import TopicPartition
 
@@ -50,6 +58,17 @@ __all__ = ["LOG_DIRS_VARIABLE", "LogManager", "LogManagerImpl", "node_log_dirs"]
 
 logger = logging.getLogger(__name__)
 
+# Why a log is not opened, with all of its records where they were: the names that LogRefused has.
+UNCHANGED = {
+    error.__name__
+    for error in (
+        CorruptCheckpoint,
+        FlushedRecordsMissing,
+        LogMissing,
+        LogShorterThanFlushed,
+        TopicIdUnreadable,
+    )
+}
 # Each call that opens a partition holds a thread until it serves.
 OPENED_AT_ONCE = 64
 # Each log flushes what it has, all at once on a few disks. The Controller waits a little longer.
@@ -143,7 +162,9 @@ class LogManagerImpl(Mover):
                 if isinstance(error, StorageError):
                     self.failed(partition, topic_id, error)
                 with self._lock:
-                    self._dirs.online(place.directory_id)  # raises LogDirOffline, which says more
+                    dir = self._dirs.online(place.directory_id)  # LogDirOffline says more
+                    if isinstance(error, LogRefused) and error.error in UNCHANGED:
+                        dir.refused(partition)
                 raise
             finally:
                 self._count_loaded(partition, place, time.monotonic() - begin_s)

@@ -63,6 +63,7 @@ class OnlineDir:
         self.to_load = set(listing.partitions)
         self.loaded = 0
         self._clean = set(listing.partitions) if log_dir.was_clean else set()
+        self._opening_clean: set[TopicPartition] = set()  # of those that are being opened now
         self._doomed: list[Doomed] = []
         # Whether the checkpoint files may have partitions that are gone. A crash may have come
         # between the rename of a folder and the checkpoints, so at the start they may.
@@ -222,13 +223,27 @@ class OnlineDir:
         """
         is_clean = partition in self._clean
         self._clean.discard(partition)
+        if is_clean:
+            self._opening_clean.add(partition)
+        else:
+            self._opening_clean.discard(partition)
         return is_clean
+
+    def refused(self, partition: TopicPartition) -> None:
+        """Note that the log that is being opened cannot be opened, and is as it was.
+
+        Else the next try would take it for one that a crash left, and believe what only a crash
+        explains.
+        """
+        if partition in self._opening_clean:
+            self._clean.add(partition)
 
     def opened(self, partition: TopicPartition) -> bool:
         """Note that an opening has ended, well or not.
 
         Returns whether the partition was found at the start and is opened for the first time.
         """
+        self._opening_clean.discard(partition)
         is_first = partition in self.to_load
         self.to_load.discard(partition)
         self.loaded += is_first
@@ -252,6 +267,7 @@ class OnlineDir:
         self.offsets.pop(partition, None)
         self.to_load.discard(partition)
         self._clean.discard(partition)
+        self._opening_clean.discard(partition)
         self._has_stale_checkpoints = True
         try:
             self._drop_stale_checkpoints()

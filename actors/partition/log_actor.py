@@ -57,6 +57,7 @@ from raylog.actors.partition.opening import (
 )
 from raylog.actors.partition.partition import Partition
 from raylog.actors.requests import (
+    PRODUCE_VERSION,
     READ_COMMITTED,
     OffsetAnswer,
     ProduceAnswer,
@@ -182,7 +183,7 @@ class LogActorImpl:
         ``records``: a large batch; a small one is inside of the request. Answers a ProduceAnswer.
         Raises as ``append``, and UnknownTopicId, FencedLeaderEpoch, UnknownLeaderEpoch.
         """
-        check_head(request, self._serves)
+        check_head(request, self._serves, PRODUCE_VERSION)
         batch = records_in(request) if records is None else records
         result = _or_exit(lambda: self._partition.append(batch))
         return ProduceAnswer(
@@ -217,6 +218,7 @@ class LogActorImpl:
                 fetch.max_wait_ms,
                 locate=reader_node == own_node_id(),
                 isolation=_isolation(fetch.isolation),
+                last_fetched_epoch=fetch.last_fetched_epoch,
             )
         )
         return result.encode() if result.records is None else result

@@ -72,6 +72,7 @@ from raylog.storage.log import HIGH_WATERMARK, Log
 from raylog.storage.readable import COMMITTED, EARLIEST_PENDING_UPLOAD, Isolation
 from raylog.storage.records.layout import TRANSACTIONAL
 from raylog.storage.segment import SegmentId
+from raylog.storage.state.epochs import NO_EPOCH
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.swap import RoundId
 from raylog.storage.validation import CheckedBatch, check_append
@@ -203,16 +204,20 @@ class Partition:
         *,
         locate: bool = False,
         isolation: Isolation = "high_watermark",
+        last_fetched_epoch: int = NO_EPOCH,
     ) -> FetchResult:
         """Batches from ``offset`` on, up to about ``max_bytes``; at least one if there is one.
 
         Waits up to ``max_wait_ms`` until there are ``min_bytes``. With ``locate`` the answer is
         where the batches lie, for a reader on the same node. ``isolation``: how far the reader may
-        see. Raises OffsetOutOfRange, and TooManyPolls if it had to wait and as many fetches as
-        allowed wait already.
+        see. ``last_fetched_epoch``: see ``ReadableLog.read``; a log that parts from what the reader
+        has answers where, at once. Raises OffsetOutOfRange, and TooManyPolls if it had to wait and
+        as many fetches as allowed wait already.
         """
         try:
-            return self._fetch(offset, max_bytes, min_bytes, max_wait_ms, locate, isolation)
+            return self._fetch(
+                offset, max_bytes, min_bytes, max_wait_ms, locate, isolation, last_fetched_epoch
+            )
         except BaseException as error:
             self.meters.failed_fetches.append(name_of(error))
             raise
@@ -227,24 +232,30 @@ class Partition:
         max_wait_ms: int,
         locate: bool,
         isolation: Isolation,
+        last_fetched_epoch: int,
     ) -> FetchResult:
         began_s = time.perf_counter()
         _check_integers(
-            offset=offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms
+            offset=offset,
+            max_bytes=max_bytes,
+            min_bytes=min_bytes,
+            max_wait_ms=max_wait_ms,
+            last_fetched_epoch=last_fetched_epoch,
         )
         max_bytes = max(0, min(max_bytes, MAX_FETCH_BYTES))
         min_bytes, max_wait_ms = min(min_bytes, max_bytes), min(max_wait_ms, MAX_WAIT_MS)
         self.check_online()
         seen_bytes = self.log.readable_bytes  # before the read: a later append wakes this fetch
-        found = self.log.read(offset, max_bytes, isolation)
+        found = self.log.read(offset, max_bytes, isolation, last_fetched_epoch)
         available = found.size_bytes
         is_behind = available > 0 and found.segment_base != self.log.segments[-1].base_offset
-        if max_wait_ms > 0 and available < max(min_bytes, 1) and not is_behind:
+        is_over = is_behind or found.diverging is not None
+        if max_wait_ms > 0 and available < max(min_bytes, 1) and not is_over:
             parked_s = time.perf_counter()
             self._wait(seen_bytes + max(min_bytes, 1) - available, max_wait_ms)
             began_s += time.perf_counter() - parked_s
             self.check_online()
-            found = self.log.read(offset, max_bytes, isolation)
+            found = self.log.read(offset, max_bytes, isolation, last_fetched_epoch)
         records = None
         if found.size_bytes and not locate:
             records = np.frombuffer(found.read(), np.uint8)
@@ -257,6 +268,8 @@ class Partition:
             end_offset=found.end_offset,
             last_stable_offset=found.last_stable_offset,
             aborted=_marks(found.aborted) if isolation == COMMITTED else None,
+            leader_epoch=found.leader_epoch,
+            diverging=found.diverging,
         )
 
     def _wait(self, wanted_bytes: int, max_wait_ms: int) -> None:

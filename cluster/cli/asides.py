@@ -4,6 +4,7 @@ Nothing here needs Ray. Except for the list, the broker must be stopped.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ import typer
 
 from raylog.cluster.cli.common import TABLE, Bytes, Format, Output, note, show, show_json
 from raylog.cluster.cli.log import Compacted, Folders, ranges_of
-from raylog.storage.names import aside_number
+from raylog.storage.names import LOG_SUFFIX, aside_number
 from raylog.storage.shell import command
 
 if TYPE_CHECKING:
@@ -191,7 +192,17 @@ def _where_kept(folder: str, loss: "Loss") -> Iterator[str]:
         return
     for file in loss.kept:
         yield f"{file.name} has good batches, offsets {file.first_offset} to {file.end_offset - 1}"
-    logs = [file.name for file in loss.kept if aside_number(file.name) is None]
+    left = [file.name for file in loss.kept if aside_number(file.name) is None]
+    renamed = [name for name in left if not name.endswith(LOG_SUFFIX)]
+    for name in renamed:
+        its_name = name.split(LOG_SUFFIX)[0] + LOG_SUFFIX
+        path, target = (os.path.join(folder, each) for each in (name, its_name))
+        if not os.path.lexists(target):
+            back = shlex.join(["mv", path, target])
+            yield f"if somebody renamed it, give it its name again, instead of accepting: {back}"
+    if len(renamed) == len(loss.kept):
+        return
+    logs = [name for name in left if name not in renamed]
     if logs:
         drop = ["--drop-segments"] if logs != [loss.lost[-1].file] else []
         yield f"to set them aside, instead of accepting: {command('log', 'repair', *drop, folder)}"

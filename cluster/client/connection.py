@@ -23,6 +23,7 @@ from raylog.actors.requests import (
     ProduceRequest,
 )
 from raylog.storage.buffers import Buffer
+from raylog.storage.state.epochs import EpochEnd
 
 __all__ = [
     "READ_COMMITTED",
@@ -67,6 +68,10 @@ class FetchAnswer(Protocol):
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...] | None
     end_offset: int  # behind all offsets of the batches; -1 where there are none
+    leader_epoch: int  # no batch of the log has a higher one
+    # Where the log parts from what the reader has, as ``last_fetched_epoch`` told; else None. There
+    # are no batches then.
+    diverging: EpochEnd | None
 
     def read(self) -> Buffer | None:
         """The batches; None where there are none. Call it once, in the thread that decodes.

@@ -47,6 +47,7 @@ from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError, SegmentDeleted
 from raylog.storage.names import TopicPartition
+from raylog.storage.records.scan import epoch_at
 
 Actor = TypeVar("Actor")
 Answer = TypeVar("Answer")
@@ -73,9 +74,11 @@ class RayFetchAnswer:
         "_partition",
         "_result",
         "aborted",
+        "diverging",
         "end_offset",
         "high_watermark",
         "last_stable_offset",
+        "leader_epoch",
         "log_start_offset",
     )
 
@@ -87,6 +90,7 @@ class RayFetchAnswer:
         self.end_offset = result.end_offset
         self.last_stable_offset = result.last_stable_offset
         self.aborted = result.aborted
+        self.leader_epoch, self.diverging = result.leader_epoch, result.diverging
         self._connection, self._partition, self._result = connection, partition, result
 
     def read(self) -> Buffer | None:
@@ -221,6 +225,9 @@ class RayConnection:
         assert result.location is not None
         try:
             content = self._files.read(result.location)
+            if epoch_at(content) > result.leader_epoch:
+                # The log was opened again, and written anew there, since the actor has looked.
+                raise SegmentDeleted(result.location.path)
         except SegmentDeleted:
             failed = min(2 * self._failed_reads.get(partition, 0) or 1, MOST_FETCHES_BY_CALL)
             self._failed_reads[partition] = self._by_call[partition] = failed

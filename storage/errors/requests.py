@@ -102,7 +102,12 @@ class OffsetOutOfRange(RaylogError):
     """The offset is below the log start offset or above the log end offset."""
 
     code, error_name = 1, "OFFSET_OUT_OF_RANGE"
-    fields = ("partition", "offset", "log_start_offset", "log_end_offset")
+    fields: ClassVar[tuple[str, ...]] = (
+        "partition",
+        "offset",
+        "log_start_offset",
+        "log_end_offset",
+    )
     partition: str
     offset: int
     log_start_offset: int
@@ -110,6 +115,22 @@ class OffsetOutOfRange(RaylogError):
     template = (
         "{partition}: offset {offset} is out of range: the log holds [{log_start_offset}, "
         "{log_end_offset}); use an offset in this range, or earliest or latest"
+    )
+
+
+class LogTruncation(OffsetOutOfRange):
+    """A log lost its end under a reader, and has other records there now: Kafka's KIP-320.
+
+    ``diverging_offset``: from here on, what the reader has read is not in the log any more.
+    """
+
+    fields = (*OffsetOutOfRange.fields, "diverging_offset")
+    diverging_offset: int
+    template = (
+        "{partition}: the log has lost its end and no longer has the records [{diverging_offset}, "
+        "{offset}) that were read from it: its offsets are [{log_start_offset}, {log_end_offset}) "
+        "now, and some may be of other records; undo what was made of the lost records, and seek "
+        "to {diverging_offset} to read what the log has in their place"
     )
 
 

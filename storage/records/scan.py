@@ -4,6 +4,7 @@ Recovery, rebuilding and checking indexes, and replaying producers all walk over
 segment and want little of each; none of them needs a Python object a batch to find that.
 """
 
+from struct import Struct
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +15,13 @@ from raylog.storage.errors import CorruptRecord
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.records import kernel
 from raylog.storage.records.batch import BatchHeader, check_crc, iter_batches, read_header
-from raylog.storage.records.layout import MAGIC, MIN_BATCH_SIZE
+from raylog.storage.records.layout import (
+    AT_LEADER_EPOCH,
+    AT_MAGIC,
+    HEADER_SIZE,
+    MAGIC,
+    MIN_BATCH_SIZE,
+)
 
 # The columns of a scan's rows.
 POSITION: Final = 0
@@ -24,6 +31,8 @@ MAX_TIMESTAMP: Final = 3
 PRODUCER_ID: Final = 4
 COUNT: Final = 5  # -1 for a compressed set of messages of an older version
 SCAN_COLUMNS: Final = 6
+
+_EPOCH = Struct(">i")
 
 
 class Scan(NamedTuple):
@@ -126,6 +135,24 @@ def _check_progress(part: SoundPart, start_offset: int) -> None:
         raise CorruptRecord(
             f"offset {start_offset}", "no whole batch behind it in what was fetched there"
         )
+
+
+def last_epoch(fetched: Buffer, behind: int) -> int:
+    """The leader epoch of the last whole batch of a fetch; -1 for messages of older versions.
+
+    ``behind``: its ``next_offset``.
+    """
+    state, position, *_ = kernel.ops.walk(fetched, behind - 1, MAX_LONG, 0)
+    return epoch_at(fetched, position) if state == kernel.ops.WALK_FOUND else -1
+
+
+def epoch_at(fetched: Buffer, position: int = 0) -> int:
+    """The leader epoch of the batch at ``position``; -1 for messages of older versions."""
+    view = memoryview(fetched)[position : position + HEADER_SIZE]
+    if len(view) < HEADER_SIZE or view[AT_MAGIC] != MAGIC:
+        return -1
+    epoch: int = _EPOCH.unpack_from(view, AT_LEADER_EPOCH)[0]
+    return epoch
 
 
 def _sound_part(fetched: Buffer, end_offset: int) -> SoundPart:

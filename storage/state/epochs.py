@@ -28,6 +28,13 @@ NO_OFFSET = -1
 MAX_EPOCH = MAX_INT
 
 
+class EpochEnd(NamedTuple):
+    """Up to which offset a log holds an epoch, and those before it."""
+
+    epoch: int
+    offset: int
+
+
 class EpochChange(NamedTuple):
     """The first batch of an epoch, as the log tells it."""
 
@@ -114,8 +121,8 @@ class LeaderEpochs:
         """The epoch in which ``offset`` was written, -1 if it is older than all."""
         return max((epoch for epoch, start in self.entries if start <= offset), default=NO_EPOCH)
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, offset) up to which a log that ends in ``epoch`` may agree with this one.
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """The epoch and offset up to which a log that ends in ``epoch`` may agree with this one.
 
         It parts from this one there at the latest: KIP-101.
 
@@ -124,12 +131,12 @@ class LeaderEpochs:
         with the first one's start. (-1, -1) for an epoch above all, and for -1.
         """
         if epoch != NO_EPOCH and epoch == self.latest:
-            return epoch, log_end_offset
+            return EpochEnd(epoch, log_end_offset)
         above = [entry for entry in self.entries if entry[0] > epoch]
         if epoch == NO_EPOCH or not above:
-            return NO_EPOCH, NO_OFFSET
+            return EpochEnd(NO_EPOCH, NO_OFFSET)
         floor = max((each for each, _ in self.entries if each <= epoch), default=epoch)
-        return floor, above[0][1]
+        return EpochEnd(floor, above[0][1])
 
     def restore(self, changes: Iterable[EpochChange]) -> bool:
         """Take over what the log's batches tell; returns whether the entries were wrong.

@@ -19,8 +19,14 @@ from raylog.storage.asides import (
 )
 from raylog.storage.files import FileSystem
 from raylog.storage.limits import MAX_LONG
-from raylog.storage.losses import accept_losses, checkpointed, find_losses
-from raylog.storage.names import LOG_SUFFIX, base_offsets, offset_of
+from raylog.storage.losses import checkpointed, find_losses, write_accepted
+from raylog.storage.names import (
+    LOG_SUFFIX,
+    aside_number,
+    base_offsets,
+    offset_of,
+    segment_file,
+)
 from raylog.storage.report import Mended
 from raylog.storage.state.checkpoints import RECOVERY_POINTS
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
@@ -88,9 +94,10 @@ def accept(fs: FileSystem, folder: str, *, is_compacted: bool) -> None:
     """Let a log open without what it has lost. Raises as ``look_for_loss``."""
 
     def work() -> None:
+        lost = find_losses(fs, folder, is_compacted=is_compacted)  # the marker says which
         # After an orderly stop no CRC is looked at: what is damaged would stay in the log.
         _open_as_after_a_crash(fs, folder)
-        accept_losses(fs, folder, is_compacted=is_compacted)
+        write_accepted(fs, folder, lost)
 
     _offline(fs, folder, work)
 
@@ -100,15 +107,19 @@ def _kept(fs: FileSystem, folder: str, losses: Sequence[Mended]) -> Iterator[Kep
 
     A gap ends where a segment begins. The end is in the file that its loss names.
     """
-    logs = [name for name in fs.list_dir(folder) if name.endswith(LOG_SUFFIX)]
-    bases = base_offsets(logs)
+    names = fs.list_dir(folder)
+    bases = base_offsets(names)
+    logs = [segment_file(base, LOG_SUFFIX) for base in bases]
+    # Somebody may have renamed one, to whatever name.
+    renamed = [name for name in names if LOG_SUFFIX + "." in name and aside_number(name) is None]
     wanted = [
         (lost.first_offset, lost.end_offset if lost.end_offset in bases else MAX_LONG)
         for lost in losses
     ]
-    for name in (*logs, *aside_names(fs, folder)):
+    for name in (*logs, *renamed, *aside_names(fs, folder)):
         base_offset = offset_of(name)
-        assert base_offset is not None
+        if base_offset is None:
+            continue
         file = fs.open(os.path.join(folder, name))
         try:
             behind = [

@@ -71,6 +71,7 @@ CONFIG: dict[str, Any] = {
 BATCH = 2
 ACTIVE = 18  # the base offset of the active segment
 END = 24  # the active segment is full, so the next append begins another
+EPOCH = 0  # of all batches
 # Where a truncation ends the log: in a sealed segment, and in the first one.
 CUT, CUT_AWAY = 14, 2
 BUFFERS = Buffers(dedupe_bytes=1 << 12, load_factor=0.9, chunk_bytes=4096)
@@ -128,10 +129,15 @@ class Scene:
     def read(self, offset: int) -> None:
         begin = self.log.high_watermark
         try:
-            answer = self.partition.fetch(offset, max_bytes=150)
+            answer = self.partition.fetch(offset, max_bytes=150, last_fetched_epoch=EPOCH)
         except OffsetOutOfRange:
             is_below = offset < self.log.log_start_offset
             assert is_below or self.is_truncated, f"offset {offset} is in the log"
+            return
+        if answer.diverging is not None:
+            assert self.is_truncated, "the log parts from its reader"
+            assert answer.diverging.epoch == EPOCH
+            assert offset > answer.diverging.offset
             return
         if answer.records is None:
             assert offset >= begin or self.is_truncated, f"nothing at {offset} of {begin}"

@@ -21,8 +21,11 @@ from raylog.cluster.client.consumer.consumer import Consumer, Waiter
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.records.batch import iter_batches
 from raylog.storage.testing.logs import Disk
 from tests.harness.futures import future_of
+
+FIRST_SEGMENT = "00000000000000000000.log"
 
 
 class Answer:
@@ -32,6 +35,7 @@ class Answer:
         self.high_watermark, self.log_start_offset = found.high_watermark, found.log_start_offset
         self.last_stable_offset, self.aborted = found.last_stable_offset, found.aborted
         self.end_offset = found.end_offset
+        self.leader_epoch, self.diverging = found.leader_epoch, found.diverging
         self._records, self._fault = records, fault
 
     def read(self) -> Buffer | None:
@@ -45,11 +49,21 @@ class Served:
 
     def __init__(self, **config: Any) -> None:
         self.disk = Disk()
+        self.config = config
         self.partition = Partition(self.disk.open(**config), self.disk.clock)
         self.fault: RaylogError | None = None  # of each request
         self.read_fault: RaylogError | None = None  # of each answer's read
         self.damage: Callable[[bytes], bytes] = bytes
         self.hangs = False
+
+    def lose_tail(self, end: int) -> None:
+        """The log, of one segment, lost its batches from ``end`` on, and is opened again."""
+        self.disk.fs = self.disk.fs.crash()
+        content = self.disk.read(FIRST_SEGMENT)
+        gone = [at for at, header in iter_batches(content) if header.base_offset >= end]
+        self.disk.write(FIRST_SEGMENT, content[: min(gone, default=len(content))])
+        log = self.disk.open(is_clean=False, **self.config)
+        self.partition = Partition(log, self.disk.clock)
 
 
 class _Parked(NamedTuple):
@@ -121,7 +135,8 @@ class FakeConnection:
             return future_of(error)
         if place is None:
             return future_of(OffsetAnswer(-1, -1, -1))
-        return future_of(OffsetAnswer(place.offset, place.timestamp, -1))
+        epoch = served.partition.log.epoch_at(place.offset)
+        return future_of(OffsetAnswer(place.offset, place.timestamp, epoch))
 
     def forget(self, topic: str, partition: int) -> None:
         self.forgotten.append((topic, partition))
@@ -160,9 +175,16 @@ class FakeConnection:
             return None
         try:
             isolation: Any = "committed" if request.isolation else "high_watermark"
-            found = served.partition.fetch(request.offset, request.max_bytes, isolation=isolation)
+            found = served.partition.fetch(
+                request.offset,
+                request.max_bytes,
+                isolation=isolation,
+                last_fetched_epoch=request.last_fetched_epoch,
+            )
         except RaylogError as error:
             return error
+        if found.diverging is not None:
+            return Answer(None, found)
         if found.records is None:
             return Answer(None, found) if parked.until <= self.now_s else None
         return Answer(served.damage(bytes(found.records)), found, served.read_fault)  # type: ignore[call-overload]

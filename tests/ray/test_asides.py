@@ -107,6 +107,32 @@ def test_an_accepted_loss_is_settled_when_the_partition_serves(
     assert again.stop()
 
 
+@pytest.mark.timeout(240)
+def test_a_log_that_is_refused_after_an_orderly_stop_stays_refused_until_it_is_mended(
+    namespace: str, log_dir: str
+) -> None:
+    """The Controller tries again by itself; that must not count as the start after a crash."""
+    broker = raylog.start([log_dir], namespace=namespace)
+    broker.create_topic("t", partitions=1, config={"segment.bytes": 1 << 20})
+    with broker.producer() as producer:
+        for number in range(BATCHES):
+            producer.send("t", (b"%d" % number).rjust(300_000)).result()
+    assert broker.stop()
+    folder = Path(log_dir) / str(TOPIC)
+    renamed = (folder / FILE).rename(folder / f"{FILE}.deleted")
+
+    again = raylog.start([log_dir], namespace=namespace)
+    wait_for(lambda: refusals(folder) >= 3, 60, "the Controller has tried again, and again")
+    assert ["FlushedRecordsMissing" in finding.what for finding in again.health()] == [True]
+    assert again.stop()
+    assert (Path(log_dir) / ".kafka_cleanshutdown").exists()
+    renamed.rename(folder / FILE)
+    last = raylog.start([log_dir], namespace=namespace)
+    assert values(last) == list(range(BATCHES))
+    assert last.health() == []
+    assert last.stop()
+
+
 def damage_batch(path: Path, number: int) -> None:
     """Flip a bit in the records of a batch."""
     positions = scan_batches(path.read_bytes()).rows[:, 0]
@@ -120,6 +146,13 @@ def damage_batch(path: Path, number: int) -> None:
 def log_of(pid: int) -> str:
     logs = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs"
     return "".join(path.read_text() for path in logs.glob(f"worker-*-{pid}.err"))
+
+
+def refusals(folder: Path) -> int:
+    """How many LogActors did not open the log."""
+    logs = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs"
+    texts = [path.read_text() for path in logs.glob("worker-*.err")]
+    return sum(f"FlushedRecordsMissing: {folder}" in text for text in texts)
 
 
 def placed_report(broker: Broker) -> object:

@@ -17,8 +17,11 @@ import raylog
 from raylog.actors.runtime.handles import find
 from raylog.actors.runtime.names import CONTROLLER, log_actor_name, log_manager_name
 from raylog.cluster.broker import Broker
-from raylog.storage.errors import RaylogError
+from raylog.cluster.client.consumer.consumer import Consumer
+from raylog.storage.errors import LogTruncation, RaylogError
 from raylog.storage.names import TopicPartition
+from raylog.storage.records.batch import read_header
+from raylog.storage.records.record import ConsumerRecord
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.waiting import wait_for
 
@@ -94,6 +97,40 @@ def test_a_consumer_reads_on_across_a_restart(broker: Broker, topic: str) -> Non
     while len(seen) < 2 and time.monotonic() < deadline:
         seen += [record.value for record in consumer.poll(1000)]
     assert seen == [b"1", b"2"]
+
+
+def test_a_consumer_notices_a_log_that_lost_its_end(broker: Broker, topic: str) -> None:
+    consumer = broker.consumer(topic, from_="earliest", partitions=[0])
+    strict = broker.consumer(topic, from_={(topic, 0): 0}, partitions=[0], auto_offset_reset="none")
+
+    def send(*values: bytes) -> None:
+        with broker.producer() as producer:
+            for value in values:
+                producer.send(topic, value, partition=0).result()
+
+    def poll(some: Consumer, count: int) -> list[tuple[int, bytes | None]]:
+        found: list[ConsumerRecord] = []
+        deadline = time.monotonic() + 60
+        while len(found) < count and time.monotonic() < deadline:
+            found += some.poll(1000)
+        return [(record.offset, record.value) for record in found]
+
+    send(b"kept", b"lost", b"lost")
+    for each in (consumer, strict):
+        assert len(poll(each, 3)) == 3
+    status = ray.get(broker.partition(topic, 0).status.remote(), timeout=30)
+    file = Path(status.folder) / "00000000000000000000.log"
+    os.kill(status.pid, signal.SIGSTOP)  # it must not write, nor be started again, before the cut
+    os.truncate(file, read_header(file.read_bytes()).size_bytes)
+    os.kill(status.pid, signal.SIGKILL)
+    send(b"new", b"new", b"new")
+    expected = [(1, b"new"), (2, b"new"), (3, b"new")]
+    assert poll(consumer, 3) == expected
+    with pytest.raises(LogTruncation) as raised:
+        poll(strict, 3)
+    assert (raised.value.offset, raised.value.diverging_offset) == (3, 1)
+    strict.seek(topic, 0, 1)
+    assert poll(strict, 3) == expected
 
 
 def test_a_second_writer_cannot_open_the_folder(broker: Broker, topic: str) -> None:

@@ -665,11 +665,11 @@ class Consumer:
     def _tell_resets(self) -> None:
         for reset in self._machine.resets:
             logger.warning(
-                "%s%s: offset %d is not there; going on at the %s: %s",
+                "%s%s: offset %d is not there; going on at %s: %s",
                 f"consumer {self._config.client_id}: " if self._config.client_id else "",
                 reset.partition,
                 reset.offset,
-                "beginning" if reset.policy == "earliest" else "end",
+                reset.place,
                 reset.why,
             )
         self._machine.resets.clear()

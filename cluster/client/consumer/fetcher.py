@@ -38,7 +38,8 @@ from raylog.storage.names import TopicPartition
 from raylog.storage.records.aborted import without_aborted
 from raylog.storage.records.decode import RowReader, TableReader, row_reader
 from raylog.storage.records.record import ConsumerRecord
-from raylog.storage.records.scan import SoundPart, sound_part
+from raylog.storage.records.scan import SoundPart, last_epoch, sound_part
+from raylog.storage.state.epochs import NO_EPOCH
 
 # Behind a fetch's own wait: the actor may be busy.
 GRACE_S = 5.0
@@ -122,6 +123,7 @@ class Fetcher:
                 min_bytes=self.config.fetch_min_bytes,
                 max_wait_ms=instruction.max_wait_ms,
                 isolation=self.config.isolation,
+                last_fetched_epoch=instruction.last_fetched_epoch,
             )
             wait_s = instruction.max_wait_ms / 1000 + GRACE_S
             return self._connection.fetch(request, timeout_s=max(timeout_s, wait_s))
@@ -173,7 +175,8 @@ class Fetcher:
                 self.machine.not_listed(_as_error(error), now)
         elif isinstance(instruction, LookUp):
             if error is None:
-                self.machine.looked_up(instruction.number, future.result().offset)
+                found = future.result()
+                self.machine.looked_up(instruction.number, found.offset, found.leader_epoch)
             else:
                 self.machine.failed(instruction.number, _as_error(error), now)
         elif isinstance(instruction, Fetch):
@@ -185,22 +188,33 @@ class Fetcher:
     def _read(self, asked: Fetch, answer: Any, now: float) -> None:
         if not self.machine.is_wanted(asked.number):
             return
+        mark = answer.high_watermark
+        if answer.diverging is not None and not self._is_iterated(asked.partition):
+            self.machine.diverged(asked.number, answer.diverging, answer.log_start_offset, mark)
+            return
         try:
             buffer = answer.read()
-            part = None if buffer is None else _sound_part(buffer, asked, answer)
-            if buffer is not None and part is not None and part.damage is not None:
+            if buffer is None:
+                self.machine.found_nothing(asked.number, mark)
+                return
+            part = _sound_part(buffer, asked, answer)
+            if part.damage is not None:
                 buffer = memoryview(buffer)[: part.size_bytes]  # the next fetch finds it, first
-            if buffer is not None and answer.aborted:
+            epoch = _last_epoch(buffer, part.next_offset, answer)
+            if answer.aborted:
                 buffer = without_aborted(buffer, answer.aborted)
         except RaylogError as error:
             self.machine.failed(asked.number, error, now)
             return
-        if buffer is None or part is None:
-            self.machine.found_nothing(asked.number, answer.high_watermark)
-        else:
-            self.machine.fetched(
-                asked.number, Answer(buffer), part.next_offset, answer.high_watermark
-            )
+        self.machine.fetched(asked.number, Answer(buffer), part.next_offset, epoch, mark)
+
+    def _is_iterated(self, partition: TopicPartition) -> bool:
+        """Whether records were taken out that are not handed out yet: no place can change now."""
+        each = self.machine.assigned[partition]
+        first = each.chunks[0] if each.chunks else None
+        if not isinstance(first, Answer) or first.rows is None or each.position is None:
+            return False
+        return each.position < first.rows.next_offset
 
     # -- taking records out ------------------------------------------------------------------------
 
@@ -323,6 +337,12 @@ def _sound_part(buffer: Buffer, asked: Fetch, answer: Any) -> SoundPart:
     """What can be handed out. Raises CorruptRecord where that is nothing."""
     end = MAX_LONG if answer.end_offset < 0 else answer.end_offset
     return sound_part(buffer, asked.offset, end)
+
+
+def _last_epoch(buffer: Buffer, behind: int, answer: Any) -> int:
+    """The leader epoch of the last batch; -1 for one that cannot be: no CRC covers it."""
+    epoch = last_epoch(buffer, behind)
+    return epoch if epoch <= answer.leader_epoch else NO_EPOCH
 
 
 def _as_error(error: BaseException) -> Exception:

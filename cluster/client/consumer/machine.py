@@ -17,6 +17,12 @@ A seek forgets what was fetched, and the number of the request: an answer to a n
 known any more is dropped. Where retention, or a topic that was made again, has taken the offset
 away, ``auto.offset.reset`` says where to go on, once everything before it was handed out.
 
+**A log that lost its end** (a power loss) and has grown again has other records at offsets that
+were read. So every fetch carries the leader epoch of the newest batch that was fetched; the log,
+which never gives an epoch out twice, answers where it parts from that (KIP-320). What was fetched
+and not handed out is fetched anew then. If records were handed out that are gone, the partition
+goes back to where they began; with ``auto.offset.reset=none`` LogTruncation is raised.
+
 Who carries out instructions, and what a ``Chunk`` holds, is the shell's business (``fetcher.py``).
 """
 
@@ -37,9 +43,16 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.storage.errors import OffsetOutOfRange, RaylogError, SegmentDeleted, StorageError
+from raylog.storage.errors import (
+    LogTruncation,
+    OffsetOutOfRange,
+    RaylogError,
+    SegmentDeleted,
+    StorageError,
+)
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
+from raylog.storage.state.epochs import NO_EPOCH, EpochEnd
 
 # What may pass by itself: a restart, a move, or a segment that was deleted before it was read.
 PASSING = (
@@ -84,6 +97,7 @@ class Fetch(NamedTuple):
     offset: int
     max_bytes: int
     max_wait_ms: int
+    last_fetched_epoch: int
 
 
 class LookUp(NamedTuple):
@@ -119,7 +133,7 @@ class Reset(NamedTuple):
 
     partition: TopicPartition
     offset: int
-    policy: str
+    place: str  # where it goes on
     why: Exception
 
 
@@ -143,6 +157,7 @@ class Assigned:
         "failing_since",
         "failures",
         "fetch_at",
+        "fetched_epoch",
         "has_answered",
         "high_watermark",
         "is_edge",
@@ -168,10 +183,15 @@ class Assigned:
         self.failing_since: float | None = None
         self.go_to(start)
 
-    def go_to(self, place: Start | None) -> None:
-        """Forget what was fetched, and go on at ``place``."""
+    def go_to(self, place: Start | None, fetched_epoch: int = NO_EPOCH) -> None:
+        """Forget what was fetched, and go on at ``place``.
+
+        ``fetched_epoch``: of a batch that was fetched from before ``place``, or from behind it
+        while the log held both.
+        """
         self.chunks.clear()
         self.asked, self.error = 0, None
+        self.fetched_epoch = fetched_epoch
         self.has_answered = False  # to a fetch at this place
         self.seeking: When | None = place if isinstance(place, When) else None
         self.position = self.fetch_at = place if isinstance(place, int) else None
@@ -239,7 +259,7 @@ class Machine:
         self._ready: dict[Assigned, None] = {}  # something is there to hand out, in turn
         self._to_ask: dict[Assigned, None] = {}  # one may be asked now or later
         self._forget: list[TopicPartition] = []
-        self._before: dict[Assigned, int | None] = {}  # see ``note``
+        self._before: dict[Assigned, tuple[int | None, int]] = {}  # see ``note``
         self._start_of: Callable[[TopicPartition], Start | None] = lambda _: None
         self._end_of: Callable[[TopicPartition], Start | None] | None = None
         self._pattern: re.Pattern[str] | None = None
@@ -346,7 +366,7 @@ class Machine:
 
     def note(self, each: Assigned) -> None:
         """What is handed out of it now comes again, unless ``keep`` says that the user has it."""
-        self._before.setdefault(each, each.position)
+        self._before.setdefault(each, (each.position, each.fetched_epoch))
 
     def keep(self) -> None:
         """The user has what was handed out."""
@@ -354,11 +374,9 @@ class Machine:
 
     def take_back(self) -> None:
         """Nobody got what was handed out since ``keep``: go back to before it."""
-        for each, position in self._before.items():
+        for each, (position, epoch) in self._before.items():
             if self.assigned.get(each.partition) is each:
-                self._requests.pop(each.asked, None)
-                each.go_to(position)
-                self._changed(each)
+                self._go_back(each, position, epoch)
         self._before.clear()
 
     def begin_again(self) -> None:
@@ -394,8 +412,11 @@ class Machine:
 
     def fetch_again(self, each: Assigned) -> None:
         """What was fetched is damaged: fetch it anew, from the position on."""
+        self._go_back(each, each.position, each.fetched_epoch)
+
+    def _go_back(self, each: Assigned, position: int | None, fetched_epoch: int) -> None:
         self._requests.pop(each.asked, None)
-        each.go_to(each.position)
+        each.go_to(position, fetched_epoch)
         self._changed(each)
 
     # -- instructions ------------------------------------------------------------------------------
@@ -439,7 +460,13 @@ class Machine:
         assert each.fetch_at is not None
         wait_ms = 0 if each.is_refused else self.config.fetch_max_wait_ms
         return Fetch(
-            each.asked, each.partition, topic_id, each.fetch_at, self._fetch_bytes(), wait_ms
+            number=each.asked,
+            partition=each.partition,
+            topic_id=topic_id,
+            offset=each.fetch_at,
+            max_bytes=self._fetch_bytes(),
+            max_wait_ms=wait_ms,
+            last_fetched_epoch=each.fetched_epoch,
         )
 
     def _fetch_bytes(self) -> int:
@@ -449,14 +476,17 @@ class Machine:
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def fetched(self, number: int, chunk: Chunk, behind: int, high_watermark: int) -> None:
-        """Batches came; the next ones begin at ``behind``."""
+    def fetched(
+        self, number: int, chunk: Chunk, behind: int, epoch: int, high_watermark: int
+    ) -> None:
+        """Batches came, the last one of this leader epoch; the next ones begin at ``behind``."""
         each = self._answered(number)
         if each is not None:
             each.high_watermark = high_watermark
             each.has_answered = True
             if not each.is_fetched:
                 each.chunks.append(chunk)
+                each.fetched_epoch = epoch  # first: for an older place it is right, too
                 each.fetch_at = behind
             self._changed(each)
 
@@ -468,8 +498,36 @@ class Machine:
             each.has_answered = True
             self._changed(each)
 
-    def looked_up(self, number: int, offset: int) -> None:
-        """The offset of a time; -1: no record is that new."""
+    def diverged(self, number: int, common: EpochEnd, log_start: int, high_watermark: int) -> None:
+        """The log parts from what was fetched; up to ``common`` it holds the same.
+
+        The offset is the right one: only one log writes, so only its end can have changed. Where
+        nothing was read behind it, only the epoch is too new, and the next answer tells more.
+        """
+        each = self._answered(number)
+        if each is None:
+            return
+        assert each.fetch_at is not None
+        each.high_watermark = high_watermark
+        if each.chunks:
+            self._go_back(each, each.position, each.fetched_epoch)
+            return
+        if common.offset >= each.fetch_at:
+            each.fetched_epoch = common.epoch
+            self._changed(each)
+            return
+        lost = LogTruncation(
+            str(each.partition), each.fetch_at, log_start, high_watermark, common.offset
+        )
+        if self.config.reset == "none":
+            each.error = lost
+            self._changed(each)
+            return
+        self.resets.append(Reset(each.partition, each.fetch_at, f"offset {common.offset}", lost))
+        self._go_back(each, common.offset, common.epoch)
+
+    def looked_up(self, number: int, offset: int, epoch: int = NO_EPOCH) -> None:
+        """The offset of a time, and its leader epoch; -1: no record is that new."""
         each = self._answered(number)
         if each is None:
             return
@@ -480,7 +538,7 @@ class Machine:
         elif isinstance(place, When):
             each.seeking = place
         else:
-            each.seeking, each.fetch_at = None, place
+            each.seeking, each.fetched_epoch, each.fetch_at = None, epoch, place
             if not each.chunks:
                 each.position = place
         self._changed(each)
@@ -542,7 +600,8 @@ class Machine:
         if policy == "none":
             each.error = why
             return
-        self.resets.append(Reset(each.partition, each.fetch_at or 0, policy, why))
+        place = "the beginning" if policy == "earliest" else "the end"
+        self.resets.append(Reset(each.partition, each.fetch_at or 0, place, why))
         each.seeking = When(EARLIEST if policy == "earliest" else LATEST)
 
     # -- topics ------------------------------------------------------------------------------------

@@ -358,10 +358,8 @@ class Sender:
 
     def leave_to_parent(self) -> None:
         """This process was forked off: all that was taken is the parent's to send."""
-        self.lock, self.changed = (
-            threading.Lock(),
-            threading.Condition(),
-        )  # who held them is not here
+        # whoever held them is not here
+        self.lock, self.changed = threading.Lock(), threading.Condition()
         self.is_forked = self.is_closed = self._is_stopped = True
         self.accumulator.topics.clear()
 

@@ -1,6 +1,7 @@
 """How requests travel, and which of them a partition refuses."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from raylog.actors.errors import (
 )
 from raylog.actors.messages import FetchResult
 from raylog.actors.requests import (
+    PRODUCE_VERSION,
     FetchRequest,
     OffsetAnswer,
     OffsetRequest,
@@ -26,12 +28,13 @@ from raylog.actors.requests import (
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
+from raylog.storage.state.epochs import EpochEnd
 from raylog.storage.state.properties import random_id
 
 TOPIC_ID = random_id()
 SERVES = Serves(TopicPartition("orders", 3), TOPIC_ID, leader_epoch=7)
 PRODUCE = ProduceRequest("orders", TOPIC_ID, 3, 7, b"batch")
-FETCH = FetchRequest("orders", TOPIC_ID, 3, 7, 1 << 40, 1 << 20, 2, 500, 1)
+FETCH = FetchRequest("orders", TOPIC_ID, 3, 7, 1 << 40, 1 << 20, 2, 500, 1, 6)
 OFFSET = OffsetRequest("orders", TOPIC_ID, 3, -1, -2, 1)
 
 
@@ -72,8 +75,23 @@ def test_an_offset_is_decoded_as_it_was() -> None:
 def test_an_answer_to_a_fetch_is_decoded_as_it_was(
     aborted: tuple[tuple[int, int], ...] | None, location: Slice | None
 ) -> None:
-    result = FetchResult(None, location, 9, 2, 7, 8, aborted)
+    result = FetchResult(None, location, 9, 2, 7, 8, aborted, 4)
     assert FetchResult.decode(result.encode()) == result
+
+
+def test_where_a_log_parts_from_its_reader_is_decoded_as_it_was() -> None:
+    result = FetchResult(None, None, 9, 2, -1, 8, leader_epoch=7, diverging=EpochEnd(3, 1 << 40))
+    assert FetchResult.decode(result.encode()) == result
+
+
+@pytest.mark.parametrize(("request_", "decode"), [(FETCH, decode_fetch), (OFFSET, decode_offset)])
+@pytest.mark.parametrize("step", [-1, 1])
+def test_each_kind_of_request_has_one_version(request_: Any, decode: Any, step: int) -> None:
+    other = request_._replace(version=(request_.version + step) % 256)
+    content = other.encode("") if request_ is FETCH else other.encode()
+    with pytest.raises(UnsupportedVersion) as raised:
+        decode(content, SERVES)
+    assert raised.value.newest == request_.version
 
 
 Change = Callable[[ProduceRequest], ProduceRequest]
@@ -106,10 +124,11 @@ Change = Callable[[ProduceRequest], ProduceRequest]
 )
 def test_a_request_for_another_log_is_refused_by_name(change: Change, refusal: RaylogError) -> None:
     with pytest.raises(type(refusal)) as raised:
-        check_head(change(PRODUCE).encode(with_records=True), SERVES)
+        check_head(change(PRODUCE).encode(with_records=True), SERVES, PRODUCE_VERSION)
     assert raised.value.args == refusal.args
 
 
 @pytest.mark.parametrize("leader_epoch", [7, -1])
 def test_the_epoch_that_serves_or_none_at_all_is_taken(leader_epoch: int) -> None:
-    check_head(PRODUCE._replace(leader_epoch=leader_epoch).encode(with_records=True), SERVES)
+    request = PRODUCE._replace(leader_epoch=leader_epoch).encode(with_records=True)
+    check_head(request, SERVES, PRODUCE_VERSION)

@@ -155,3 +155,21 @@ def test_a_batch_whose_offset_was_raised_is_cut_off_and_not_those_behind_it(
     assert offsets_of(log) == list(range(50))
     (aside,) = list_asides(disk.fs, FOLDER)
     assert (aside.first_offset, aside.end_offset, aside.batches) == (52, 60, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "gap"),
+    [
+        (flip(900 + OFFSET_BYTE), (58, 58 + 256)),
+        (lambda log: log[:500] + log[600:], (50, 52)),
+    ],
+)
+def test_where_a_start_after_an_orderly_stop_reads_the_whole_segment_gaps_are_told(
+    disk: Disk, change: Callable[[bytes], bytes], gap: tuple[int, int]
+) -> None:
+    """An index that does not agree is why it does; to make it again must not hide the reason."""
+    fill(disk)
+    disk.damage(THIRD, change)
+    log = disk.open(recovery_point=60, **SMALL)
+    assert gaps_told(log) == [(THIRD, *gap)]
+    assert [mended.file for mended in log.mended if mended.kind == "rebuilt"] != []

@@ -895,3 +895,13 @@ def test_a_batch_that_is_there_twice_is_no_range_of_new_offsets(disk: Disk) -> N
     disk.damage("00000000000000000000.log", lambda content: content + content[-100:])
     (cut,) = (entry for entry in disk.open(is_clean=False).mended if entry.kind == "cut")
     assert (cut.first_offset, cut.end_offset) == (-1, -1)
+
+
+def test_starts_and_stops_in_order_find_nothing(disk: Disk) -> None:
+    """The snapshot that each stop leaves is of no use after the next one; that is no finding."""
+    for sequence in range(3):
+        log = disk.open(recovery_point=sequence)
+        assert log.mended == ()
+        log.append(of_producer(sequence))
+        log.close()
+    assert disk.names(".snapshot") == [f"{offset:020d}.snapshot" for offset in (2, 3)]

@@ -26,6 +26,7 @@ from raylog.storage.readable import (
     Slice,
 )
 from raylog.storage.records.batch import read_header, seal
+from raylog.storage.records.encode import encode_records
 from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import (
@@ -461,6 +462,26 @@ def test_when_all_is_old_a_new_empty_segment_stays(disk: Disk) -> None:
     assert log.delete_old_segments() == 0
     assert log.append(batch(timestamp=T0 + 11)).base_offset == 3
     assert offsets_of(log) == [3]
+
+
+@pytest.mark.parametrize(
+    ("config", "lag_ms"),
+    [
+        ({"retention_ms": 900}, 100),
+        ({"retention_ms": 1100}, 0),
+        ({"retention_ms": 0}, 1000),
+        ({"retention_ms": -1}, 0),
+        ({"retention_ms": 900, "cleanup_policy": "compact"}, 0),
+    ],
+)
+def test_retention_lags_by_what_the_oldest_segment_is_older_than_allowed(
+    disk: Disk, config: dict[str, Any], lag_ms: int
+) -> None:
+    log = disk.open(**config)
+    assert log.retention_lag_ms() == 0
+    log.append(encode_records([(T0, b"k", b"v", ())]))
+    disk.clock.advance(1000)
+    assert log.retention_lag_ms() == lag_ms
 
 
 def test_what_retention_left_is_there_after_a_loss_of_power(disk: Disk) -> None:

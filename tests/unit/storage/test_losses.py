@@ -472,7 +472,10 @@ def test_an_index_without_its_log_where_nothing_is_missing_is_a_leftover(disk: D
     for is_clean in (True, False):
         log = Disk(disk.fs.crash()).open(is_clean=is_clean, recovery_point=60, **SMALL)
         assert offsets_of(log) == list(range(60))
-        assert [mended.kind for mended in log.mended] == ["removed", "removed"]
+        told = [mended.file for mended in log.mended if mended.kind == "removed"]
+        # Each orderly stop leaves a snapshot that the next one makes useless: that is not told.
+        snapshot = [] if is_clean else [f"{10:020d}.snapshot"]
+        assert told == [f"{10:020d}.index", *snapshot]
 
 
 def test_a_gap_below_the_log_start_is_no_loss(disk: Disk) -> None:
@@ -716,3 +719,38 @@ def test_a_log_of_one_segment_that_is_whole_has_nothing_to_accept(disk: Disk) ->
     fill(disk, 5)
     checkpoint(disk, 10)
     assert accept_losses(disk.fs, FOLDER) == []
+
+
+def test_a_first_segment_that_somebody_renamed_after_an_orderly_stop_is_refused(
+    disk: Disk,
+) -> None:
+    """Nobody else would notice: retention takes the first segments, too, but renames all files."""
+    fill(disk)
+    disk.fs.rename(disk.path(FIRST), disk.path(FIRST + ".deleted"))
+    before = content(disk)
+    with pytest.raises(FlushedRecordsMissing, match="from 0 on, before 20"):
+        disk.open(recovery_point=60, **SMALL)
+    assert content(disk) == before
+    checkpoint(disk, 60)
+    disk.fs.write_file("/logs/.kafka_cleanshutdown", b"")
+    assert [entry[3:5] for entry in accept_losses(disk.fs, FOLDER)] == [(0, 20)]
+    assert offsets_of(disk.open(recovery_point=60, **SMALL)) == [*range(20, 60)]
+
+
+def test_below_the_log_start_a_renamed_first_segment_is_nothing(disk: Disk) -> None:
+    fill(disk)
+    disk.fs.rename(disk.path(FIRST), disk.path(FIRST + ".deleted"))
+    log = disk.open(recovery_point=60, log_start_offset=20, **SMALL)
+    assert offsets_of(log) == [*range(20, 60)]
+
+
+def test_after_an_orderly_stop_a_gap_is_accepted_whatever_the_checkpoint_says(disk: Disk) -> None:
+    """Such a log is refused, too: the way out must not need the checkpoint that is lost."""
+    fill(disk)
+    lose_second(disk)
+    disk.fs.write_file("/logs/.kafka_cleanshutdown", b"")
+    with pytest.raises(FlushedRecordsMissing):
+        disk.open(**SMALL)
+    assert [entry[3:5] for entry in accept_losses(disk.fs, FOLDER)] == [(20, 40)]
+    assert offsets_of(disk.open(is_clean=False, **SMALL)) == [*range(20), *range(40, 60)]
+    assert disk.names(".aside-0") == []

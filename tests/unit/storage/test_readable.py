@@ -299,6 +299,31 @@ def test_epochs_are_looked_up(disk: Disk) -> None:
     assert log.read(0, 100).leader_epoch == 7
 
 
+def test_a_read_tells_where_the_log_parts_from_its_reader(disk: Disk) -> None:
+    log = disk.open()
+    for epoch in (3, 7):
+        log.epochs.assign(epoch, log.log_end_offset)
+        log.append(batch(5), leader_epoch=epoch)
+
+    def read(offset: int, epoch: int) -> tuple[int, int] | int | None:
+        """Where they part; None if they do not; 1 for an offset out of range."""
+        try:
+            found = log.read(offset, 10_000, last_fetched_epoch=epoch)
+        except OffsetOutOfRange as error:
+            return error.code
+        assert found.diverging is None or found.size_bytes == 0
+        return found.diverging
+
+    assert [read(offset, 3) for offset in (0, 5, 6, 10, 11)] == [None, None, (3, 5), (3, 5), (3, 5)]
+    assert [read(offset, 7) for offset in (0, 10, 11)] == [None, None, (7, 10)]
+    assert [read(offset, 5) for offset in (4, 9)] == [(3, 5), (3, 5)], "an epoch that is gone"
+    assert [read(offset, 8) for offset in (4, 10)] == [1, 1], "above all of this log"
+    assert [read(offset, -1) for offset in (0, 10, 11)] == [None, None, 1]
+    with log.locks.old, log.locks.flush:
+        log.delete_records(7)
+    assert [read(offset, 3) for offset in (6, 7)] == [1, None], "the start comes first"
+
+
 # -- retention beside a read -----------------------------------------------------------------------
 
 

@@ -404,6 +404,25 @@ def test_the_clean_marker_is_believed_once_for_each_partition(node: Node) -> Non
     assert not again.again().open()
 
 
+def test_an_opening_that_was_refused_leaves_the_log_as_an_orderly_stop_did(node: Node) -> None:
+    """Else the Controller's next try would believe what only a crash explains."""
+    node.make()
+    assert node.dirs.unlock({ORDERS})
+    again = Node(node.fs).start()
+    for _ in range(3):
+        assert again.open()
+        again.dirs.online(again.id_of(A)).refused(ORDERS)
+    assert again.dirs.unlock(set())
+    later = Node(node.fs).start()
+    assert later.open()
+    dir = later.dirs.online(later.id_of(A))
+    dir.opened(ORDERS)
+    dir.refused(ORDERS)  # of a try that is over
+    assert not later.open()
+    dir.refused(ORDERS)
+    assert not later.open()
+
+
 def test_one_log_that_was_not_closed_leaves_its_dir_without_a_marker(node: Node) -> None:
     for partition in (ORDERS, OTHERS):
         node.make(partition)

@@ -30,6 +30,7 @@ from raylog.storage.validation import COORDINATOR
 
 HERE = "node-here"
 PRODUCE = ProduceRequest(PARTITION.topic, TOPIC_ID, PARTITION.partition, 0, batch(2))
+FOREVER_MS = 10**9
 FETCH = FetchRequest(PARTITION.topic, TOPIC_ID, PARTITION.partition, 0, 0, 1 << 20)
 OFFSET = OffsetRequest(PARTITION.topic, TOPIC_ID, PARTITION.partition, 0, -1)
 
@@ -94,11 +95,26 @@ def test_a_reader_of_this_node_is_told_where_the_batches_lie(actor: LogActorImpl
     assert (result.high_watermark, result.last_stable_offset, result.aborted) == (2, 2, None)
 
 
+def test_a_reader_of_a_log_that_lost_its_end_is_told_where(actor: LogActorImpl) -> None:
+    actor.produce(PRODUCE.encode(with_records=True))  # two records
+    fetch = FETCH._replace(offset=3, last_fetched_epoch=0)
+    for node in (HERE, "another node"):
+        for ask in (actor.fetch_batches, actor.poll_batches):
+            answer = ask(fetch._replace(max_wait_ms=FOREVER_MS).encode(node))  # at once
+            assert isinstance(answer, bytes)
+            result = FetchResult.decode(answer)
+            assert (result.location, result.diverging) == (None, (0, 2))
+            assert (result.high_watermark, result.leader_epoch) == (2, 0)
+    located = actor.fetch_batches(fetch._replace(offset=2).encode(HERE))
+    assert isinstance(located, bytes)
+    assert FetchResult.decode(located).diverging is None
+
+
 def test_the_end_of_the_log_is_an_answer_without_batches(actor: LogActorImpl) -> None:
     for node in (HERE, "another node"):
         answer = actor.fetch_batches(FETCH.encode(node))
         assert isinstance(answer, bytes)
-        assert FetchResult.decode(answer) == FetchResult(None, None, 0, 0, -1, 0)
+        assert FetchResult.decode(answer) == FetchResult(None, None, 0, 0, -1, 0, leader_epoch=0)
     with pytest.raises(OffsetOutOfRange):
         actor.fetch_batches(FETCH._replace(offset=1).encode(HERE))
 

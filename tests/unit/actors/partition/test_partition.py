@@ -63,7 +63,7 @@ def test_what_is_appended_is_fetched(disk: Disk) -> None:
 
 def test_the_end_is_empty_at_once_and_beyond_is_an_error(disk: Disk) -> None:
     partition = partition_on(disk)
-    assert partition.fetch(0) == FetchResult(None, None, 0, 0, -1, 0)
+    assert partition.fetch(0) == FetchResult(None, None, 0, 0, -1, 0, leader_epoch=0)
     with pytest.raises(OffsetOutOfRange):
         partition.fetch(1, max_wait_ms=LONG_MS)
 

@@ -339,6 +339,28 @@ def test_a_loss_says_which_files_still_have_records_and_how_to_keep_them(rotten:
     assert reread(rotten.parent) == [*range(15), *range(16, 25)]
 
 
+@pytest.mark.parametrize("suffix", [".deleted", ".tmp", ".cleaned", ".bak"])
+def test_a_loss_says_how_a_segment_that_somebody_renamed_gets_its_name_back(
+    folder: Path, suffix: str
+) -> None:
+    renamed = folder / f"{SECOND}{suffix}"
+    (folder / SECOND).rename(renamed)
+    _, has, back, _ = run_here("log", "accept-loss", str(folder)).stderr.splitlines()
+    assert has == f"{SECOND}{suffix} has good batches, offsets 10 to 19"
+    command = shlex.split(back.partition(": ")[2])
+    assert command == ["mv", str(renamed), str(folder / SECOND)]
+    Path(command[1]).rename(command[2])
+    assert reread(folder.parent) == [*range(25)]
+
+
+def test_no_file_is_to_take_the_name_of_one_that_is_there(folder: Path) -> None:
+    (folder / f"{SECOND}.deleted").write_bytes((folder / SECOND).read_bytes())
+    (folder / SECOND).write_bytes(b"")
+    told = run_here("log", "accept-loss", str(folder)).stderr
+    assert f"{SECOND}.deleted has good batches, offsets 10 to 19" in told
+    assert "mv " not in told
+
+
 def test_an_emptied_segment_hides_no_segment_behind_it(folder: Path) -> None:
     """Those stay in the log: there is nothing to set aside."""
     (folder / SECOND).write_bytes(b"")

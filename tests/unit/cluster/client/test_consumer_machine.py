@@ -1,7 +1,8 @@
 """The consumer's machine against a log that answers at random.
 
-Whatever the order of answers, errors, seeks, pauses, interrupts and retention: from the position on
-every record is handed out once, in order, and none is skipped but by a reset.
+Whatever the order of answers, errors, seeks, pauses, interrupts, retention and losses of the log's
+end: from the position on every record is handed out once, in order, and none is skipped but by a
+reset. A record that took the place of one that was handed out is handed out, too.
 """
 
 from collections import deque
@@ -20,16 +21,17 @@ from raylog.cluster.client.consumer.machine import (
     Machine,
     When,
 )
-from raylog.storage.errors import OffsetOutOfRange, SegmentDeleted
+from raylog.storage.errors import LogTruncation, OffsetOutOfRange, SegmentDeleted
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
+from raylog.storage.state.epochs import EpochEnd
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
 
 class Chunk:
-    def __init__(self, offsets: list[int]) -> None:
-        self.offsets = deque(offsets)
+    def __init__(self, offsets: list[int], epochs: list[int] | None = None) -> None:
+        self.offsets, self.epochs = deque(offsets), deque(epochs or [0] * len(offsets))
         self.size_bytes = len(offsets)
 
 
@@ -46,6 +48,11 @@ class World:
         self.machine = Machine(ConsumerConfig(auto_offset_reset=policy), self.random)
         self.starts = dict.fromkeys(PARTITIONS, 0)
         self.ends = dict.fromkeys(PARTITIONS, 5)
+        self.epoch = 0  # that appends
+        # the leader epoch of each record, by offset
+        self.epochs: dict[TopicPartition, list[int]] = {each: [0] * 5 for each in PARTITIONS}
+        # what the user has, since he chose a place: the leader epoch of each record, by offset
+        self.has: dict[TopicPartition, dict[int, int]] = {each: {} for each in PARTITIONS}
         self.expected: dict[TopicPartition, int | None] = dict.fromkeys(PARTITIONS, 0)
         self.requests: list[Any] = []
         self.seen: dict[TopicPartition, list[int]] = {each: [] for each in PARTITIONS}
@@ -57,6 +64,7 @@ class World:
                 *[self.ask, self.take] * 2,
                 *[self.answer] * 3,
                 *[self.append, self.retain, self.seek, self.pause, self.wait, self.interrupt],
+                self.truncated,
             ]
         )()
 
@@ -83,21 +91,40 @@ class World:
             edges = {EARLIEST: self.starts, LATEST: self.ends}
             offset = edges[request.timestamp][request.partition]
             self.reset(request, offset)
-            self.machine.looked_up(request.number, offset)
+            epochs = self.epochs[request.partition]
+            epoch = epochs[offset] if offset < len(epochs) else self.epoch
+            self.machine.looked_up(request.number, offset, epoch)
         else:
             self.fetch(request)
 
     def fetch(self, request: Fetch) -> None:
         start, end = self.starts[request.partition], self.ends[request.partition]
-        if not start <= request.offset <= end:
+        common = self.common(request, end)
+        if request.offset >= start and common is not None:
+            told = len(self.machine.resets)
+            self.machine.diverged(request.number, common, start, end)
+            if len(self.machine.resets) > told:
+                self.resets[request.partition].append(common.offset)
+        elif not start <= request.offset <= end:
             error = OffsetOutOfRange(str(request.partition), request.offset, start, end)
             self.machine.failed(request.number, error, self.now)
         elif request.offset == end:
             self.machine.found_nothing(request.number, end)
         else:
             behind = self.random.randint(request.offset + 1, end)
-            chunk = Chunk(list(range(request.offset, behind)))
-            self.machine.fetched(request.number, chunk, behind, end)
+            epochs = self.epochs[request.partition][request.offset : behind]
+            chunk = Chunk(list(range(request.offset, behind)), epochs)
+            self.machine.fetched(request.number, chunk, behind, epochs[-1], end)
+
+    def common(self, request: Fetch, end: int) -> EpochEnd | None:
+        """Where the log parts from what was fetched; None if it does not."""
+        epochs, last = self.epochs[request.partition], request.last_fetched_epoch
+        if last < 0:
+            return None
+        common_end = next((at for at, epoch in enumerate(epochs) if epoch > last), end)
+        not_newer = [epoch for epoch in [*epochs, self.epoch] if epoch <= last]
+        common = EpochEnd(max(not_newer, default=last), common_end)
+        return common if common.epoch < last or common.offset < request.offset else None
 
     def reset(self, request: LookUp, offset: int) -> None:
         """The user is told where the partition goes on."""
@@ -114,13 +141,16 @@ class World:
             error = self.machine.take_error(each)
             assert isinstance(error, OffsetOutOfRange)
             assert self.policy == "none"
-            self.jump(each.partition, self.starts[each.partition])
+            if isinstance(error, LogTruncation):
+                self.go_back(each.partition, error.diverging_offset)
+            else:
+                self.jump(each.partition, self.starts[each.partition])
             return
         chunk = each.chunks[0]
         assert isinstance(chunk, Chunk)
         partition = each.partition
         expected, seen = self.expected[partition], list(self.seen[partition])
-        resets = list(self.resets[partition])
+        resets, has = list(self.resets[partition]), dict(self.has[partition])
         self.machine.note(each)
         self.random.choice([self.take_one, self.take_all])(each, chunk)
         if self.random.random() < 0.9:
@@ -128,7 +158,7 @@ class World:
             return
         # the call was interrupted, or cancelled: nobody got them
         self.expected[partition], self.seen[partition] = expected, seen
-        self.resets[partition] = resets
+        self.resets[partition], self.has[partition] = resets, has
         self.random.choice([self.machine.take_back, self.machine.begin_again])()
 
     def interrupt(self) -> None:
@@ -137,30 +167,48 @@ class World:
             self.machine.begin_again()
 
     def take_one(self, each: Any, chunk: Chunk) -> None:
-        self.see(each.partition, chunk.offsets.popleft())
+        self.see(each.partition, chunk)
         next_offset = self.seen[each.partition][-1] + 1
         self.machine.handed_out(each, next_offset, is_done=not chunk.offsets)
 
     def take_all(self, each: Any, chunk: Chunk) -> None:
         while chunk.offsets:
-            self.see(each.partition, chunk.offsets.popleft())
+            self.see(each.partition, chunk)
         self.machine.handed_out(each, self.seen[each.partition][-1] + 1, is_done=True)
 
-    def see(self, partition: TopicPartition, offset: int) -> None:
-        expected = self.expected[partition]
+    def see(self, partition: TopicPartition, chunk: Chunk) -> None:
+        offset, expected = chunk.offsets.popleft(), self.expected[partition]
         while offset != expected and self.resets[partition]:
             expected = self.resets[partition].pop(0)
         assert offset == expected, f"{partition}: {offset} instead of {expected}"
         self.expected[partition] = offset + 1
         self.seen[partition].append(offset)
+        self.has[partition][offset] = chunk.epochs.popleft()
 
     def jump(self, partition: TopicPartition, offset: int) -> None:
+        """The user chooses another place."""
+        self.has[partition].clear()
+        self.go_back(partition, offset)
+
+    def go_back(self, partition: TopicPartition, offset: int) -> None:
         self.machine.seek(partition, offset)
         self.expected[partition] = offset
         self.resets[partition].clear()
 
     def append(self) -> None:
-        self.ends[self.random.choice(PARTITIONS)] += self.random.randint(1, 5)
+        partition = self.random.choice(PARTITIONS)
+        count = self.random.randint(1, 5)
+        self.ends[partition] += count
+        self.epochs[partition] += [self.epoch] * count
+
+    def truncated(self) -> None:
+        """A log lost its end, if that was not flushed, and is opened again."""
+        partition = self.random.choice(PARTITIONS)
+        self.epoch += 1
+        if self.random.random() < 0.5:
+            start, end = self.starts[partition], self.ends[partition]
+            self.ends[partition] = self.random.randint(max(start, end - 8), end)
+            del self.epochs[partition][self.ends[partition] :]
 
     def retain(self) -> None:
         partition = self.random.choice(PARTITIONS)
@@ -188,9 +236,17 @@ class World:
             self.ask()
             self.answer()
             self.take()
-            if all(self.machine.assigned[p].position == self.ends[p] for p in PARTITIONS):
+            if all(self.is_complete(partition) for partition in PARTITIONS):
                 return
         raise AssertionError("a partition has come to a stop")
+
+    def is_complete(self, partition: TopicPartition) -> bool:
+        """Whether the user has what the log has, as far as it goes back."""
+        start, end = self.starts[partition], self.ends[partition]
+        has = [self.has[partition].get(offset) for offset in range(start, end)]
+        pairs = zip(has, self.epochs[partition][start:end], strict=True)
+        is_same = all(mine is None or mine == its for mine, its in pairs)
+        return is_same and self.machine.assigned[partition].position == end
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
@@ -213,7 +269,7 @@ def test_at_most_two_answers_are_kept() -> None:
     for number in (0, 1):
         (fetch,) = machine.instructions(0)
         assert isinstance(fetch, Fetch)
-        machine.fetched(fetch.number, Chunk([number]), number + 1, 9)
+        machine.fetched(fetch.number, Chunk([number]), number + 1, 0, 9)
     assert machine.instructions(0) == []
     each = machine.next_ready()
     assert each is not None
@@ -253,3 +309,91 @@ def test_a_time_behind_the_last_record_is_the_end() -> None:
     assert second.timestamp == LATEST
     machine.looked_up(second.number, 7)
     assert machine.assigned[PARTITIONS[0]].position == 7
+
+
+def reading(policy: str) -> Machine:
+    """A machine that reads one partition from 0 on."""
+    machine = Machine(ConsumerConfig(auto_offset_reset=policy))
+    machine.assign({PARTITIONS[0]: 0})
+    machine.instructions(0)
+    machine.learned("t", "id", 1, 0)
+    return machine
+
+
+def asked(machine: Machine) -> Fetch:
+    (fetch,) = machine.instructions(0)
+    assert isinstance(fetch, Fetch)
+    return fetch
+
+
+def read_up_to(machine: Machine, end: int, epoch: int) -> None:
+    """One answer is fetched, and handed out."""
+    machine.fetched(asked(machine).number, Chunk([end - 1]), end, epoch, end)
+    each = machine.next_ready()
+    assert each is not None
+    machine.handed_out(each, end, is_done=True)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_a_log_that_lost_its_end_is_read_from_there(policy: str) -> None:
+    machine = reading(policy)
+    read_up_to(machine, 10, epoch=3)
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (10, 3)
+    machine.diverged(fetch.number, EpochEnd(2, 6), 0, 14)
+    (reset,) = machine.resets
+    assert (reset.offset, reset.place) == (10, "offset 6")
+    assert isinstance(reset.why, LogTruncation)
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (6, 2)
+    assert machine.assigned[PARTITIONS[0]].position == 6
+
+
+def test_without_a_reset_a_lost_end_is_an_error_and_the_position_stays() -> None:
+    machine = reading("none")
+    read_up_to(machine, 10, epoch=3)
+    machine.diverged(asked(machine).number, EpochEnd(2, 6), 0, 14)
+    assert machine.instructions(0) == []
+    each = machine.next_ready()
+    assert each is not None
+    assert machine.take_error(each).args == ("t-0", 10, 0, 14, 6)
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (10, 3), "it is found again"
+    assert machine.resets == []
+    machine.seek(PARTITIONS[0], 6)
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (6, -1)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+def test_what_was_fetched_is_fetched_anew_where_the_log_lost_its_end(policy: str) -> None:
+    machine = reading(policy)
+    read_up_to(machine, 5, epoch=3)
+    machine.fetched(asked(machine).number, Chunk([9]), 10, 4, 10)
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (10, 4)
+    machine.diverged(fetch.number, EpochEnd(3, 6), 0, 14)
+    assert machine.next_ready() is None
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (5, 4)
+    machine.diverged(fetch.number, EpochEnd(3, 6), 0, 14)
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (5, 3)
+    assert machine.resets == [], "what was handed out is there"
+
+
+def test_what_comes_again_is_asked_for_with_its_epoch() -> None:
+    machine = reading("earliest")
+    machine.fetched(asked(machine).number, Chunk([9]), 10, 4, 10)
+    each = machine.next_ready()
+    assert each is not None
+    machine.note(each)
+    machine.handed_out(each, 10, is_done=True)
+    machine.diverged(asked(machine).number, EpochEnd(2, 6), 0, 14)
+    machine.take_back()
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (0, 4)
+    machine.fetched(fetch.number, Chunk([9]), 10, 5, 10)
+    machine.fetch_again(each)
+    fetch = asked(machine)
+    assert (fetch.offset, fetch.last_fetched_epoch) == (0, 5)

@@ -38,6 +38,7 @@ from raylog.cluster.client.ray_connection import RayConnection
 from raylog.storage.errors import LogMissing, SegmentDeleted
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import Slice
+from raylog.storage.testing.logs import batch
 from tests.unit.cluster.client.test_deadlines import Clock
 
 HERE = "node-here"
@@ -395,6 +396,23 @@ def test_a_fetch_on_the_partitions_node_reads_the_file(world: World, tmp_path: P
     answer = future.result(0)
     assert (answer.high_watermark, answer.log_start_offset, answer.end_offset) == (9, 2, 7)
     assert bytes(answer.read()) == b"batches"
+
+
+def test_a_file_that_was_written_anew_since_the_answer_is_not_read(
+    world: World, tmp_path: Path
+) -> None:
+    """The log lost its end after the actor had looked, and was opened again, under epoch 4."""
+    log_actor = world.serve()
+    for epoch, is_refused in ((3, False), (4, True)):
+        future = world.fetch()
+        world.work()
+        answer = located(tmp_path / f"segment{epoch}", bytes(batch(leader_epoch=epoch)))
+        log_actor.answer(FetchResult.decode(answer)._replace(leader_epoch=3).encode())
+        if is_refused:
+            with pytest.raises(SegmentDeleted):
+                future.result(0).read()
+        else:
+            assert future.result(0).read() == batch(leader_epoch=3)
 
 
 def test_a_file_that_cannot_be_read_here_is_asked_for_by_call(world: World, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from raylog.storage.state.checkpoints import RECOVERY_POINTS, write_offsets
 from raylog.storage.state.properties import CLEAN_SHUTDOWN
 from raylog.storage.testing.logs import FOLDER, PARTITION, Disk, flip, offsets_of
-from raylog.storage.tools.decide import look_for_loss, restore
+from raylog.storage.tools.decide import accept, look_for_loss, restore
 from tests.harness.small_logs import FIRST, SECOND, SMALL, THIRD, fill
 
 
@@ -42,3 +42,29 @@ def test_with_a_recovery_point_where_a_segment_begins_a_loss_is_a_gap_or_the_end
     assert [lost[3:5] for lost in loss.lost] == [(34, 40)]
     assert loss.kept == ((SECOND + ".aside-0", 34, 40 if has_third else 60),)
     assert FIRST in disk.names(".log")
+
+
+def test_a_renamed_segment_is_shown_and_a_file_of_no_offset_is_left_alone(disk: Disk) -> None:
+    fill(disk)
+    disk.fs.rename(disk.path(SECOND), disk.path(SECOND + ".deleted"))
+    disk.write("20.log", disk.read(FIRST))
+    disk.write("notes.log", b"")
+    write_offsets(disk.fs, f"/logs/{RECOVERY_POINTS}", {PARTITION: 60})
+    disk.fs.write_file(f"/logs/{CLEAN_SHUTDOWN}", b"{}")
+    loss = look_for_loss(disk.fs, FOLDER, is_compacted=False)
+    assert [lost[3:5] for lost in loss.lost] == [(20, 40)]
+    assert loss.kept == ((SECOND + ".deleted", 20, 40),)
+
+
+def test_what_is_accepted_after_an_orderly_stop_is_what_was_shown(disk: Disk) -> None:
+    """The marker of the stop says what is lost where the checkpoint says nothing, and goes."""
+    fill(disk)
+    disk.fs.remove(disk.path(SECOND))
+    disk.fs.write_file(f"/logs/{CLEAN_SHUTDOWN}", b"{}")
+    loss = look_for_loss(disk.fs, FOLDER, is_compacted=False)
+    assert [lost[3:5] for lost in loss.lost] == [(20, 40)]
+    accept(disk.fs, FOLDER, is_compacted=False)
+    assert not disk.fs.exists(f"/logs/{CLEAN_SHUTDOWN}")
+    log = disk.open(is_clean=False, **SMALL)
+    assert offsets_of(log) == [*range(20), *range(40, 60)]
+    assert disk.names(".aside-0") == []
