@@ -200,7 +200,7 @@ class ConsumerClosed(RaylogError):
     """The consumer was closed."""
 
     fields = ()
-    template = "the consumer is closed, or not started yet; make another one, and start it"
+    template = "the consumer is closed; make another one"
 
 
 class ConsumerBusy(RaylogError):

@@ -35,7 +35,7 @@ AIOKAFKA = (aiokafka, aiokafka.AIOKafkaProducer, aiokafka.AIOKafkaConsumer)
 # What kafka-python alone has, which is not installed here.
 KAFKA_PYTHON = {"KafkaProducer", "KafkaConsumer", "poll", "close", "get", "add_callback"}
 # Words of Python, and of objects that are no client's.
-PYTHON = {"await", "with", "for", "record", "in", "consumer", "producer", "async", "broker"}
+PYTHON = {"await", "with", "as", "for", "record", "in", "consumer", "producer", "async", "broker"}
 
 
 def rows(text: str, columns: int) -> Iterator[list[str]]:

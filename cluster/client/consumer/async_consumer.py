@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from raylog.actors.errors import ConsumerBusy, ConsumerClosed
+from raylog.actors.errors import ConsumerBusy, ConsumerClosed, InvalidRequest
 from raylog.cluster.client.columns import SCHEMA
 from raylog.cluster.client.connection import Connection
 from raylog.cluster.client.consumer.consumer import (
@@ -115,7 +115,11 @@ class AsyncConsumer:
 
     @property
     def _started(self) -> Consumer:
-        if self._consumer is None or self._consumer._is_closed:
+        if self._consumer is None:
+            raise InvalidRequest(
+                "consumer", "not started", "await start(), or use it with async with"
+            )
+        if self._consumer._is_closed:
             raise ConsumerClosed()
         return self._consumer
 

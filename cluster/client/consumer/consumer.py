@@ -37,7 +37,15 @@ from raylog.cluster.client.connection import Connection
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
 from raylog.cluster.client.consumer.machine import Assigned, Machine, When, may_pass
-from raylog.cluster.client.consumer.places import Place, Places, offset_of, places, timestamp_of
+from raylog.cluster.client.consumer.places import (
+    Place,
+    Places,
+    ends,
+    offset_of,
+    partition_of,
+    starts,
+    timestamp_of,
+)
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
@@ -114,8 +122,9 @@ class Consumer:
     ``from_``: where to begin: "earliest", "latest", a datetime, ms since the epoch, or a dict with
     a place for each (topic, partition), in which an integer is an offset. Without it
     ``auto.offset.reset`` says, which is "latest" unless given. ``to``: None to read for ever, or
-    where to stop, in the same words. ``partitions``: only these of each topic. ``config``: Kafka's
-    keys, see ``config.py`` and docs/CLIENTS.md.
+    where to stop, in the same words; a partition that a dict leaves out stops at its end.
+    ``partitions``: only these of each topic. ``config``: Kafka's keys, see ``config.py`` and
+    docs/CLIENTS.md.
 
     A position whose record has gone, because retention was faster or because the topic was deleted
     and made again, goes on as ``auto.offset.reset`` says: "earliest", "latest", or "none", which
@@ -155,7 +164,7 @@ class Consumer:
             numbers = [offset_of(number, "partitions") for number in partitions]
             self.assign([(topic, n) for topic in topics for n in numbers], from_=from_, to=to)
         elif topics:
-            self.subscribe(topics, from_=from_, to=to)
+            self.subscribe(topics[0] if len(topics) == 1 else topics, from_=from_, to=to)
 
     def __enter__(self) -> Self:
         return self
@@ -180,9 +189,10 @@ class Consumer:
         self, partitions: Iterable[Partition], *, from_: Places = None, to: Places = None
     ) -> None:
         """Read these partitions, in the place of those before."""
+        wanted = [partition_of(each) for each in partitions]
         self._set_aside()
         self._machine.unsubscribe()
-        self._assign(partitions, from_, to)
+        self._assign(wanted, from_, to)
 
     @_exclusive
     def incremental_assign(
@@ -190,7 +200,7 @@ class Consumer:
     ) -> None:
         """Read these partitions, too; the others go on where they are, also if this raises."""
         self._set_aside()
-        self._assign(partitions, from_, to)
+        self._assign([partition_of(each) for each in partitions], from_, to)
 
     @_exclusive
     def incremental_unassign(self, partitions: Iterable[Partition]) -> None:
@@ -198,11 +208,10 @@ class Consumer:
         self._set_aside()
         self._machine.unassign([self._of(partition).partition for partition in partitions])
 
-    def _assign(self, partitions: Iterable[Partition], from_: Places, to: Places) -> None:
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        start_of, end_of = places(from_, "from_"), places(to, "to")
-        ends = {each: end for each in wanted if (end := end_of(each)) is not None}
-        self._machine.assign({each: start_of(each) for each in wanted}, ends)
+    def _assign(self, wanted: list[TopicPartition], from_: Places, to: Places) -> None:
+        start_of, end_of = starts(from_), ends(to)
+        given_ends = {each: end for each in wanted if (end := end_of(each)) is not None}
+        self._machine.assign({each: start_of(each) for each in wanted}, given_ends)
         try:
             self._settle(wanted)
         except BaseException:
@@ -219,7 +228,7 @@ class Consumer:
         """
         names, pattern = _names_or_pattern(topics)
         self._set_aside()
-        start_of, end_of = places(from_, "from_"), places(to, "to")
+        start_of, end_of = starts(from_), ends(to)
         self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
         try:
             self._settle(self._machine.assigned)
@@ -315,12 +324,11 @@ class Consumer:
         return max(each.high_watermark - self.position(topic, partition), 0)
 
     def _of(self, partition: Partition) -> Assigned:
+        wanted = partition_of(partition)
         try:
-            return self._machine.assigned[TopicPartition(*partition)]
-        except (KeyError, TypeError):
-            raise UnknownTopicOrPartition(
-                *partition, "it is not assigned to this consumer"
-            ) from None
+            return self._machine.assigned[wanted]
+        except KeyError:
+            raise UnknownTopicOrPartition(*wanted, "it is not assigned to this consumer") from None
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -547,7 +555,7 @@ class Consumer:
     ) -> dict[TopicPartition, int | None]:
         """The offset of the first record at or after each time; None where there is none."""
         wanted = {
-            TopicPartition(*partition): timestamp_of(when, "times")
+            partition_of(partition): timestamp_of(when, "times")
             for partition, when in times.items()
         }
         return {each: None if at < 0 else at for each, at in self._ask(wanted).items()}
@@ -562,7 +570,7 @@ class Consumer:
 
     @_exclusive
     def _edges(self, partitions: Iterable[Partition], edge: int) -> dict[TopicPartition, int]:
-        return self._ask({TopicPartition(*each): edge for each in partitions})
+        return self._ask({partition_of(each): edge for each in partitions})
 
     def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offsets of times, asked of all partitions together, and again where it may pass."""
@@ -699,10 +707,12 @@ def _names_or_pattern(topics: Topics) -> tuple[list[str], re.Pattern[str] | None
             return [], re.compile(topics)
         except re.error as error:
             raise InvalidRequest("topics", topics, f"is no regular expression: {error}") from None
-    names = list(dict.fromkeys(topics))
+    names = list(topics)
     if not all(isinstance(name, str) for name in names):
         raise InvalidRequest("topics", topics, "must be names of topics, or a pattern")
-    return names, None
+    if any(name.startswith("^") for name in names):
+        raise InvalidRequest("topics", topics, "has a pattern among names; a pattern stands alone")
+    return list(dict.fromkeys(names)), None
 
 
 __all__ = ["Consumer", "ConsumerRecord", "Place", "Places", "Waiter"]

@@ -158,7 +158,9 @@ class Assigned:
         "failures",
         "fetch_at",
         "fetched_epoch",
+        "has_answered",
         "high_watermark",
+        "is_edge",
         "is_paused",
         "is_refused",
         "partition",
@@ -170,6 +172,7 @@ class Assigned:
     def __init__(self, partition: TopicPartition, start: Start | None, end: Start | None) -> None:
         self.partition = partition
         self.end = end
+        self.is_edge = False  # ``end`` is where the log ended when it was looked up
         self.chunks: deque[Chunk] = deque()
         self.asked = 0  # the number of the request that is on its way
         self.error: Exception | None = None  # raised once the chunks are handed out
@@ -189,6 +192,7 @@ class Assigned:
         self.chunks.clear()
         self.asked, self.error = 0, None
         self.fetched_epoch = fetched_epoch
+        self.has_answered = False  # to a fetch at this place
         self.seeking: When | None = place if isinstance(place, When) else None
         self.position = self.fetch_at = place if isinstance(place, int) else None
 
@@ -208,7 +212,11 @@ class Assigned:
         return self._is_behind_end(self.fetch_at)
 
     def _is_behind_end(self, offset: int | None) -> bool:
-        return isinstance(self.end, int) and offset is not None and offset >= self.end
+        if not isinstance(self.end, int) or offset is None:
+            return False
+        # an offset behind the log's own end may be gone: only a fetch tells
+        is_doubtful = self.is_edge and not self.has_answered and offset > self.end
+        return offset >= self.end and not is_doubtful
 
 
 class _Topic:
@@ -475,9 +483,11 @@ class Machine:
         each = self._answered(number)
         if each is not None:
             each.high_watermark = high_watermark
-            each.chunks.append(chunk)
-            each.fetched_epoch = epoch  # first: for an older place it is right, too
-            each.fetch_at = behind
+            each.has_answered = True
+            if not each.is_fetched:
+                each.chunks.append(chunk)
+                each.fetched_epoch = epoch  # first: for an older place it is right, too
+                each.fetch_at = behind
             self._changed(each)
 
     def found_nothing(self, number: int, high_watermark: int) -> None:
@@ -485,6 +495,7 @@ class Machine:
         each = self._answered(number)
         if each is not None:
             each.high_watermark = high_watermark
+            each.has_answered = True
             self._changed(each)
 
     def diverged(self, number: int, common: EpochEnd, log_start: int, high_watermark: int) -> None:
@@ -522,6 +533,7 @@ class Machine:
             return
         place: Start = When(LATEST) if offset < 0 else offset
         if isinstance(each.end, When):
+            each.is_edge = each.end.timestamp == LATEST
             each.end = place
         elif isinstance(place, When):
             each.seeking = place

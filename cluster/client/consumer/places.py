@@ -5,7 +5,8 @@
 ``"latest"``           behind the last record that is there
 a ``datetime``         the first record at or after it; one without a zone is UTC
 an integer             ms since the epoch, likewise; in a dict it is an offset
-a dict                 a place for each (topic, partition); integers are offsets
+a dict                 a place for each (topic, partition); integers are offsets. One that ``to``
+                       leaves out ends at its end; of ``from_``, ``auto.offset.reset`` says
 ====================== =========================================================
 """
 
@@ -43,8 +44,15 @@ def offset_of(offset: object, argument: str = "offset") -> int:
     return number
 
 
-def places(given: Places, argument: str) -> Callable[[TopicPartition], Start | None]:
-    """Where each partition starts or ends; None where that is not said. Raises InvalidRequest."""
+def partition_of(given: Any) -> TopicPartition:
+    """Raises InvalidRequest."""
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
+        return TopicPartition(given[0], offset_of(given[1], "(topic, partition)"))
+    raise InvalidRequest("partition", given, "must be a pair (topic, partition)")
+
+
+def starts(given: Places, argument: str = "from_") -> Callable[[TopicPartition], Start | None]:
+    """Where each partition starts; None where that is not said. Raises InvalidRequest."""
     if given is None:
         return lambda _: None
     if not isinstance(given, Mapping):
@@ -52,16 +60,30 @@ def places(given: Places, argument: str) -> Callable[[TopicPartition], Start | N
         return lambda _: everywhere
     of_each: dict[TopicPartition, Start] = {}
     for key, place in given.items():
-        partition = _partition(key, argument)
+        partition = _key(key, argument)
         is_offset = _integer(place) is not None
         of_each[partition] = offset_of(place, argument) if is_offset else _time(place, argument)
     return of_each.get
 
 
-def _partition(key: Any, argument: str) -> TopicPartition:
-    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str):
-        return TopicPartition(key[0], offset_of(key[1], argument))
-    raise InvalidRequest(argument, key, "must have (topic, partition) as its keys")
+def ends(given: Places) -> Callable[[TopicPartition], Start | None]:
+    """Where each partition ends: at its end, where a dict leaves it out. Raises InvalidRequest."""
+    place_of = starts(given, "to")
+    if not isinstance(given, Mapping):
+        return place_of
+
+    def end_of(partition: TopicPartition) -> Start:
+        place = place_of(partition)
+        return When(LATEST) if place is None else place
+
+    return end_of
+
+
+def _key(given: Any, argument: str) -> TopicPartition:
+    try:
+        return partition_of(given)
+    except InvalidRequest:
+        raise InvalidRequest(argument, given, "must have (topic, partition) as its keys") from None
 
 
 def _time(place: object, argument: str) -> When:

@@ -41,6 +41,7 @@ class AsyncProducer:
     ) -> None:
         self._make = partial(Producer, connection, settings, clock=clock, **more)
         self._producer: Producer | None = None
+        self._starting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -51,9 +52,13 @@ class AsyncProducer:
             await _elsewhere(partial(self._producer.__exit__, error_type, error, None))
 
     async def start(self) -> None:
-        """Get a producer id. Raises the errors of a cluster that does not answer."""
-        if self._producer is None:
-            self._producer = await _elsewhere(self._make)
+        """Get a producer id, the first time. Raises the errors of a cluster that does not answer.
+
+        Every task may call this before it sends: all of them get the same producer.
+        """
+        async with self._starting:
+            if self._producer is None:
+                self._producer = await _elsewhere(self._make)
 
     async def send(
         self, topic: str, value: Any = None, **row: Any

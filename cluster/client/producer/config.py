@@ -139,5 +139,6 @@ def _invalid(name: str, value: object, why: str) -> InvalidConfig:
 
 def _levels(codec: str) -> str:
     levels = _LEVELS[codec]
-    default = " (-1 is the default)" if -1 in levels and codec == "gzip" else ""
-    return f"an integer from {min(levels)} to {max(levels)}{default}"
+    if codec == "gzip":  # which has no level between -1, its default, and 1
+        return "an integer from 1 to 9, or -1"
+    return f"an integer from {min(levels)} to {max(levels)}"

@@ -84,6 +84,7 @@ class Delivery:
         "_when_done",
         "count",
         "created_at",
+        "has_told",
         "is_hurried",
         "partition",
     )
@@ -91,6 +92,7 @@ class Delivery:
     def __init__(self, partition: "OwnPartition", created_at: float) -> None:
         self.partition, self.created_at = partition, created_at
         self.is_hurried = False  # somebody waits: it does not linger
+        self.has_told = False  # all of it has ended, and every callback has run
         self.count: int | None = None  # records; None as long as it takes more
         self._outcomes: tuple[Outcome, ...] = ()
         self._waiting: list[SentRecord] = []
@@ -127,6 +129,7 @@ class Delivery:
             _call(partial(receipt.end, outcome))
         for callback in callbacks:
             _call(callback)
+        self.has_told = self.is_done
         if heard:
             self.partition.release(WAITED_FOR_BYTES * len(heard))
 

@@ -158,6 +158,8 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Return when everything sent before is acknowledged; it does not linger meanwhile.
 
+        The callbacks of all that have run by then.
+
         ``timeout``: in seconds, default ``delivery.timeout.ms``. Raises ProduceFailed if some was
         given up and nobody has seen that yet; RequestTimedOut.
         """

@@ -13,15 +13,16 @@ from raylog.storage.limits import MAX_LONG
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-def plain_bytes(content: Any, what: str) -> bytes | None:
+def plain_bytes(
+    content: Any, what: str, advice: str = ", or give the producer a serializer for it"
+) -> bytes | None:
     """A key or value. Raises InvalidRecord for what is not bytes, and does not look like it."""
     if content is None or type(content) is bytes:
         return content
     if isinstance(content, bytes | bytearray | memoryview):
         return memoryview(content).tobytes()
     raise InvalidRecord(
-        f"{what}={content!r:.40} is a {type(content).__name__}; encode it to bytes first, or give "
-        "the producer a serializer for it"
+        f"{what}={content!r:.40} is a {type(content).__name__}; encode it to bytes first{advice}"
     )
 
 
@@ -81,7 +82,7 @@ def _plain_header(pair: Any) -> tuple[str, bytes | None]:
         exact = name.encode().decode()
     except UnicodeEncodeError as error:
         raise InvalidRecord(f"header name {name!r:.40} is not Unicode text: {error}") from error
-    return exact, plain_bytes(content, f"header {exact}")
+    return exact, plain_bytes(content, f"header {exact}", advice="")
 
 
 def _integer(number: Any, otherwise: int) -> int:

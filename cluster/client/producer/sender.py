@@ -322,12 +322,12 @@ class Sender:
         return waiting
 
     def wait(self, deliveries: Iterable[Delivery], timeout_s: float) -> bool:
-        """Whether all of them have ended in time."""
+        """Whether all of them have ended in time, and their callbacks have run."""
         deadline = self.clock() + timeout_s
         left = deque(deliveries)
         with self.changed:
             while left:
-                if left[0].is_done:
+                if left[0].has_told:
                     left.popleft()
                     continue
                 left_s = deadline - self.clock()
@@ -572,8 +572,9 @@ class Sender:
                     self._forget(*self._failures.popleft())
         self.accumulator.release(batch.charged_bytes)
         batch.delivery.end(outcome)
-        with self.lock:
-            self._ending.pop(batch.delivery, None)
+        if batch.delivery.has_told:
+            with self.lock:
+                self._ending.pop(batch.delivery, None)
         self._has_changed()
 
     def _forget(self, delivery: Delivery, outcome: Outcome) -> None:

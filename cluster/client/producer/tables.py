@@ -15,6 +15,7 @@ from raylog.cluster.client.producer.batches import Rows
 from raylog.cluster.client.producer.config import Partitioner, ProducerConfig
 from raylog.cluster.client.producer.delivery import Delivery, Outcome
 from raylog.cluster.client.producer.taking import Taking, chosen_partition
+from raylog.storage.errors import InvalidRecord
 from raylog.storage.records import columns
 from raylog.storage.records.murmur2 import partitions_for_column
 
@@ -149,6 +150,11 @@ def send_table(
     partition: int | None,
 ) -> SentTable:
     """Queue all rows of a table. See ``Producer.send_arrow``."""
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        raise InvalidRecord(
+            f"table is a {type(table).__name__}; give a pyarrow Table or RecordBatch, of pandas "
+            "pa.Table.from_pandas(frame, preserve_index=False)"
+        )
     table = _record_columns(table)
     state = taking.topic(topic)
     if partition is not None:

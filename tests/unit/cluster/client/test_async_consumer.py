@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.errors import ConsumerBusy, ConsumerClosed, ConsumerWokenUp, NothingAssigned
+from raylog.actors.errors import (
+    ConsumerBusy,
+    ConsumerClosed,
+    ConsumerWokenUp,
+    InvalidRequest,
+    NothingAssigned,
+)
 from raylog.cluster.client.consumer import AsyncConsumer, Consumer
 from raylog.cluster.client.consumer.async_consumer import _in_thread
 from raylog.storage.testing.logs import batch
@@ -98,7 +104,7 @@ def test_partitions_come_and_go(connection: FakeConnection) -> None:
 def test_it_is_woken_and_it_says_what_it_lacks(connection: FakeConnection) -> None:
     async def read() -> None:
         consumer = AsyncConsumer(connection, "t")  # type: ignore[arg-type]
-        with pytest.raises(ConsumerClosed):
+        with pytest.raises(InvalidRequest, match=r"await start\(\)"):
             await consumer.poll()
         await consumer.start()
         consumer.wakeup()

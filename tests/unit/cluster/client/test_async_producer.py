@@ -94,6 +94,29 @@ def test_failures_and_what_was_taken_when_the_body_raises(connection: FakeConnec
     assert connection.values() == [b"taken"]
 
 
+def test_many_that_start_it_at_once_share_one_producer(connection: FakeConnection) -> None:
+    async def work() -> None:
+        producer = AsyncProducer(connection, linger_ms=0)
+
+        async def request() -> int:
+            await producer.start()
+            return (await producer.send_and_wait("t", b"x")).offset
+
+        assert sorted(await asyncio.gather(*(request() for _ in range(20)))) == list(range(20))
+        await producer.close()
+
+    made = connection.new_producer_id
+    asked: list[None] = []
+
+    def new_producer_id(**given: Any) -> "Future[int]":
+        asked.append(None)
+        return made(**given)
+
+    connection.new_producer_id = new_producer_id  # type: ignore[method-assign]
+    asyncio.run(work())
+    assert len(asked) == 1
+
+
 def test_before_start_it_says_what_to_do(connection: FakeConnection) -> None:
     async def work() -> None:
         producer = AsyncProducer(connection)

@@ -729,6 +729,69 @@ def test_topics_by_a_pattern_also_those_that_come_later(connection: FakeConnecti
         consumer.subscribe("^(")
 
 
+def test_a_consumer_is_made_of_a_pattern_or_a_list_as_subscribe(connection: FakeConnection) -> None:
+    connection.create("u", 1)
+    make: Any = connection.consumer
+    assert len(make("^[tu]").assignment) == 3
+    assert len(make(["t", "u"]).assignment) == 3
+    with pytest.raises(InvalidRequest, match="pattern stands alone"):
+        make("^t", "u")
+    with pytest.raises(InvalidRequest, match="must be names of topics"):
+        make(["t"], ["u"])
+
+
+@pytest.mark.parametrize("given", [[("t", 0)], "t", ("t",), ("t", "0"), 0])
+@pytest.mark.parametrize("call", ["pause", "resume", "seek_to_beginning", "seek_to_end"])
+def test_what_is_no_partition_is_refused_in_words(
+    connection: FakeConnection, call: str, given: Any
+) -> None:
+    consumer = connection.consumer("t")
+    with pytest.raises(InvalidRequest, match="topic, partition"):
+        getattr(consumer, call)(given)
+
+
+def test_what_are_no_partitions_is_refused_in_words(connection: FakeConnection) -> None:
+    consumer: Any = connection.consumer("t")
+    for call in (consumer.assign, consumer.beginning_offsets, consumer.end_offsets):
+        with pytest.raises(InvalidRequest, match="topic, partition"):
+            call(("t", 0))
+    with pytest.raises(InvalidRequest, match="topic, partition"):
+        consumer.offsets_for_times({0: 5})
+    assert consumer.assignment == [("t", 0), ("t", 1)]
+
+
+def test_a_partition_that_to_leaves_out_ends_at_its_end(connection: FakeConnection) -> None:
+    for number in (0, 1):
+        append(connection, number, 4)
+    consumer = connection.consumer("t", from_="earliest", to={("t", 0): 2})
+    assert sorted(offsets(list(consumer))) == [(0, 0), (0, 1), *((1, n) for n in range(4))]
+    table = consumer.read_table("t", from_={("t", 0): 1}, to={("t", 0): 2})
+    assert table.num_rows == 1 + 4
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_position_behind_the_end_that_is_there_now_is_reset(
+    connection: FakeConnection, caplog: Any, isolation: str
+) -> None:
+    append(connection, 0, 4)
+    place = ("t", 0)
+    for reset, found in (("earliest", 4), ("latest", 0)):
+        consumer = connection.consumer(auto_offset_reset=reset, isolation_level=isolation)
+        consumer.assign([place], from_={place: 90}, to={place: "latest"})
+        assert len(list(consumer)) == found
+        assert consumer.position(*place) == 4
+        assert "offset 90 is not there" in caplog.text
+        caplog.clear()
+    consumer = connection.consumer(auto_offset_reset="none", isolation_level=isolation)
+    consumer.assign([place], from_={place: 90}, to={place: "latest"})
+    with pytest.raises(OffsetOutOfRange):
+        list(consumer)
+    consumer.assign([place], from_={place: 4}, to={place: "latest"})
+    assert list(consumer) == []
+    consumer.assign([place], from_={place: 90}, to={place: 10})
+    assert list(consumer) == [], "nothing is asked for"
+
+
 @pytest.mark.parametrize("is_told", [True, False])
 def test_partitions_that_are_added_are_read_from_their_beginning(
     connection: FakeConnection, is_told: bool

@@ -426,7 +426,7 @@ def test_numpy_integers_datetimes_and_subclasses_are_taken(lab: Lab) -> None:
         ({"partition": "0"}, "partition='0' is invalid"),
         ({"partition": True}, "partition=True is invalid"),
         ({"headers": 7}, "headers=7 are no headers"),
-        ({"headers": [("a", "b")]}, "header a='b' is a str"),
+        ({"headers": [("a", "b")]}, "header a='b' is a str; encode it to bytes first$"),
         ({"headers": [(b"a", b"b")]}, "header name b'a' is a bytes"),
         ({"headers": ["ab"]}, "is not a pair"),
         ({"headers": [("a", b"b", b"c")]}, "has 3 fields"),
@@ -486,6 +486,12 @@ def test_partitions_by_key_in_turn_by_choice_and_in_runs(lab: Lab) -> None:
     wrong = lab.producer(partitioner=lambda *_: 3)
     with pytest.raises(InvalidRecord, match="chose partition 3 of t, which has 3"):
         wrong.send("t", b"x")
+
+
+@pytest.mark.parametrize("table", [{"value": [b"x"]}, [b"x"], None])
+def test_what_is_no_table_is_refused_in_words(lab: Lab, table: Any) -> None:
+    with pytest.raises(InvalidRecord, match="give a pyarrow Table or RecordBatch"):
+        lab.producer().send_arrow("t", table)
 
 
 def test_tables_obey_the_partitioner_too(lab: Lab) -> None:
@@ -1242,6 +1248,26 @@ def test_flush_waits_for_what_is_being_told(lab: Lab) -> None:
     assert seen == [False]
     with pytest.raises(ProduceFailed):
         producer.flush(0)
+
+
+@pytest.mark.parametrize("max_message_bytes", [1_000_000, 200])
+def test_flush_waits_until_the_callbacks_have_run(lab: Lab, max_message_bytes: int) -> None:
+    topic = lab.connection.create("t", 1, max_message_bytes=max_message_bytes)
+    topic.told_max_bytes = 1_000_000  # with the smaller limit the batch is split
+    producer = lab.producer(linger_ms=10)
+    sent = [producer.send("t", b"x" * 20) for _ in range(10)]
+    too_soon: list[bool] = []
+
+    def is_flushed(_: object) -> None:
+        too_soon.append(producer._sender.wait(producer._sender.hurry(), 0))
+
+    for one in sent:
+        one.add_done_callback(is_flushed)
+    waiting = producer._sender.hurry()
+    lab.run()
+    assert too_soon == [False] * 10, "what a callback learns is known when flush returns"
+    assert producer._sender.wait(waiting, 0)
+    assert producer._sender.hurry() == [], "it remembers nothing that has ended"
 
 
 def test_what_an_interrupted_close_gives_up_is_a_note_at_the_interrupt(lab: Lab) -> None:
