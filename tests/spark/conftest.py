@@ -60,13 +60,14 @@ class Topics:
         self.ends[topic, partition] = first + count
 
     def let_retention_delete_all(self, topic: str, partition: int = 0) -> None:
-        """The records so far are older than the topic's ``retention.ms``, which need not be waited
-        for."""
+        """The records so far are old. Those that come later, as old, stay."""
         import ray
 
+        self.broker.alter_topic_config(topic, {"retention.ms": "1000"})
         ray.get(
             self.broker.partition(topic, partition).delete_old_segments.remote(), timeout=TIMEOUT_S
         )
+        self.broker.alter_topic_config(topic, {"retention.ms": "-1"})
 
     def delete(self) -> None:
         """Delete this test's topics: each partition is a process."""
