@@ -34,9 +34,11 @@ from raylog.actors.errors import (
 from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.consumer.assigned import Assigned
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
-from raylog.cluster.client.consumer.machine import Assigned, Machine, When, may_pass
+from raylog.cluster.client.consumer.instructions import When
+from raylog.cluster.client.consumer.machine import Machine, may_pass
 from raylog.cluster.client.consumer.places import (
     Place,
     Places,

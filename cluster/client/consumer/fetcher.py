@@ -18,17 +18,17 @@ from raylog.cluster.client.connection import (
     OffsetAnswer,
     OffsetRequest,
 )
+from raylog.cluster.client.consumer.assigned import Assigned
 from raylog.cluster.client.consumer.deserializing import Deserializing
-from raylog.cluster.client.consumer.machine import (
-    Assigned,
+from raylog.cluster.client.consumer.instructions import (
     Fetch,
     Forget,
     Instruction,
     Learn,
     ListTopics,
     LookUp,
-    Machine,
 )
+from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
 from raylog.cluster.client.offsets import list_offsets
 from raylog.storage.buffers import Buffer

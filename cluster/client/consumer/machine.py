@@ -27,10 +27,8 @@ Who carries out instructions, and what a ``Chunk`` holds, is the shell's busines
 """
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import NamedTuple, Protocol
 
 from raylog.actors.errors import (
     THROTTLED,
@@ -42,7 +40,20 @@ from raylog.actors.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from raylog.cluster.client.consumer.assigned import Assigned, Topic
 from raylog.cluster.client.consumer.config import ConsumerConfig
+from raylog.cluster.client.consumer.instructions import (
+    Chunk,
+    Fetch,
+    Forget,
+    Instruction,
+    Learn,
+    ListTopics,
+    LookUp,
+    Reset,
+    Start,
+    When,
+)
 from raylog.storage.errors import (
     LogTruncation,
     OffsetOutOfRange,
@@ -76,174 +87,6 @@ MOST_CHUNKS = 2
 LEAST_FETCH_BYTES = 64 << 10
 
 
-class When(NamedTuple):
-    """A place that must be looked up: a time in ms, or Kafka's EARLIEST or LATEST."""
-
-    timestamp: int
-
-
-Start = int | When  # an offset, or what leads to one
-
-
-# -- instructions ----------------------------------------------------------------------------------
-
-
-class Fetch(NamedTuple):
-    """Ask for batches. The answer is an event with the same ``number``."""
-
-    number: int
-    partition: TopicPartition
-    topic_id: str
-    offset: int
-    max_bytes: int
-    max_wait_ms: int
-    last_fetched_epoch: int
-
-
-class LookUp(NamedTuple):
-    """Ask for the offset of a time."""
-
-    number: int
-    partition: TopicPartition
-    topic_id: str
-    timestamp: int
-
-
-class Learn(NamedTuple):
-    """Ask for a topic's metadata."""
-
-    topic: str
-
-
-class ListTopics(NamedTuple):
-    """Ask which topics there are."""
-
-
-class Forget(NamedTuple):
-    """Look up afresh who serves a partition."""
-
-    partition: TopicPartition
-
-
-Instruction = Fetch | LookUp | Learn | ListTopics | Forget
-
-
-class Reset(NamedTuple):
-    """A partition goes on elsewhere than where it was: to be told."""
-
-    partition: TopicPartition
-    offset: int
-    place: str  # where it goes on
-    why: Exception
-
-
-class Chunk(Protocol):
-    """The batches of one answer."""
-
-    size_bytes: int
-
-
-# -- state -----------------------------------------------------------------------------------------
-
-
-class Assigned:
-    """One partition that is read."""
-
-    __slots__ = (
-        "asked",
-        "chunks",
-        "end",
-        "error",
-        "failing_since",
-        "failures",
-        "fetch_at",
-        "fetched_epoch",
-        "has_answered",
-        "high_watermark",
-        "is_edge",
-        "is_paused",
-        "is_refused",
-        "partition",
-        "position",
-        "retry_at",
-        "seeking",
-    )
-
-    def __init__(self, partition: TopicPartition, start: Start | None, end: Start | None) -> None:
-        self.partition = partition
-        self.end = end
-        self.is_edge = False  # ``end`` is where the log ended when it was looked up
-        self.chunks: deque[Chunk] = deque()
-        self.asked = 0  # the number of the request that is on its way
-        self.error: Exception | None = None  # raised once the chunks are handed out
-        self.is_paused = False
-        self.is_refused = False  # a fetch that waits: the next one does not
-        self.high_watermark = -1
-        self.retry_at, self.failures = 0.0, 0
-        self.failing_since: float | None = None
-        self.go_to(start)
-
-    def go_to(self, place: Start | None, fetched_epoch: int = NO_EPOCH) -> None:
-        """Forget what was fetched, and go on at ``place``.
-
-        ``fetched_epoch``: of a batch that was fetched from before ``place``, or from behind it
-        while the log held both.
-        """
-        self.chunks.clear()
-        self.asked, self.error = 0, None
-        self.fetched_epoch = fetched_epoch
-        self.has_answered = False  # to a fetch at this place
-        self.seeking: When | None = place if isinstance(place, When) else None
-        self.position = self.fetch_at = place if isinstance(place, int) else None
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether everything up to the end was handed out."""
-        return self._is_behind_end(self.position)
-
-    @property
-    def has_caught_up(self) -> bool:
-        """Whether everything was handed out that was there at the last answer."""
-        return self.position is not None and 0 <= self.high_watermark <= self.position
-
-    @property
-    def is_fetched(self) -> bool:
-        """Whether everything up to the end was fetched."""
-        return self._is_behind_end(self.fetch_at)
-
-    def _is_behind_end(self, offset: int | None) -> bool:
-        if not isinstance(self.end, int) or offset is None:
-            return False
-        # an offset behind the log's own end may be gone: only a fetch tells
-        is_doubtful = self.is_edge and not self.has_answered and offset > self.end
-        return offset >= self.end and not is_doubtful
-
-
-class _Topic:
-    """What is known of a topic."""
-
-    __slots__ = (
-        "due_at",
-        "failing_since",
-        "failures",
-        "is_asked",
-        "is_followed",
-        "is_new",
-        "partitions",
-        "topic_id",
-    )
-
-    def __init__(self, *, is_followed: bool, is_new: bool) -> None:
-        self.topic_id: str | None = None
-        self.partitions = 0
-        self.is_followed = is_followed  # all its partitions are read, also those added later
-        self.is_new = is_new  # it came after the subscription: read from its beginning
-        self.is_asked = False
-        self.due_at = 0.0
-        self.failures = 0
-        self.failing_since: float | None = None
-
-
 class Machine:
     """The partitions of one consumer."""
 
@@ -253,7 +96,7 @@ class Machine:
         self.resets: list[Reset] = []  # taken by the shell
         self.troubles: list[Exception] = []  # of no partition; raised by the shell
         self._random = random or Random()
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, Topic] = {}
         self._requests: dict[int, Assigned] = {}
         self._last_number = 0
         self._ready: dict[Assigned, None] = {}  # something is there to hand out, in turn
@@ -263,7 +106,7 @@ class Machine:
         self._start_of: Callable[[TopicPartition], Start | None] = lambda _: None
         self._end_of: Callable[[TopicPartition], Start | None] | None = None
         self._pattern: re.Pattern[str] | None = None
-        self._list = _Topic(is_followed=False, is_new=False)  # when to list topics
+        self._list = Topic(is_followed=False, is_new=False)  # when to list topics
 
     # -- what the user wants -----------------------------------------------------------------------
 
@@ -303,7 +146,7 @@ class Machine:
         """Read these partitions, too. None as a start: where auto.offset.reset says."""
         for partition, start in starts.items():
             if partition.topic not in self._topics:
-                self._topics[partition.topic] = _Topic(is_followed=False, is_new=False)
+                self._topics[partition.topic] = Topic(is_followed=False, is_new=False)
             self._drop([partition])
             self._add(partition, start, (ends or {}).get(partition))
 
@@ -324,9 +167,9 @@ class Machine:
         self.unsubscribe()
         self._start_of, self._end_of = start_of, end_of
         self._pattern = pattern
-        self._list = _Topic(is_followed=False, is_new=False)
+        self._list = Topic(is_followed=False, is_new=False)
         for topic in topics:
-            self._topics[topic] = _Topic(is_followed=True, is_new=False)
+            self._topics[topic] = Topic(is_followed=True, is_new=False)
 
     def seek(self, partition: TopicPartition, place: Start) -> None:
         each = self.assigned[partition]
@@ -640,7 +483,7 @@ class Machine:
         if each.seeking is not None:
             each.position = None
 
-    def _leave(self, each: Assigned, topic: _Topic, partitions: int) -> None:
+    def _leave(self, each: Assigned, topic: Topic, partitions: int) -> None:
         """The topic has no such partition."""
         if topic.is_followed:
             self._drop([each.partition])
@@ -648,7 +491,7 @@ class Machine:
             why = f"it has {partitions} partitions, counted from 0"
             each.error = UnknownTopicOrPartition(*each.partition, why)
 
-    def _follow(self, name: str, topic: _Topic, numbers: range, *, is_first: bool) -> None:
+    def _follow(self, name: str, topic: Topic, numbers: range, *, is_first: bool) -> None:
         """Read the partitions of a topic: the first ones from the start, added ones whole."""
         for partition in (TopicPartition(name, number) for number in numbers):
             if partition in self.assigned:
@@ -678,7 +521,7 @@ class Machine:
             each.error = error
             self._changed(each)
 
-    def _put_off(self, topic: _Topic, error: Exception, now: float) -> None:
+    def _put_off(self, topic: Topic, error: Exception, now: float) -> None:
         """Ask again in a moment; name what lasts, where nothing is known without an answer."""
         topic.is_asked = False
         topic.due_at = now + self._backoff_s(topic.failures)
@@ -699,7 +542,7 @@ class Machine:
             return
         for name in names:
             if name not in self._topics and self._pattern.search(name):
-                self._topics[name] = _Topic(is_followed=True, is_new=not is_first)
+                self._topics[name] = Topic(is_followed=True, is_new=not is_first)
 
     def not_listed(self, error: Exception, now: float) -> None:
         self._put_off(self._list, error, now)

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from raylog.actors.errors import InvalidRequest
-from raylog.cluster.client.consumer.machine import Start, When
+from raylog.cluster.client.consumer.instructions import Start, When
 from raylog.cluster.client.times import milliseconds
 from raylog.storage.limits import MAX_LONG
 from raylog.storage.names import TopicPartition

@@ -13,14 +13,8 @@ import pytest
 
 from raylog.actors.errors import NotLeader, TooManyPolls
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.cluster.client.consumer.machine import (
-    Fetch,
-    Forget,
-    Learn,
-    LookUp,
-    Machine,
-    When,
-)
+from raylog.cluster.client.consumer.instructions import Fetch, Forget, Learn, LookUp, When
+from raylog.cluster.client.consumer.machine import Machine
 from raylog.storage.errors import LogTruncation, OffsetOutOfRange, SegmentDeleted
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST

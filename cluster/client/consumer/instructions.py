@@ -1,0 +1,72 @@
+"""What a consumer's machine says and is told: places, instructions to its shell, batches."""
+
+from typing import NamedTuple, Protocol
+
+from raylog.storage.names import TopicPartition
+
+
+class When(NamedTuple):
+    """A place that must be looked up: a time in ms, or Kafka's EARLIEST or LATEST."""
+
+    timestamp: int
+
+
+Start = int | When  # an offset, or what leads to one
+
+
+# -- instructions ----------------------------------------------------------------------------------
+
+
+class Fetch(NamedTuple):
+    """Ask for batches. The answer is an event with the same ``number``."""
+
+    number: int
+    partition: TopicPartition
+    topic_id: str
+    offset: int
+    max_bytes: int
+    max_wait_ms: int
+    last_fetched_epoch: int
+
+
+class LookUp(NamedTuple):
+    """Ask for the offset of a time."""
+
+    number: int
+    partition: TopicPartition
+    topic_id: str
+    timestamp: int
+
+
+class Learn(NamedTuple):
+    """Ask for a topic's metadata."""
+
+    topic: str
+
+
+class ListTopics(NamedTuple):
+    """Ask which topics there are."""
+
+
+class Forget(NamedTuple):
+    """Look up afresh who serves a partition."""
+
+    partition: TopicPartition
+
+
+Instruction = Fetch | LookUp | Learn | ListTopics | Forget
+
+
+class Reset(NamedTuple):
+    """A partition goes on elsewhere than where it was: to be told."""
+
+    partition: TopicPartition
+    offset: int
+    place: str  # where it goes on
+    why: Exception
+
+
+class Chunk(Protocol):
+    """The batches of one answer."""
+
+    size_bytes: int
