@@ -17,7 +17,8 @@ from raylog.cluster.client.connection import (
     PartitionMetadata,
     TopicMetadata,
 )
-from raylog.cluster.client.consumer.consumer import Consumer, Waiter
+from raylog.cluster.client.consumer.consumer import Consumer
+from raylog.cluster.client.consumer.waiter import Waiter
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition

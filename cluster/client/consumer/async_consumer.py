@@ -21,10 +21,11 @@ from raylog.cluster.client.consumer.consumer import (
     POLL_TIMEOUT_MS,
     Consumer,
     Partition,
-    Topics,
-    Waiter,
+    at_most,
 )
 from raylog.cluster.client.consumer.places import Places
+from raylog.cluster.client.consumer.topics import Topics
+from raylog.cluster.client.consumer.waiter import Waiter
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.record import ConsumerRecord
 
@@ -142,7 +143,7 @@ class AsyncConsumer:
         with self._exclusive():
             consumer = self._started
             consumer._set_aside()
-            most = consumer._most_records(max_records)
+            most = at_most("max_records", max_records, consumer._config.max_poll_records)
             await self._wait_for(partial(consumer._take_some, most), timeout_ms / 1000)
             return consumer._hand_out_taken()
 
@@ -157,7 +158,7 @@ class AsyncConsumer:
         """As ``Consumer.poll_arrow``."""
         with self._exclusive():
             consumer = self._started
-            most = consumer._most_bytes(max_bytes)
+            most = at_most("max_bytes", max_bytes, consumer._config.max_poll_bytes)
             consumer._set_aside()
             batches: list[pa.RecordBatch] = []
             try:
@@ -181,7 +182,7 @@ class AsyncConsumer:
                     consumer._begin_taken()
                     continue
                 consumer._hand_out_taken()
-                most = consumer._most_records(None)
+                most = consumer._config.max_poll_records
                 await self._wait_for(partial(consumer._take_some, most), None)
                 if not consumer._begin_taken():
                     return

@@ -10,11 +10,8 @@ set (``seek``).
 import functools
 import logging
 import os
-import re
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -34,11 +31,12 @@ from raylog.actors.errors import (
 from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.consumer.asking import Asking
 from raylog.cluster.client.consumer.assigned import Assigned
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
 from raylog.cluster.client.consumer.instructions import When
-from raylog.cluster.client.consumer.machine import Machine, may_pass
+from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.consumer.places import (
     Place,
     Places,
@@ -48,6 +46,8 @@ from raylog.cluster.client.consumer.places import (
     starts,
     timestamp_of,
 )
+from raylog.cluster.client.consumer.topics import Topics, names_or_pattern
+from raylog.cluster.client.consumer.waiter import Waiter
 from raylog.storage.errors import RaylogError
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
@@ -56,35 +56,9 @@ from raylog.storage.records.record import ConsumerRecord
 logger = logging.getLogger(__name__)
 
 Partition = tuple[str, int]  # a topic and a partition of it: also a TopicPartition
-Topics = str | re.Pattern[str] | Iterable[str]
 P = ParamSpec("P")
 T = TypeVar("T")
 POLL_TIMEOUT_MS = 1000
-LONGEST_WAIT_S = 3600.0
-
-
-class Waiter:
-    """Waits until something has ended, or until a time."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def another(self) -> "Waiter":
-        """For another consumer."""
-        return Waiter()
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def wake(self) -> None:
-        """Called in any thread."""
-        self._event.set()
-
-    def wait(self, seconds: float) -> None:
-        """Until :meth:`wake`, also an earlier one, or for so long."""
-        if seconds > 0:
-            self._event.wait(min(seconds, LONGEST_WAIT_S))
-        self._event.clear()
 
 
 def _exclusive(
@@ -228,7 +202,7 @@ class Consumer:
         Partitions that are added to them, and topics that match and are made later, are read from
         their beginning on, within ``metadata.max.age.ms``; not with ``to``.
         """
-        names, pattern = _names_or_pattern(topics)
+        names, pattern = names_or_pattern(topics)
         self._set_aside()
         start_of, end_of = starts(from_), ends(to)
         self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
@@ -352,18 +326,11 @@ class Consumer:
         on; after ``request.timeout.ms`` without it this raises why. After an error no position has
         moved, and the next poll goes on there.
         """
-        most = self._most_records(max_records)
+        most = at_most("max_records", max_records, self._config.max_poll_records)
         self._set_aside()
         polled: list[ConsumerRecord] = []
         self._wait_for(lambda: self._poll(polled, most), timeout_ms / 1000, is_poll=True)
         return polled
-
-    def _most_records(self, wanted: int | None) -> int:
-        if wanted is None:
-            return self._config.max_poll_records
-        if wanted < 1:
-            raise InvalidRequest("max_records", wanted, "must be 1 or more")
-        return wanted
 
     def _poll(self, polled: list[ConsumerRecord], most: int) -> bool:
         """Whether there is something to return."""
@@ -408,18 +375,11 @@ class Consumer:
         Its columns are key, value, topic, partition, offset, timestamp, timestampType, headers. It
         is a part of what is there: ``read_table`` reads a whole range.
         """
-        most = self._most_bytes(max_bytes)
+        most = at_most("max_bytes", max_bytes, self._config.max_poll_bytes)
         self._set_aside()
         batches: list[pa.RecordBatch] = []
         self._wait_for(lambda: self._poll_arrow(batches, most), timeout_ms / 1000, is_poll=True)
         return pa.Table.from_batches(batches, schema=SCHEMA)
-
-    def _most_bytes(self, wanted: int | None) -> int:
-        if wanted is None:
-            return self._config.max_poll_bytes
-        if wanted < 1:
-            raise InvalidRequest("max_bytes", wanted, "must be 1 or more")
-        return wanted
 
     def _poll_arrow(self, batches: list[pa.RecordBatch], left_bytes: int) -> bool:
         while left_bytes > 0:
@@ -575,42 +535,9 @@ class Consumer:
         return self._ask({partition_of(each): edge for each in partitions})
 
     def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offsets of times, asked of all partitions together, and again where it may pass."""
-        answers: dict[TopicPartition, int] = {}
-        asked: dict[TopicPartition, Future[Any]] = {}
-        errors: list[Exception] = []
-        retry_at = 0.0
-
-        def ask() -> bool:
-            nonlocal retry_at
-            for partition, future in list(asked.items()):
-                if not future.done():
-                    continue
-                del asked[partition]
-                error = future.exception()
-                if error is None:
-                    answers[partition] = future.result().offset
-                elif may_pass(error):
-                    self._connection.forget(*partition)
-                    retry_at = self._waiter.now() + self._config.retry_backoff_s
-                else:
-                    assert isinstance(error, Exception)
-                    errors.append(error)
-            if retry_at <= self._waiter.now() and not errors:
-                missing = {
-                    partition: timestamp
-                    for partition, timestamp in wanted.items()
-                    if partition not in answers and partition not in asked
-                }
-                asked.update(self._fetcher.list_offsets(missing))
-                for partition in missing:
-                    asked[partition].add_done_callback(lambda _: self._waiter.wake())
-            return bool(errors) or len(answers) == len(wanted)
-
-        self._wait_for(ask, wakes_at=lambda: retry_at if len(asked) < len(wanted) else 1e18)
-        if errors:
-            raise errors[0]
-        return {partition: answers[partition] for partition in wanted}
+        asking = Asking(self._connection, wanted, self._config, self._waiter)
+        self._wait_for(asking.has_ended, wakes_at=asking.wakes_at)
+        return asking.offsets()
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -699,22 +626,13 @@ class Consumer:
             self._waiter.wake()
 
 
-def _names_or_pattern(topics: Topics) -> tuple[list[str], re.Pattern[str] | None]:
-    if isinstance(topics, re.Pattern):
-        return [], topics
-    if isinstance(topics, str):
-        if not topics.startswith("^"):
-            return [topics], None
-        try:
-            return [], re.compile(topics)
-        except re.error as error:
-            raise InvalidRequest("topics", topics, f"is no regular expression: {error}") from None
-    names = list(topics)
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidRequest("topics", topics, "must be names of topics, or a pattern")
-    if any(name.startswith("^") for name in names):
-        raise InvalidRequest("topics", topics, "has a pattern among names; a pattern stands alone")
-    return list(dict.fromkeys(names)), None
+def at_most(argument: str, wanted: int | None, default: int) -> int:
+    """A bound that a user gives. Raises InvalidRequest."""
+    if wanted is None:
+        return default
+    if wanted < 1:
+        raise InvalidRequest(argument, wanted, "must be 1 or more")
+    return wanted
 
 
-__all__ = ["Consumer", "ConsumerRecord", "Place", "Places", "Waiter"]
+__all__ = ["Consumer", "ConsumerRecord", "Place", "Places"]

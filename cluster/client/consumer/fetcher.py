@@ -5,7 +5,7 @@ owner, who takes them at its next ``advance``, in its own thread. So the machine
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -30,7 +30,6 @@ from raylog.cluster.client.consumer.instructions import (
 )
 from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.limits import MAX_PLAIN_BATCH_BYTES
-from raylog.cluster.client.offsets import list_offsets
 from raylog.storage.buffers import Buffer
 from raylog.storage.errors import RaylogError
 from raylog.storage.limits import MAX_LONG
@@ -133,17 +132,6 @@ class Fetcher:
             return self._connection.metadata(instruction.topic, timeout_s=timeout_s)
         assert isinstance(instruction, ListTopics)
         return self._connection.list_topics(timeout_s=timeout_s)
-
-    def list_offsets(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> "dict[TopicPartition, Future[OffsetAnswer]]":
-        """The offsets at times, also of partitions that are not assigned."""
-        return list_offsets(
-            self._connection,
-            wanted,
-            isolation=self.config.isolation,
-            timeout_s=self.config.request_timeout_s,
-        )
 
     def _list_offset(self, wanted: LookUp) -> "Future[OffsetAnswer]":
         request = OffsetRequest(

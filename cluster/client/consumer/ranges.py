@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from raylog.cluster.client.connection import Connection
-from raylog.cluster.client.consumer.consumer import Consumer, Waiter
+from raylog.cluster.client.consumer.consumer import Consumer
+from raylog.cluster.client.consumer.waiter import Waiter
 
 MAX_BYTES = 16 << 20
 
