@@ -54,7 +54,6 @@ class Asking:
         if error is None:
             self._answers[partition] = future.result().offset
         elif may_pass(error):
-            self._connection.forget(*partition)
             self._retry_at = self._waiter.now() + self._config.retry_backoff_s
         else:
             self._errors.append(error)

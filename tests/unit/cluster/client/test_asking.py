@@ -1,12 +1,12 @@
 """A consumer's question for offsets: what it asks again, and when it wakes by itself."""
 
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
-from raylog.cluster.client.connection import OffsetAnswer, OffsetRequest
+from raylog.cluster.client.connection import Connection, OffsetAnswer, OffsetRequest
 from raylog.cluster.client.consumer.asking import Asking
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.waiter import Waiter
@@ -38,7 +38,8 @@ class Clock(Waiter):
 
 
 def asking_of(connection: Held, clock: Clock) -> Asking:
-    asking = Asking(connection, {FIRST: LATEST, SECOND: LATEST}, CONFIG, clock)
+    wanted = {FIRST: LATEST, SECOND: LATEST}
+    asking = Asking(cast(Connection, connection), wanted, CONFIG, clock)
     assert not asking.has_ended()
     return asking
 
@@ -72,7 +73,8 @@ def test_an_error_that_does_not_pass_ends_it() -> None:
     connection = Held()
     asking = asking_of(connection, Clock())
     error = UnknownTopicOrPartition("t", 0, "it is gone")
-    connection.asked[0].set_exception(error)
+    connection.asked.pop(0).set_exception(error)
     assert asking.has_ended()
+    assert 0 not in connection.asked
     with pytest.raises(UnknownTopicOrPartition):
         asking.offsets()
