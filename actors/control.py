@@ -1,0 +1,185 @@
+"""What the Controller and the LogManagers say to each other: orders one way, reports the other.
+
+A **report** is whole: everything that a node has and does, at one moment of one life of its
+LogManager. An **order** says what shall be, not what to do next, so it may arrive twice or late.
+It names the log by its topic's id, and the envelope carries the Controller's epoch: a node obeys
+nobody whose epoch is lower than the highest that it has seen.
+
+::
+
+    Controller                                          LogManager of a node
+        | <---------------- Report(number=7) ----------------- |
+        | plan(desired, observed)                              |
+        | -------- Orders(controller_epoch=3, report=7) -----> |   what no order of it names is
+        |                                                      |   confirmed as report 7 has it
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+
+# Of every message here. Who gets a higher one than its own answers UnsupportedVersion.
+VERSION = 1
+
+# found: its folder lies there, and nobody serves it
+# failed: it could not be opened, or its disk failed; ``problem`` says why
+# moved: it is closed, and the whole of it lies in the log dir ``moved_to``, too
+LogState = Literal["found", "opening", "serving", "failed", "closing", "moved"]
+DirState = Literal["online", "offline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LogId:
+    """One topic's log of one partition, wherever it lies.
+
+    A topic that is made again under its name has another id, and so other logs.
+    """
+
+    partition: TopicPartition
+    topic_id: str
+
+    def __str__(self) -> str:
+        return f"{self.partition} of topic {self.topic_id}"
+
+
+# -- orders ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Make the log's folder, in the log dir of the node with the fewest partitions."""
+
+    log: LogId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    """Have the log served from this log dir, with this config or a newer one.
+
+    Where the log was moved to this log dir, the copy becomes the log, and the other folder goes.
+    """
+
+    log: LogId
+    directory_id: str
+    config: LogConfig
+    config_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Serve the log from ``directory_id`` and copy it to ``target_id`` meanwhile.
+
+    When little is left to copy: close it and copy the rest. It is ``moved`` then, and nobody serves
+    it before the next ``Serve``, which says which of the two folders counts.
+    """
+
+    log: LogId
+    directory_id: str
+    target_id: str
+    config: LogConfig
+    config_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """End the log's actor and remove its folder, in whichever log dir of the node it lies."""
+
+    log: LogId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """Keep a folder that belongs to no topic under a name that is in nobody's way.
+
+    Never one that is served. ``topic_id``: None where the folder does not say.
+    """
+
+    partition: TopicPartition
+    topic_id: str | None
+    directory_id: str
+
+
+Order = Create | Serve | Move | Remove | SetAside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a Controller wants of a node, as of one report of that node.
+
+    ``life``, ``report``: the report that was compared with what is desired. What no order names is
+    as it shall be: that confirms the config versions in that report.
+    """
+
+    controller_epoch: int
+    node: str
+    life: str
+    report: int
+    orders: tuple[Order, ...]
+    version: int = VERSION
+
+
+# -- reports ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirReport:
+    """A log dir. ``directory_id``: None where it could not even be read.
+
+    ``usable_bytes``: what may still be written; -1 where nobody knows.
+    """
+
+    directory_id: str | None
+    path: str
+    state: DirState
+    why: str = ""
+    usable_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReport:
+    """A log on a node: its folder, and what is being done with it.
+
+    ``topic_id``: None where the folder does not say and nobody serves it. ``config_version``, the
+    epoch and the offsets: as its LogActor has told them; -1 where nobody serves it.
+    """
+
+    partition: TopicPartition
+    topic_id: str | None
+    directory_id: str
+    state: LogState
+    config_version: int = -1
+    leader_epoch: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    moved_to: str | None = None
+    problem: RaylogError | None = None
+
+    @property
+    def log(self) -> LogId | None:
+        if self.topic_id is None:
+            return None
+        return LogId(partition=self.partition, topic_id=self.topic_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that a node has and does.
+
+    ``life``: another one after each start of its LogManager; ``number`` rises within a life.
+    ``controller_epoch``: the highest that the node has seen, in this life or on its log dirs.
+    ``room``: how many more logs the node's memory and processes allow; -1 where nobody knows.
+    ``upkeep``: the names of its upkeep actors that run.
+    """
+
+    node: str
+    life: str
+    number: int
+    controller_epoch: int
+    dirs: tuple[DirReport, ...]
+    logs: tuple[LogReport, ...]
+    upkeep: tuple[str, ...] = ()
+    room: int = -1
+    version: int = VERSION
