@@ -1,0 +1,40 @@
+"""The metadata log's disk in a simulation: records that were fsynced, and an older copy of them."""
+
+from collections.abc import Callable, Sequence
+
+from raylog.cluster.controller.records import Record, decode, encode
+from raylog.storage.errors import DiskFull, RaylogError, StorageError
+
+PATH = "/metadata"
+
+
+class MetadataDisk:
+    """``written`` hears each record that has reached the disk."""
+
+    def __init__(self, written: Callable[[Record], None], restored: Callable[[], None]) -> None:
+        self._written, self._restored = written, restored
+        self._log: list[bytes] = []
+        self._backup: list[bytes] = []
+        self.fails_next = ""
+
+    def records(self) -> list[Record]:
+        return [decode(value) for value in self._log]
+
+    def append(self, records: Sequence[Record]) -> RaylogError | None:
+        """All or none; the error where it failed. After a failed fsync they may be there or not."""
+        failure, self.fails_next = self.fails_next, ""
+        if failure == "full":
+            return DiskFull(PATH)
+        for record in records:
+            self._log.append(encode(record))
+            self._written(record)
+        return StorageError(PATH, "an fsync failed") if failure == "fsync" else None
+
+    def back_up(self) -> None:
+        self._backup = list(self._log)
+
+    def restore(self) -> None:
+        """Put the older copy in place, if one was made."""
+        if self._backup:
+            self._log = list(self._backup)
+            self._restored()

@@ -1,0 +1,414 @@
+"""A node of the simulation: its log dirs, and the process of its LogManager over the real machine.
+
+The process carries out what the machine says, after some time; a process that dies leaves its work
+done or not done, and its answers unsaid.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from raylog.actors.control import DirReport, LogId, Orders, Report
+from raylog.actors.errors import NotLeader, RequestTimedOut
+from raylog.actors.node import instructions as do
+from raylog.actors.node.events import (
+    ActorGone,
+    DirFailed,
+    DirsRead,
+    Event,
+    Finished,
+    Folder,
+    IdentityLost,
+    Ordered,
+    Served,
+    Started,
+    Tick,
+    UpkeepKind,
+    UpkeepSeen,
+)
+from raylog.actors.node.machine import NodeMachine
+from raylog.storage.errors import LogLocked, LogMissing, RaylogError
+from raylog.storage.names import TopicPartition
+from tests.simulation.actors import SimActor
+from tests.simulation.disks import COPY, DOOMED, LOG, STRAY, SimDir, SimFolder
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+TICK_MS = 1000
+# Work on a disk, an opening, a round of a copy; a few take this long, most far less.
+WORK_MS, OPENING_MS, COPY_MS = 400, 8000, 20_000
+# How long a LogManager waits for an actor that hangs.
+PATIENCE_MS = 10_000
+RECOVERY_THREADS = 2
+
+
+@dataclass(slots=True, eq=False)
+class SimNode:
+    """A machine with disks, on which a LogManager runs, or will."""
+
+    key: str
+    dirs: list[SimDir]
+    room: int = 1000
+    manager: "Manager | None" = None
+    is_up: bool = True
+    upkeep: set[UpkeepKind] = field(default_factory=set)
+    # Whether what its disks have is read from the disks, and not from a page cache: after a start.
+    is_fresh: bool = True
+
+
+class Manager:
+    """One life of a node's LogManager."""
+
+    def __init__(self, world: "World", node: SimNode, life: str) -> None:
+        self.world, self.node, self.life = world, node, life
+        self.is_alive, self.is_paused = True, False
+        self.is_started = False
+        self.began_ms = world.clockwork.now_ms
+        self.machine = NodeMachine(
+            node=node.key, life=life, openings_per_dir=RECOVERY_THREADS, **world.machine_options
+        )
+        self._waiting: list[Event] = []  # while it is paused
+        self._copies: dict[LogId, Callable[[], None]] = {}
+        self._start()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def tell(self, event: Event) -> None:
+        """Give the machine an event, now or when the process goes on."""
+        if not self.is_alive:
+            return
+        if self.is_paused or not (self.is_started or isinstance(event, Started)):
+            self._waiting.append(event)
+            return
+        self.world.clockwork.note(self.node.key, event)
+        instructions = self.machine.handle(event, self.world.clockwork.now_ms)
+        self.machine.validate()
+        for instruction in instructions:
+            self.world.clockwork.note(self.node.key, f"-> {instruction}")
+            self._carry_out(instruction)
+
+    def resume(self) -> None:
+        self.is_paused = False
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            self.tell(event)
+
+    def die(self) -> None:
+        self.is_alive = False
+        for dir in self.node.dirs:
+            if dir.owner is self:
+                dir.owner = None
+
+    def _start(self) -> None:
+        """Lock the dirs; while an earlier life has one, try again."""
+        if not self.is_alive:
+            return
+        if any(dir.owner is not None for dir in self.node.dirs):
+            self.world.clockwork.after(500, self._start)
+            return
+        for dir in self.node.dirs:
+            dir.owner = self
+        mine = [actor for actor in self.world.ray.named.values() if actor.node == self.node.key]
+        living = [actor for actor in mine if actor.is_alive]
+        answering = [actor for actor in living if not actor.is_paused and not actor.is_learning]
+        self.is_started = True
+        self.tell(
+            Started(
+                dirs=tuple(self._report_of(dir) for dir in self.node.dirs),
+                folders=tuple(self._folders(self._usable())),
+                controller_epoch=max((dir.controller_epoch for dir in self._usable()), default=-1),
+                served=tuple(actor.says() for actor in answering),
+                strangers=tuple(
+                    actor.log.partition for actor in living if actor not in answering
+                ),
+                upkeep=tuple(sorted(self.node.upkeep)),
+                room=self.node.room,
+            )
+        )
+        self.resume()
+        self._tick()
+
+    def _tick(self) -> None:
+        if self.is_alive:
+            self.tell(Tick())
+            for dir in self._failing():
+                self.tell(DirFailed(directory_id=dir.directory_id, why=dir.failure))
+            self.tell(UpkeepSeen(kinds=tuple(sorted(self.node.upkeep))))
+            self.world.clockwork.after(TICK_MS, self._tick)
+
+    def _failing(self) -> list[SimDir]:
+        return [dir for dir in self.node.dirs if dir.failure]
+
+    def _usable(self) -> list[SimDir]:
+        return [dir for dir in self.node.dirs if not dir.failure]
+
+    def _report_of(self, dir: SimDir) -> DirReport:
+        return DirReport(
+            directory_id=dir.directory_id,
+            path=dir.path,
+            state="offline" if dir.failure else "online",
+            why=dir.failure,
+            usable_bytes=0 if dir.is_full else 1 << 40,
+            is_read_back=self.node.is_fresh and not dir.failure,
+        )
+
+    def _folders(self, dirs: list[SimDir]) -> list[Folder]:
+        return [
+            Folder(
+                partition=folder.partition,
+                topic_id=folder.read_id,
+                directory_id=dir.directory_id,
+                is_clean=folder.is_clean,
+                is_copy=folder.kind == COPY,
+            )
+            for dir in dirs
+            for folder in dir.folders
+            if folder.kind in (LOG, COPY)
+        ]
+
+    # -- instructions ------------------------------------------------------------------------------
+
+    def _carry_out(self, instruction: do.Instruction) -> None:
+        match instruction:
+            case do.SendReport(report=report):
+                self.world.send_report(self, report)
+            case do.Refuse(controller_epoch=epoch):
+                self.world.send_refusal(self, epoch)
+            case do.Note():
+                pass
+            case do.GiveUpCopy(log=log):
+                give_up = self._copies.get(log)
+                if give_up is not None:
+                    self.world.clockwork.soon(give_up, most_ms=WORK_MS)
+            case do.StartUpkeep(kind=kind):
+                self.world.clockwork.soon(lambda: self.node.upkeep.add(kind), most_ms=WORK_MS)
+            case do.RunUpkeep(kind=kind, confirmed=confirmed):
+                self._run_upkeep(kind, confirmed)
+            case _:
+                self._work(instruction)
+
+    def _run_upkeep(self, kind: UpkeepKind, confirmed: Mapping[LogId, int]) -> None:
+        """The upkeep actor asks the LogActors, one by one, at its own pace."""
+        if kind not in self.node.upkeep:
+            return
+        for log, version in confirmed.items():
+            self.world.clockwork.soon(
+                lambda log=log, version=version: self.world.remove_segments(  # type: ignore[misc]
+                    self.node, log, version
+                ),
+                most_ms=30_000,
+            )
+
+    def _work(self, instruction: do.Work) -> None:
+        """Have it done at some moment, and answered a little later."""
+        self.world.check_instruction(self, instruction)
+        delay_ms = self.world.clockwork.some(_most_ms(instruction))
+        is_over = False
+
+        def finish(error: RaylogError | None = None) -> None:
+            nonlocal is_over
+            if is_over:
+                return
+            is_over = True
+            if isinstance(instruction, do.Copy):
+                self._copies.pop(instruction.log, None)
+            result = None
+            if error is None and (self.is_alive or self.world.clockwork.chance.random() < 0.5):
+                try:
+                    result = self._effect(instruction)
+                except RaylogError as failure:
+                    error = failure
+            if isinstance(result, int):  # the process lingers so long
+                self.world.clockwork.after(
+                    result, lambda: self.tell(Finished(token=instruction.token))
+                )
+                return
+            event = Finished(token=instruction.token, result=result, error=error)
+            self.world.clockwork.soon(lambda: self.tell(event), most_ms=WORK_MS)
+
+        if isinstance(instruction, do.Copy):
+            self._copies[instruction.log] = lambda: finish(NotLeader("copy", "it was given up"))
+        self.world.clockwork.after(delay_ms, finish)
+
+    def _effect(self, instruction: do.Work) -> Served | Mapping[str, str] | int | None:
+        match instruction:
+            case do.WriteEpoch(controller_epoch=epoch, directory_ids=ids):
+                return self._write_epoch(epoch, ids)
+            case do.MakeFolder(log=log, directory_id=where):
+                self._make(self.dir(where), log)
+            case do.Doom(log=log, directory_id=where):
+                self._rename(self.dir(where), log.partition, log.topic_id, DOOMED)
+            case do.PutAside(partition=partition, topic_id=topic_id, directory_id=where):
+                self._rename(self.dir(where), partition, topic_id, STRAY)
+            case do.WriteIdentity(log=log, directory_id=where):
+                self._write_identity(self.dir(where), log)
+            case do.Copy():
+                self._copy(instruction)
+            case do.Adopt(log=log, directory_id=where):
+                self._adopt(self.dir(where), log)
+            case do.DropCopy(partition=partition, directory_id=where):
+                dir = self.dir(where)
+                dir.check()
+                dir.folders = [
+                    folder
+                    for folder in dir.folders
+                    if not (folder.partition == partition and folder.kind == COPY)
+                ]
+            case do.StartLog():
+                return self._start_log(instruction)
+            case do.Configure():
+                return self._configure(instruction)
+            case do.EndLog(log=log):
+                self._end_log(log)
+            case do.KillActor(partition=partition):
+                actor = self.world.ray.named.get(partition)
+                if actor is not None and actor.node == self.node.key:
+                    return self.world.ray.kill(actor)
+        return None
+
+    def dir(self, directory_id: str) -> SimDir:
+        return next(dir for dir in self.node.dirs if dir.directory_id == directory_id)
+
+    def _write_epoch(self, epoch: int, directory_ids: tuple[str, ...]) -> Mapping[str, str]:
+        failed = {}
+        for dir in map(self.dir, directory_ids):
+            if dir.failure:
+                failed[dir.directory_id] = dir.failure
+            else:
+                dir.controller_epoch = max(dir.controller_epoch, epoch)
+        return failed
+
+    def _make(self, dir: SimDir, log: LogId) -> None:
+        found = dir.find(log.partition)
+        if found is None or found.topic_id != log.topic_id:
+            dir.make(log.partition, log.topic_id)
+
+    def _rename(
+        self, dir: SimDir, partition: TopicPartition, topic_id: str | None, kind: str
+    ) -> None:
+        dir.check()
+        folder = dir.find(partition)
+        if folder is None:
+            return
+        is_meant = folder.topic_id == topic_id if kind == DOOMED else folder.read_id == topic_id
+        if is_meant:
+            self.world.check_renamed(dir, folder, kind)
+            folder.kind = kind
+
+    def _write_identity(self, dir: SimDir, log: LogId) -> None:
+        dir.check()
+        folder = dir.find(log.partition)
+        if folder is not None:
+            self.world.expect(folder.topic_id == log.topic_id, "a folder got another topic's id")
+            folder.is_identity_lost = False
+
+    def _copy(self, instruction: do.Copy) -> None:
+        source, target = self.dir(instruction.directory_id), self.dir(instruction.target_id)
+        source.check()
+        target.check()
+        log = instruction.log
+        folder = source.find(log.partition)
+        if folder is None or folder.topic_id != log.topic_id:
+            raise LogMissing(source.path, "it is not here")
+        copy = target.find(log.partition, COPY) or target.make(log.partition, log.topic_id, COPY)
+        copy.is_whole = instruction.is_last
+        if instruction.is_last:
+            self.world.expect(folder.owner is None, "the last round of a copy beside its writer")
+
+    def _adopt(self, dir: SimDir, log: LogId) -> None:
+        dir.check()
+        found = dir.find(log.partition)
+        copy = dir.find(log.partition, COPY)
+        if copy is None:
+            if found is None or found.topic_id != log.topic_id:
+                raise LogMissing(dir.path, f"there is no copy of {log}")
+            return
+        self.world.expect(found is None, "a copy took the place of a folder")
+        self.world.expect(copy.is_whole, "a copy that is not whole became the log")
+        copy.kind = LOG
+
+    def _start_log(self, instruction: do.StartLog) -> Served:
+        log, dir = instruction.log, self.dir(instruction.directory_id)
+        dir.check()
+        running = self.world.ray.named.get(log.partition)
+        if running is not None and running.log == log and running.dir is dir and running.is_alive:
+            return self._configured(running, instruction)
+        if running is not None:
+            self.world.ray.kill(running)
+        folder = dir.find(log.partition)
+        if folder is None or folder.topic_id != log.topic_id:
+            raise LogMissing(dir.path, f"{log} is not here")
+        if folder.owner is not None:
+            raise LogLocked(dir.path)
+        self.world.expect(
+            folder.is_clean or not instruction.is_clean, "a crashed log was opened as a clean one"
+        )
+        actor = SimActor(
+            log=log,
+            node=self.node.key,
+            dir=dir,
+            folder=folder,
+            config=instruction.config,
+            config_version=instruction.config_version,
+        )
+        self.world.ray.start(actor)
+        return actor.says()
+
+    def _configure(self, instruction: do.Configure) -> Served:
+        actor = self.world.ray.named.get(instruction.log.partition)
+        if actor is None or actor.log != instruction.log or not actor.is_alive:
+            raise NotLeader(str(instruction.log), "its actor is gone")
+        return self._configured(actor, instruction)
+
+    def _configured(self, actor: SimActor, wanted: do.StartLog | do.Configure) -> Served:
+        if actor.is_paused:
+            raise RequestTimedOut(str(actor.log), PATIENCE_MS / 1000)
+        actor.is_learning = False
+        if wanted.config_version >= actor.config_version:
+            actor.config, actor.config_version = wanted.config, wanted.config_version
+        return actor.says()
+
+    def _end_log(self, log: LogId) -> None:
+        actor = self.world.ray.named.get(log.partition)
+        if actor is None or actor.log != log or actor.node != self.node.key:
+            return
+        if actor.is_paused:
+            raise RequestTimedOut(str(log), PATIENCE_MS / 1000)
+        if actor.is_alive:
+            self.world.ray.close(actor)
+        else:
+            del self.world.ray.named[log.partition]
+
+    # -- what happens to it ------------------------------------------------------------------------
+
+    def hear_orders(self, orders: Orders) -> None:
+        self.tell(Ordered(orders=orders))
+
+    def actor_died(self, actor: SimActor) -> None:
+        self.tell(ActorGone(partition=actor.log.partition))
+
+    def identity_lost(self, dir: SimDir, folder: SimFolder) -> None:
+        self.tell(IdentityLost(partition=folder.partition, directory_id=dir.directory_id))
+
+    def read_back(self, dir: SimDir) -> None:
+        """The dir is used again, from what is on the disk."""
+        if dir.failure:
+            return
+        report = self._report_of(dir)
+        self.tell(
+            DirsRead(
+                dirs=(report,),
+                folders=tuple(self._folders([dir])),
+                controller_epoch=dir.controller_epoch,
+            )
+        )
+
+
+def _most_ms(instruction: do.Work) -> int:
+    if isinstance(instruction, do.StartLog):
+        return OPENING_MS
+    return COPY_MS if isinstance(instruction, do.Copy) else WORK_MS
+
+
+__all__ = ["Manager", "Report", "SimNode"]

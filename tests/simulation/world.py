@@ -1,0 +1,241 @@
+"""A whole cluster in one thread: real machines, and everything around them from one seed.
+
+::
+
+    users --commands--> Controller's process --Orders--> link --> LogManager's process --> disks
+                          |  ControllerMachine                      |  NodeMachine          LogActors
+                          +-- metadata disk        <--Report-- link +
+
+Links delay what they carry and lose some of it; orders may overtake each other. What goes wrong,
+``faults.py`` says; what must hold, ``invariants.py``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from raylog.actors.control import LogId, Orders, Report
+from raylog.actors.node import instructions as do
+from raylog.cluster.controller.records import Record
+from tests.simulation.actors import SimActor, SimRay
+from tests.simulation.clockwork import Clockwork
+from tests.simulation.controllers import SimController
+from tests.simulation.disks import SimDir, SimFolder
+from tests.simulation.faults import Nemesis
+from tests.simulation.invariants import Truth, expect
+from tests.simulation.metadata_disk import MetadataDisk
+from tests.simulation.nodes import Manager, SimNode
+from tests.simulation.users import Users
+
+LINK_MS, LATE_MS = 300, 20_000
+RESTART_MS = 6_000
+VALIDATE_EACH = 50
+# What a seed may take until the faults end, and how long healing may take afterwards.
+MOST_EVENTS = 2_000
+HEALING_MS = 900_000
+
+
+class World:
+    """One cluster, from one seed."""
+
+    def __init__(self, seed: int, *, machine_options: dict[str, Any] | None = None) -> None:
+        self.clockwork = Clockwork(seed)
+        self.machine_options = machine_options or {}
+        chance = self.clockwork.chance
+        self.truth = Truth()
+        self.metadata = MetadataDisk(self._written, self._restored)
+        self.ray = SimRay(self.clockwork)
+        self.cuts: set[tuple[str, str]] = set()  # (node, "up" or "down")
+        self.nodes = [self._make_node(number) for number in range(chance.randint(3, 5))]
+        self.controller: SimController | None = None
+        self._lives = 0
+        self._loss = chance.choice((0.0, 0.02, 0.2))
+        self.nemesis = Nemesis(self)
+        self.users = Users(self)
+
+    def _make_node(self, number: int) -> SimNode:
+        count = self.clockwork.chance.randint(1, 2)
+        dirs = [SimDir(f"n{number}-d{index}", f"/n{number}/d{index}") for index in range(count)]
+        return SimNode(key=f"n{number}", dirs=dirs, room=self.clockwork.chance.choice((4, 1000)))
+
+    # -- a run -------------------------------------------------------------------------------------
+
+    def run(self, most_events: int = MOST_EVENTS) -> None:
+        """Faults and users for ``most_events``; then all is healed, and all must come right."""
+        self._start_controller()
+        self.nemesis.begin()
+        self.users.begin()
+        while self.clockwork.events < most_events and self.clockwork.step():
+            if self.clockwork.events % VALIDATE_EACH == 0:
+                self.truth.validate(self.ray)
+        self.heal()
+        end_ms = self.clockwork.now_ms + HEALING_MS
+        while self.clockwork.now_ms < end_ms and not self.is_settled():
+            if not self.clockwork.step():
+                break
+        self.truth.validate(self.ray)
+        expect(self.is_settled(), f"it does not come right: {self.what_is_left()}")
+
+    def heal(self) -> None:
+        """No more faults, and no more commands; what was done is undone."""
+        self.nemesis.is_over = self.users.are_over = True
+        self._loss = 0.0
+        self.cuts.clear()
+        self.metadata.fails_next = ""
+        for node in self.nodes:
+            self.node_comes(node)
+            for dir in node.dirs:
+                dir.failure, dir.is_full = "", False
+            if node.manager is not None:
+                node.manager.resume()
+        for actor in self.ray.named.values():
+            actor.is_paused = False
+        if self.controller is not None:
+            self.controller.resume()
+        self.users.bring_dirs_online()
+
+    def is_settled(self) -> bool:
+        return not self.what_is_left()
+
+    def what_is_left(self) -> list[str]:
+        """What differs between desired and real, and commands without an answer."""
+        return [*self.users.unanswered(), *self._differences()]
+
+    def _differences(self) -> list[str]:
+        desired = self.truth.desired
+        left = []
+        for log, record in desired.partitions.items():
+            actor = self.ray.named.get(log.partition)
+            if record.state != "online":
+                left.append(f"{log} is {record.state}")
+            elif self._is_lost(log, record.directory or ""):
+                continue
+            elif actor is None or not actor.is_alive or actor.is_learning or actor.log != log:
+                left.append(f"{log} is not served")
+            elif actor.dir.directory_id != record.directory:
+                left.append(f"{log} is served from {actor.dir.directory_id}")
+            elif actor.config_version < desired.topics[log.topic_id].version:
+                left.append(f"{log} obeys an old config")
+        for actor in self.ray.named.values():
+            if actor.log not in desired.partitions:
+                left.append(f"{actor.log} is served, but not desired")
+        return left
+
+    def _is_lost(self, log: LogId, directory_id: str) -> bool:
+        """Whether a restore of older metadata, or of a node, lost its folder: nobody can serve it."""
+        for node in self.nodes:
+            for dir in node.dirs:
+                folder = dir.find(log.partition)
+                if dir.directory_id == directory_id:
+                    return folder is None or folder.topic_id != log.topic_id
+        return True
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def _start_controller(self) -> None:
+        self._lives += 1
+        self.controller = SimController(self, self.nodes[0].key)
+
+    def controller_dies(self) -> None:
+        if self.controller is not None:
+            self.controller.is_alive = False
+            self.controller = None
+            self.clockwork.soon(self._start_controller, most_ms=RESTART_MS)
+
+    def start_manager(self, key: str) -> None:
+        """Ray starts a node's LogManager, or finds it running."""
+        node = self.node(key)
+        if node.is_up and node.manager is None:
+            self._lives += 1
+            node.manager = Manager(self, node, f"life-{self._lives}")
+
+    def manager_dies(self, node: SimNode) -> None:
+        """Ray starts it again; the old process may still have its locks for a moment."""
+        manager, node.manager = node.manager, None
+        if manager is None:
+            return
+        node.is_fresh = False
+        manager.is_alive = False
+        self.clockwork.soon(manager.die, most_ms=2_000)
+        self.clockwork.soon(lambda: self.start_manager(node.key), most_ms=RESTART_MS)
+
+    def actor_dies(self, actor: SimActor) -> None:
+        self.ray.crash(actor)
+        manager = self.node(actor.node).manager
+        if manager is not None:
+            self.clockwork.soon(lambda: manager.actor_died(actor), most_ms=3_000)
+
+    def node_goes(self, node: SimNode) -> None:
+        """The machine loses its power."""
+        node.is_up = False
+        if node.manager is not None:
+            node.manager.die()
+            node.manager = None
+        for actor in [each for each in self.ray.named.values() if each.node == node.key]:
+            self.ray.vanish(actor)
+        node.upkeep.clear()
+
+    def node_comes(self, node: SimNode) -> None:
+        if not node.is_up:
+            node.is_up = node.is_fresh = True
+
+    def node(self, key: str) -> SimNode:
+        return next(node for node in self.nodes if node.key == key)
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def send_report(self, manager: Manager, report: Report) -> None:
+        def arrive() -> None:
+            if self.controller is not None:
+                self.controller.hear_report(report)
+
+        self._carry(manager.node.key, "up", arrive)
+
+    def send_refusal(self, manager: Manager, epoch: int) -> None:
+        def arrive() -> None:
+            if self.controller is not None:
+                self.controller.hear_refusal(manager.node.key, epoch)
+
+        self._carry(manager.node.key, "up", arrive)
+
+    def send_orders(self, key: str, orders: Orders) -> None:
+        def arrive() -> None:
+            manager = self.node(key).manager
+            if manager is not None:
+                manager.hear_orders(orders)
+
+        self._carry(key, "down", arrive)
+
+    def _carry(self, key: str, way: str, arrive: Callable[[], None]) -> None:
+        if (key, way) in self.cuts or self.clockwork.chance.random() < self._loss:
+            return
+        is_late = self.clockwork.chance.random() < 0.02
+        self.clockwork.soon(arrive, most_ms=LATE_MS if is_late else LINK_MS)
+
+    # -- what is true ------------------------------------------------------------------------------
+
+    def _written(self, record: Record) -> None:
+        self.truth.commit(record, self.clockwork.now_ms)
+
+    def _restored(self) -> None:
+        self.truth.replay(self.metadata.records())
+
+    def check_renamed(self, dir: SimDir, folder: SimFolder, kind: str) -> None:
+        self.truth.renamed(dir, folder, kind)
+
+    def check_instruction(self, manager: Manager, instruction: do.Work) -> None:
+        if isinstance(instruction, do.StartLog):
+            self.truth.opened(
+                instruction.log, manager.dir(instruction.directory_id), manager.began_ms
+            )
+
+    def remove_segments(self, node: SimNode, log: LogId, version: int) -> None:
+        """An upkeep actor asks a LogActor, which removes only under the config that it obeys."""
+        actor = self.ray.named.get(log.partition)
+        if actor is None or actor.log != log or actor.node != node.key or not actor.is_alive:
+            return
+        if not actor.is_learning and not actor.is_paused and actor.config_version == version:
+            self.truth.segments_removed(log, version)
+
+    @staticmethod
+    def expect(condition: bool, what: str) -> None:
+        expect(condition, what)
