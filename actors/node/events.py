@@ -100,7 +100,7 @@ class DirFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirsRead:
-    """Log dirs that were offline are online again; their logs were read back.
+    """Log dirs that were offline are online again; their logs were read back from the disk.
 
     ``folders``: those that lie in them now. ``controller_epoch``: the highest that one of them has.
     """

@@ -31,6 +31,17 @@ class WriteEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadDir:
+    """Take a log dir into use again: lock it, and read its logs from the disk itself.
+
+    What was found is a ``DirsRead``, before the ``Finished``. After an error it stays offline.
+    """
+
+    token: int
+    directory_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendReport:
     """Make the report known to the Controller; of several the newest is enough."""
 
@@ -210,6 +221,7 @@ class RunUpkeep:
 # Each of these ends with a Finished.
 Work = (
     WriteEpoch
+    | ReadDir
     | MakeFolder
     | Doom
     | PutAside

@@ -1,0 +1,292 @@
+"""What a LogManager does next: a pure machine. Events and the time in, instructions out.
+
+::
+
+    Controller --Orders--> epoch gate --> what is wanted of each log --+
+                                                                      +--> steps --> instructions
+    disks, LogActors ----> events    --> what is so ------------------+        |
+                                                                               +--> report
+
+It is made of these, each with a state of its own:
+
+=====================  ============================================================================
+``epoch_gate.py``      whose orders are obeyed
+``log_orders.py``      what they want of each log
+``log_events.py``      what is found, has ended, has failed
+``log_steps.py``       what is done next for a log; the table is in ``log_states.py``
+``log_book.py``        the logs, and the dirs in which they lie (``places.py``)
+``confirmations.py``   which config versions the Controller has confirmed of late
+``upkeep_schedule.py`` when retention and compaction have their rounds
+``report_maker.py``    the report
+=====================  ============================================================================
+
+The shell carries the instructions out and tells what became of them. It knows the disks, the
+processes and Ray; it decides nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from raylog.actors.control import LogId, Orders, ReadBack, Remove
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.confirmations import Confirmations
+from raylog.actors.node.epoch_gate import EpochGate
+from raylog.actors.node.events import (
+    ActorGone,
+    ActorSaid,
+    DirFailed,
+    DirsRead,
+    Event,
+    Finished,
+    IdentityLost,
+    Measured,
+    Ordered,
+    Served,
+    Started,
+    Tick,
+    UpkeepKind,
+    UpkeepSeen,
+)
+from raylog.actors.node.instructions import Instruction, Refuse, SendReport, WriteEpoch
+from raylog.actors.node.log_book import LogBook
+from raylog.actors.node.log_events import LogEvents
+from raylog.actors.node.log_orders import LogOrders
+from raylog.actors.node.log_states import ALIVE, NodeLog
+from raylog.actors.node.log_steps import LogSteps
+from raylog.actors.node.node_promises import validate_work
+from raylog.actors.node.outbox import Outbox
+from raylog.actors.node.places import Places
+from raylog.actors.node.report_maker import ReportMaker, reports_of
+from raylog.actors.node.upkeep_schedule import UpkeepSchedule
+from raylog.storage.names import TopicPartition
+
+
+class NodeMachine:
+    """See the module's head. The first event is ``Started``."""
+
+    def __init__(self, *, node: str, life: str, config: BrokerConfig) -> None:
+        """``node``: its key. ``life``: another one for each machine."""
+        self._gate = EpochGate(node, life)
+        self._out = Outbox()
+        self._places = Places()
+        self._book = LogBook(self._places, self._out)
+        self._orders = LogOrders(self._book)
+        self._events = LogEvents(self._book)
+        self._openings_at_once = config.num_recovery_threads_per_data_dir
+        self._steps = LogSteps(self._book, self._openings_at_once)
+        self._reports = ReportMaker(node, life)
+        self._confirmations = Confirmations()
+        self._upkeep = UpkeepSchedule(config)
+        self._room = -1
+        self._is_started = False
+
+    def handle(self, event: Event, now_ms: int) -> list[Instruction]:
+        """What is to be done. ``now_ms``: of a clock that never goes back."""
+        assert self._is_started != isinstance(event, Started), "Started is the first event, once"
+        self._take(event, now_ms)
+        self._write_epoch()
+        self._advance()
+        self._report(now_ms)
+        if isinstance(event, Started | UpkeepSeen | Tick):
+            self._keep_up(now_ms)
+        return self._out.take()
+
+    def confirmed(self, now_ms: int) -> dict[LogId, int]:
+        """The config versions that the Controller has confirmed, of the logs that obey them."""
+        versions: dict[LogId, int] = {}
+        for log in self._book.logs.values():
+            version = self._confirmations.version_of(log.id, now_ms)
+            is_newest = log.served is not None and version == log.served.config_version
+            is_wanted = version == log.config_version and not isinstance(log.want, Remove)
+            if version is not None and is_newest and is_wanted:
+                versions[log.id] = version
+        return versions
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _take(self, event: Event, now_ms: int) -> None:
+        """Note what the event says."""
+        match event:
+            case Started():
+                self._start(event, now_ms)
+            case Ordered():
+                self._judge(event.orders)
+            case Finished():
+                self._finish(event)
+            case DirFailed():
+                self._fail_dir(event.directory_id, event.why)
+            case DirsRead():
+                self._read_again(event)
+            case ActorGone():
+                self._events.actor_gone(event.partition)
+            case ActorSaid():
+                self._events.actor_said(event.served)
+            case IdentityLost():
+                self._events.identity_lost(event.partition, event.directory_id)
+            case UpkeepSeen():
+                self._see_upkeep(event)
+            case Measured():
+                self._places.measure(event.usable_bytes)
+                self._room = event.room
+            case Tick():
+                self._book.kill_again()
+
+    def _start(self, event: Started, now_ms: int) -> None:
+        self._is_started = True
+        self._gate.read(event.controller_epoch)
+        self._room = event.room
+        self._upkeep.started(event.upkeep, now_ms)
+        self._events.read(event.dirs, event.folders)
+        self._events.adopt(event.served)
+        for partition in event.strangers:
+            self._book.kill(partition)
+
+    def _read_again(self, event: DirsRead) -> None:
+        """Dirs are online again; what other dirs have is known better than this event says."""
+        back = [dir for dir in event.dirs if not self._places.is_online(dir.directory_id)]
+        ids = {dir.directory_id for dir in back}
+        self._gate.read(event.controller_epoch)
+        self._events.read(
+            [replace(dir, is_read_back=True) for dir in back],
+            [folder for folder in event.folders if folder.directory_id in ids],
+        )
+        self._reports.node_changed()
+
+    def _finish(self, event: Finished) -> None:
+        work = self._out.in_flight.pop(event.token, None)
+        if work is None:
+            return  # told twice
+        if isinstance(work, WriteEpoch):
+            self._epoch_written(work, event)
+            return
+        blamed = self._events.blamed(work, event.error)
+        result = event.result if isinstance(event.result, Served) else None
+        self._events.ended(work, result, event.error)
+        if event.error is not None:
+            self._out.note("not-done", work=work, why=event.error)
+        if blamed is not None and event.error is not None:
+            self._fail_dir(blamed, event.error.problem)
+
+    def _fail_dir(self, directory_id: str, why: str) -> None:
+        self._events.dir_failed(directory_id, why)
+        self._reports.node_changed()
+
+    def _see_upkeep(self, event: UpkeepSeen) -> None:
+        if event.kinds != self._upkeep.running:
+            self._reports.node_changed()
+        self._upkeep.seen(event.kinds)
+
+    # -- orders ------------------------------------------------------------------------------------
+
+    def _judge(self, orders: Orders) -> None:
+        """Obey an envelope, or hold it until its epoch is on the disks, or refuse it."""
+        before = self._gate.seen
+        verdict = self._gate.judge(orders)
+        if self._gate.seen != before:
+            self._reports.node_changed()
+        match verdict:
+            case "obey":
+                self._obey(orders)
+            case "refuse":
+                self._out.say(Refuse(controller_epoch=self._gate.seen))
+            case "drop":
+                self._out.note("orders-dropped", number=orders.number, life=orders.life)
+
+    def _obey(self, orders: Orders) -> None:
+        for order in orders.orders:
+            if isinstance(order, ReadBack):
+                self._events.read_back(order.directory_id)
+            else:
+                self._orders.obey(order)
+        self._confirmations.obeyed(orders)
+        self._reports.node_changed()  # it says which orders were obeyed
+
+    def _write_epoch(self) -> None:
+        if not self._gate.must_write:
+            return
+        write = WriteEpoch(
+            token=self._out.token(),
+            controller_epoch=self._gate.begin_write(),
+            directory_ids=tuple(self._places.online()),
+        )
+        self._out.work(write)
+
+    def _epoch_written(self, write: WriteEpoch, event: Finished) -> None:
+        """A dir that could not take the epoch must not be used under it."""
+        problems = event.result if isinstance(event.result, Mapping) else {}
+        for directory_id in write.directory_ids:
+            if event.error is not None:
+                self._fail_dir(directory_id, event.error.problem)
+            elif directory_id in problems:
+                self._fail_dir(directory_id, problems[directory_id])
+        is_everywhere = set(self._places.online()) <= set(write.directory_ids)
+        for orders in self._gate.written(is_everywhere):
+            self._judge(orders)
+
+    # -- what follows ------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Say what is next for every log that was touched, and for those that waited for it."""
+        touched: dict[TopicPartition, None] = {}
+        while (partition := self._next_partition()) is not None:
+            touched[partition] = None
+            self._steps.run(partition)
+        self._steps.read_dirs()
+        for partition in touched:
+            self._update_report(partition)
+
+    def _next_partition(self) -> TopicPartition | None:
+        touched = self._book.next_touched()
+        return self._steps.next_waiting() if touched is None else touched
+
+    def _update_report(self, partition: TopicPartition) -> None:
+        reports = reports_of(self._book, partition)
+        self._reports.update(partition, reports)
+        self._confirmations.show(partition, reports, self._reports.number + 1)
+
+    def _report(self, now_ms: int) -> None:
+        if not self._reports.is_due(now_ms):
+            return
+        report = self._reports.make(
+            now_ms,
+            controller_epoch=self._gate.seen,
+            orders=self._gate.number,
+            dirs=self._places.reports(),
+            upkeep=self._upkeep.running,
+            room=self._room,
+        )
+        self._confirmations.report_made(report.number, now_ms)
+        self._out.say(SendReport(report=report))
+
+    # -- upkeep ------------------------------------------------------------------------------------
+
+    def _keep_up(self, now_ms: int) -> None:
+        """Start the upkeep that is needed and missing; have the rounds done that are due."""
+        needed = {kind for log in self._book.logs.values() if (kind := self._kind_of(log))}
+        for start in self._upkeep.starts(needed):
+            self._out.say(start)
+        if not self._upkeep.is_due(now_ms):
+            return
+        confirmed: dict[UpkeepKind, dict[LogId, int]] = {}
+        for id, version in self.confirmed(now_ms).items():
+            kind = self._kind_of(self._book.logs[id])
+            if kind is not None:
+                confirmed.setdefault(kind, {})[id] = version
+        for round in self._upkeep.rounds(confirmed, now_ms):
+            self._out.say(round)
+
+    def _kind_of(self, log: NodeLog) -> UpkeepKind | None:
+        """The upkeep that a log needs that is served or is to be."""
+        if log.config is None or log.want is None or isinstance(log.want, Remove):
+            return None
+        return self._upkeep.kind_of(log.config)
+
+    # -- promises ----------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Assert what the machine promises; for tests, after each event."""
+        self._gate.validate()
+        self._book.validate()
+        validate_work(self._book, self._openings_at_once)
+        for id in self.confirmed(0):
+            assert self._book.logs[id].state in ALIVE, f"{id} has upkeep and is not served"

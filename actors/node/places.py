@@ -1,0 +1,134 @@
+"""The log dirs of a node as its machine knows them, and who has which name in each.
+
+A partition's folder has the partition's name. So of all topics that ever had a partition of this
+name, only one can have its log in a dir; who comes next waits, or lies in another dir. A name
+counts as taken from the moment when its folder is ordered to be made until it is known to be gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from raylog.actors.control import DirReport, LogId
+from raylog.storage.errors import InvalidLogDir, LogDirOffline, RaylogError
+from raylog.storage.names import TopicPartition
+
+# A dir with less is chosen for a new log only where no other has more: a segment's first batches
+# and its indexes take some megabytes.
+ROOM_BYTES = 16 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """A log dir."""
+
+    report: DirReport
+    # partition -> topic id; None where the folder does not say
+    names: dict[TopicPartition, str | None] = field(default_factory=dict)
+    copies: set[LogId] = field(default_factory=set)
+    # first openings: those in flight, and the logs that wait for their turn
+    opening: set[LogId] = field(default_factory=set)
+    waiting: dict[LogId, None] = field(default_factory=dict)
+    is_to_be_read: bool = False  # ordered, and not in flight yet
+
+    @property
+    def is_online(self) -> bool:
+        return self.report.state == "online"
+
+    @property
+    def has_room(self) -> bool:
+        return self.report.usable_bytes < 0 or self.report.usable_bytes >= ROOM_BYTES
+
+    @property
+    def count(self) -> int:
+        return len(self.names) + len(self.copies)
+
+    def is_free_for(self, log: LogId) -> bool:
+        """Whether no other log has, or will have, the name of this log here."""
+        if self.names.get(log.partition, log.topic_id) != log.topic_id:
+            return False
+        return all(other == log or other.partition != log.partition for other in self.copies)
+
+
+class Places:
+    """See the module's head."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Place] = {}
+        self._unread: tuple[DirReport, ...] = ()
+
+    def add(self, dirs: Iterable[DirReport]) -> None:
+        """Take the dirs as they were read just now; nothing is known to lie in them yet."""
+        for dir in dirs:
+            if dir.directory_id is None:
+                self._unread = (*self._unread, dir)
+                continue
+            place = Place(report=dir)
+            before = self._by_id.get(dir.directory_id)
+            if before is not None:
+                place.opening = before.opening
+            self._by_id[dir.directory_id] = place
+            self._unread = tuple(other for other in self._unread if other.path != dir.path)
+
+    def __getitem__(self, directory_id: str) -> Place:
+        return self._by_id[directory_id]
+
+    def get(self, directory_id: str | None) -> Place | None:
+        return None if directory_id is None else self._by_id.get(directory_id)
+
+    def is_online(self, directory_id: str | None) -> bool:
+        place = self.get(directory_id)
+        return place is not None and place.is_online
+
+    def online(self) -> list[str]:
+        return [directory_id for directory_id, place in self._by_id.items() if place.is_online]
+
+    def items(self) -> Iterable[tuple[str, Place]]:
+        return self._by_id.items()
+
+    def set_offline(self, directory_id: str, why: str) -> None:
+        place = self._by_id[directory_id]
+        place.report = replace(
+            place.report, state="offline", why=why, usable_bytes=-1, is_read_back=False
+        )
+        place.waiting.clear()
+        place.copies.clear()
+
+    def measure(self, usable_bytes: Mapping[str, int]) -> None:
+        for directory_id, usable in usable_bytes.items():
+            place = self._by_id.get(directory_id)
+            if place is not None and place.is_online:
+                place.report = replace(place.report, usable_bytes=usable)
+
+    def reports(self) -> tuple[DirReport, ...]:
+        return (*(place.report for place in self._by_id.values()), *self._unread)
+
+    def problem(self, directory_id: str) -> RaylogError:
+        """Why a dir that is not online cannot be used."""
+        place = self.get(directory_id)
+        if place is None:
+            return InvalidLogDir(directory_id, "this node has no such log dir")
+        return LogDirOffline(place.report.path, place.report.why)
+
+    def blamed(self, path: str) -> str | None:
+        """The dir in which a file or folder lies."""
+        for directory_id, place in self._by_id.items():
+            if f"{path}/".startswith(f"{place.report.path}/"):
+                return directory_id
+        return None
+
+    def choose(self, log: LogId, but: set[str]) -> str | None:
+        """The dir for a new log: the one with the fewest logs, if possible with room.
+
+        ``but``: dirs that have been tried. None: no dir can take it now.
+        """
+        free = [
+            directory_id
+            for directory_id in self.online()
+            if directory_id not in but and self._by_id[directory_id].is_free_for(log)
+        ]
+
+        def cost(directory_id: str) -> tuple[bool, int]:
+            place = self._by_id[directory_id]
+            return not place.has_room, place.count
+
+        return min(free, key=cost, default=None)
