@@ -102,7 +102,17 @@ class SetAside:
     directory_id: str
 
 
-Order = Create | Serve | Move | Remove | SetAside
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack:
+    """Use a log dir again that was offline, after its logs were read back from the disk itself.
+
+    What a failed fsync left in the page cache does not count: it may never have reached the disk.
+    """
+
+    directory_id: str
+
+
+Order = Create | Serve | Move | Remove | SetAside | ReadBack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +120,15 @@ class Orders:
     """What a Controller wants of a node, as of one report of that node.
 
     ``life``, ``report``: the report that was compared with what is desired. What no order names is
-    as it shall be: that confirms the config versions in that report.
+    as it shall be: that confirms the config versions in that report. A ``report`` of -1 confirms
+    nothing. ``number`` rises with each message of a Controller, from 1.
+
+    A node ignores orders for another life of it, and those whose ``number`` is not higher than the
+    last one that it obeyed of this ``controller_epoch``: they are late.
     """
 
     controller_epoch: int
+    number: int
     node: str
     life: str
     report: int
@@ -128,7 +143,8 @@ class Orders:
 class DirReport:
     """A log dir. ``directory_id``: None where it could not even be read.
 
-    ``usable_bytes``: what may still be written; -1 where nobody knows.
+    ``usable_bytes``: what may still be written; -1 where nobody knows. ``is_read_back``: whether
+    its logs were read back from the disk in this life, as ``ReadBack`` wants it.
     """
 
     directory_id: str | None
@@ -136,6 +152,7 @@ class DirReport:
     state: DirState
     why: str = ""
     usable_bytes: int = -1
+    is_read_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +161,8 @@ class LogReport:
 
     ``topic_id``: None where the folder does not say and nobody serves it. ``config_version``, the
     epoch and the offsets: as its LogActor has told them; -1 where nobody serves it.
+    ``directory_id``: empty where it ``failed`` because its folder could not be made. A log that is
+    ``serving`` and has a ``problem`` is one whose move failed.
     """
 
     partition: TopicPartition
@@ -170,6 +189,8 @@ class Report:
 
     ``life``: another one after each start of its LogManager; ``number`` rises within a life.
     ``controller_epoch``: the highest that the node has seen, in this life or on its log dirs.
+    ``orders``: the number of the last orders of that epoch that were obeyed in this life; -1 where
+    there were none. What these orders began and did not end yet is seen in the logs.
     ``room``: how many more logs the node's memory and processes allow; -1 where nobody knows.
     ``upkeep``: the names of its upkeep actors that run.
     """
@@ -181,5 +202,6 @@ class Report:
     dirs: tuple[DirReport, ...]
     logs: tuple[LogReport, ...]
     upkeep: tuple[str, ...] = ()
+    orders: int = -1
     room: int = -1
     version: int = VERSION
