@@ -162,7 +162,7 @@ class LogReport:
     ``topic_id``: None where the folder does not say and nobody serves it. ``config_version``, the
     epoch and the offsets: as its LogActor has told them; -1 where nobody serves it.
     ``directory_id``: empty where it ``failed`` because its folder could not be made. A log that is
-    ``serving`` and has a ``problem`` is one whose move failed.
+    ``serving`` and has a ``problem`` is one whose move failed; the next ``Serve`` forgets it.
     """
 
     partition: TopicPartition

@@ -51,11 +51,13 @@ class Desired:
     dirs: dict[str, DirRecord] = field(default_factory=dict)  # by their id
     topics: dict[str, TopicRecord] = field(default_factory=dict)  # by their id
     partitions: dict[LogId, PartitionRecord] = field(default_factory=dict)
-    # indexes: a name's topic id; a topic's logs; a log dir's logs; a node's logs without a dir
+    # indexes: a name's topic id; a topic's logs; a log dir's logs; a node's logs without a dir, and
+    # those that it was to make earlier
     _names: dict[str, str] = field(default_factory=dict)
     _of_topic: dict[str, dict[int, LogId]] = field(default_factory=dict)
     _of_dir: dict[str, dict[LogId, None]] = field(default_factory=dict)
     _of_node: dict[str, dict[LogId, None]] = field(default_factory=dict)
+    _left_at: dict[str, dict[LogId, None]] = field(default_factory=dict)
 
     # -- the fold ----------------------------------------------------------------------------------
 
@@ -97,6 +99,8 @@ class Desired:
         self.partitions[log] = record
         self._of_topic.setdefault(log.topic_id, {})[log.partition.partition] = log
         self._place_of(record).setdefault(log)
+        for node in record.left:
+            self._left_at.setdefault(node, {}).setdefault(log)
         self.next_kafka_id = max(self.next_kafka_id, record.kafka_id + 1)
 
     def _forget(self, log: LogId) -> None:
@@ -144,6 +148,8 @@ class Desired:
 
     def _unplace(self, record: PartitionRecord) -> None:
         del self._place_of(record)[record.log]
+        for node in record.left:
+            del self._left_at[node][record.log]
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -167,6 +173,10 @@ class Desired:
     def logs_without_dir(self, node: str) -> list[LogId]:
         """The logs that a node shall make, and whose log dir is not known yet."""
         return list(self._of_node.get(node, ()))
+
+    def logs_left_at(self, node: str) -> list[LogId]:
+        """The logs that a node was to make before another one was chosen."""
+        return list(self._left_at.get(node, ()))
 
     def nodes_to_make_logs(self) -> list[str]:
         """The nodes that shall make logs."""
