@@ -12,10 +12,10 @@ obeyed, nothing follows from its report but an answer that makes it known who is
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from raylog.actors.control import LogId, Report
+from raylog.actors.control import LogId, LogReport, Report
 
 # A node that was silent for so long gets no new partitions. It reports every few seconds.
 SUSPECT_MS = 10_000
@@ -29,11 +29,20 @@ class Observed:
 
     ``heard_ms``: when that was; where it has not reported yet, when it was seen first.
     ``under_way``: the logs for which it was sent orders that the report does not know of.
+    ``logs``: what the report says of each.
     """
 
     report: Report | None = None
     heard_ms: int
     under_way: frozenset[LogId] = frozenset()
+    logs: Mapping[LogId, tuple[LogReport, ...]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        logs: dict[LogId, tuple[LogReport, ...]] = {}
+        for entry in () if self.report is None else self.report.logs:
+            if entry.log is not None:
+                logs[entry.log] = (*logs.get(entry.log, ()), entry)
+        object.__setattr__(self, "logs", logs)
 
     def obeys(self, epoch: int) -> bool:
         """Whether the report was made under orders of this Controller."""

@@ -14,6 +14,7 @@ creating, no dir      it failed, or the node is silent or gone     record: anoth
 creating in a dir     it serves                                    record: online
 creating, online      found, failed, an older config, a problem    Serve
 creating, online      nothing of it                                nothing: it is missing
+any of these          a newer config than there is                 record: a newer one
 moving                anything of it                               Move; Serve where elsewhere
 moving                moved, and no order is under way             record: online in the target
 moving                a problem, or the target is not usable       record: online where it was
@@ -51,6 +52,7 @@ from raylog.cluster.controller.records import (
     PartitionRecord,
     PartitionRemovedRecord,
     Record,
+    TopicRecord,
 )
 from raylog.cluster.controller.spread import Homes, is_usable
 from raylog.storage.config import LogConfig
@@ -61,47 +63,76 @@ from raylog.storage.errors import InvalidConfig
 class Plan:
     """``orders``: by node, for each that obeys this Controller; the same ones until they are done.
 
-    ``records``: what to append; they touch each log once.
+    ``doubts``: by node, what it serves though it shall not, or not so, and no order follows.
+    ``records``: what to append; they touch each log and each topic once.
     """
 
     orders: Mapping[str, tuple[Order, ...]]
+    doubts: Mapping[str, frozenset[LogId]]
     records: tuple[Record, ...]
+
+
+class Configs:
+    """The configs of the topics, each parsed once for each version. ``defaults``: the broker's."""
+
+    def __init__(self, defaults: LogConfig) -> None:
+        self._defaults = defaults
+        self._parsed: dict[str, tuple[int, LogConfig | None]] = {}
+
+    def of(self, topic: TopicRecord) -> LogConfig | None:
+        """The topic's config; None where the broker's own keys made it impossible since."""
+        version, config = self._parsed.get(topic.topic_id, (-1, None))
+        if version != topic.version:
+            try:
+                config = LogConfig.parse(topic.config, self._defaults)
+            except InvalidConfig:
+                config = None
+            self._parsed[topic.topic_id] = (topic.version, config)
+        return config
+
+    def forget(self, topic_id: str) -> None:
+        """The topic is gone."""
+        self._parsed.pop(topic_id, None)
 
 
 def plan(
     desired: Desired,
     observed: Mapping[str, Observed],
     now_ms: int,
-    defaults: LogConfig,
+    configs: Configs,
     nodes: Iterable[str] | None = None,
 ) -> Plan:
-    """What to do now. ``defaults``: of the topics' configs. ``nodes``: only these; None: all."""
+    """What to do now. ``nodes``: only these; None: all."""
     kafka_ids = count(desired.next_kafka_id)
     orders: dict[str, tuple[Order, ...]] = {}
+    doubts: dict[str, frozenset[LogId]] = {}
     records: list[Record] = []
     for key in sorted(observed if nodes is None else nodes):
         seen = observed.get(key)
         if seen is None or seen.report is None or not seen.obeys(desired.controller_epoch):
             continue
-        of_node = _NodePlan(desired, observed, seen, seen.report, defaults)
+        of_node = _NodePlan(desired, observed, seen, seen.report, configs)
         of_node.make(kafka_ids)
         orders[key] = tuple(of_node.orders)
+        doubts[key] = frozenset(of_node.doubts)
         records += of_node.records
     records += _other_homes(desired, observed, now_ms)
-    return Plan(orders=orders, records=_each_once(records))
+    return Plan(orders=orders, doubts=doubts, records=_each_once(records))
 
 
 def _each_once(records: Iterable[Record]) -> tuple[Record, ...]:
-    """The records without those for a log that another one touches: they follow later."""
-    touched: set[LogId] = set()
-    kept: list[Record] = []
+    """The records without those for a log or topic that another one touches: they follow later."""
+    kept: dict[object, Record] = {}
     for record in records:
+        key: object = record
         if isinstance(record, PartitionRecord | PartitionRemovedRecord):
-            if record.log in touched:
-                continue
-            touched.add(record.log)
-        kept.append(record)
-    return tuple(kept)
+            key = record.log
+        elif isinstance(record, TopicRecord):
+            key = record.topic_id
+        elif isinstance(record, DirRecord):
+            key = record.directory_id, DirRecord
+        kept.setdefault(key, record)
+    return tuple(kept.values())
 
 
 def _other_homes(
@@ -142,14 +173,14 @@ class _NodePlan:
         observed: Mapping[str, Observed],
         seen: Observed,
         report: Report,
-        defaults: LogConfig,
+        configs: Configs,
     ) -> None:
         self.orders: list[Order] = []
+        self.doubts: set[LogId] = set()
         self.records: list[Record] = []
         self._desired, self._observed = desired, observed
         self._seen, self._report, self._node = seen, report, report.node
-        self._defaults = defaults
-        self._configs: dict[str, LogConfig | None] = {}
+        self._configs = configs
         self._dirs = {entry.directory_id: entry for entry in report.dirs if entry.directory_id}
         own = {record.directory_id for record in desired.dirs_of(self._node)}
         # What is reported of each log, and of each partition's name; not of other nodes' log dirs.
@@ -182,6 +213,21 @@ class _NodePlan:
                 self._plan_folders_of(self._desired.partitions[log])
         for entry in self._own:
             self._plan_stray(entry)
+        named = {getattr(order, "log", None) for order in self.orders}
+        for entry in self._report.logs:
+            if entry.log is not None and entry.log not in named and not self._is_right(entry):
+                self.doubts.add(entry.log)
+
+    def _is_right(self, entry: LogReport) -> bool:
+        """Whether a log is served as it shall be, or nobody serves it."""
+        if entry.state in ("found", "failed"):
+            return True
+        record = self._desired.partitions.get(entry.log) if entry.log is not None else None
+        if record is None or record.state not in ("creating", "online"):
+            return False
+        if entry.directory_id != record.directory or not self._is_usable(record.directory):
+            return False
+        return entry.config_version == self._desired.topics[record.log.topic_id].version
 
     # -- log dirs ----------------------------------------------------------------------------------
 
@@ -264,6 +310,9 @@ class _NodePlan:
         if here is not None and here.state == "serving":
             if record.state == "creating":
                 self.records.append(replace(record, state="online"))
+            if here.config_version > topic.version:
+                # The metadata was rolled back: what it says now becomes the newest version.
+                self.records.append(replace(topic, version=here.config_version + 1))
             is_fine = here.problem is None and is_alone
             if here.config_version >= topic.version and is_fine:
                 return
@@ -347,14 +396,7 @@ class _NodePlan:
         return all(entry.log != record.log for entry in seen.report.logs)
 
     def _config_of(self, log: LogId) -> LogConfig | None:
-        """The log's config; None where the broker's own keys have made it impossible since."""
-        topic = self._desired.topics[log.topic_id]
-        if log.topic_id not in self._configs:
-            try:
-                self._configs[log.topic_id] = LogConfig.parse(topic.config, self._defaults)
-            except InvalidConfig:
-                self._configs[log.topic_id] = None
-        return self._configs[log.topic_id]
+        return self._configs.of(self._desired.topics[log.topic_id])
 
     # -- folders that nobody wants -----------------------------------------------------------------
 

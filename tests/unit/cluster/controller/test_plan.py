@@ -20,7 +20,7 @@ from raylog.actors.control import (
 )
 from raylog.cluster.controller.desired import FIRST_PORT, Desired
 from raylog.cluster.controller.observed import SUSPECT_MS, Observed
-from raylog.cluster.controller.plan import Plan, plan
+from raylog.cluster.controller.plan import Configs, Plan, plan
 from raylog.cluster.controller.records import (
     ControllerRecord,
     DirRecord,
@@ -76,7 +76,7 @@ def report(node: str, *logs: LogReport, dirs: list[DirReport] | None = None) -> 
 
 def planned(desired: Desired, *reports: Report, now_ms: int = 0) -> Plan:
     observed = {told.node: obeying(told, EPOCH) for told in reports}
-    return plan(desired, observed, now_ms, DEFAULTS)
+    return plan(desired, observed, now_ms, Configs(DEFAULTS))
 
 
 def orders_of(
@@ -132,16 +132,16 @@ def test_another_node_makes_it_when_its_own_does_not_and_an_empty_folder_of_it_g
         case "failed":
             observed["a"] = obeying(report("a", failed), EPOCH, now_ms)
     elsewhere = replace(CREATING, node="b", left=("a",))
-    assert plan(desired, observed, now_ms, DEFAULTS).records == (elsewhere,)
+    assert plan(desired, observed, now_ms, Configs(DEFAULTS)).records == (elsewhere,)
     desired.apply(elsewhere)
     late = {"a": obeying(report("a", entry(LOG, "a1", "found")), EPOCH)}
-    assert plan(desired, late, 0, DEFAULTS).orders["a"] == (Remove(log=LOG),)
+    assert plan(desired, late, 0, Configs(DEFAULTS)).orders["a"] == (Remove(log=LOG),)
 
 
 def test_no_other_node_is_chosen_once_its_folder_is_recorded() -> None:
     desired = desired_of(TOPIC, replace(CREATING, directory="a1"))
     observed = {"b": obeying(report("b"), EPOCH, SUSPECT_MS + 1)}
-    assert plan(desired, observed, SUSPECT_MS + 1, DEFAULTS).records == ()
+    assert plan(desired, observed, SUSPECT_MS + 1, Configs(DEFAULTS)).records == ()
 
 
 # -- online ----------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_a_move_that_is_done_is_recorded() -> None:
 def test_a_move_is_not_recorded_while_an_order_is_under_way_that_may_open_the_log_again() -> None:
     told = report("a", entry(LOG, "a1", "moved", moved_to="a2"))
     seen = replace(obeying(told, EPOCH), under_way=frozenset({LOG}))
-    made = plan(desired_of(TOPIC, MOVING), {"a": seen}, 0, DEFAULTS)
+    made = plan(desired_of(TOPIC, MOVING), {"a": seen}, 0, Configs(DEFAULTS))
     assert (made.orders["a"], made.records) == ((MOVE,), ())
 
 
@@ -247,7 +247,7 @@ def test_a_partition_is_not_removed_while_its_dir_is_offline_or_an_order_is_unde
     assert PartitionRemovedRecord(log=LOG) not in records_of(desired, dirs=[offline])
     assert records_of(desired, dirs=[ONLINE_DIRS[1]]) == ()
     seen = replace(obeying(report("a"), EPOCH), under_way=frozenset({LOG}))
-    assert plan(desired, {"a": seen}, 0, DEFAULTS).records == ()
+    assert plan(desired, {"a": seen}, 0, Configs(DEFAULTS)).records == ()
 
 
 def test_a_partition_that_two_nodes_were_to_make_is_removed_when_both_have_nothing() -> None:
@@ -350,7 +350,7 @@ def test_a_copy_of_a_disk_is_left_alone(other: str) -> None:
         "has not reported": Observed(heard_ms=0),
         "does not obey yet": Observed(report=report("a", dirs=[]), heard_ms=0),
     }
-    made = plan(desired, {"a": first[other], "b": obeying(copy, EPOCH)}, 0, DEFAULTS)
+    made = plan(desired, {"a": first[other], "b": obeying(copy, EPOCH)}, 0, Configs(DEFAULTS))
     assert (made.orders["b"], made.records) == ((), ())
 
 
@@ -361,7 +361,7 @@ def test_nothing_follows_from_a_node_that_does_not_obey_this_controller() -> Non
         replace(told, orders=5, controller_epoch=EPOCH - 1),
         replace(told, orders=5, controller_epoch=EPOCH + 1),
     ):
-        made = plan(desired_of(), {"a": Observed(report=stale, heard_ms=0)}, 0, DEFAULTS)
+        made = plan(desired_of(), {"a": Observed(report=stale, heard_ms=0)}, 0, Configs(DEFAULTS))
         assert (made.orders, made.records) == ({}, ())
 
 
@@ -385,7 +385,7 @@ class World:
 
     def plan(self) -> Plan:
         observed = {node.key: obeying(node.report(), EPOCH) for node in self.nodes}
-        return plan(self.desired, observed, 0, DEFAULTS)
+        return plan(self.desired, observed, 0, Configs(DEFAULTS))
 
     def step(self) -> bool:
         """Append what follows and obey; returns whether anything did follow."""
