@@ -119,9 +119,11 @@ Order = Create | Serve | Move | Remove | SetAside | ReadBack
 class Orders:
     """What a Controller wants of a node, as of one report of that node.
 
-    ``life``, ``report``: the report that was compared with what is desired. What no order names is
-    as it shall be: that confirms the config versions in that report. A ``report`` of -1 confirms
-    nothing. ``number`` rises with each message of a Controller, from 1.
+    ``life``, ``report``: the report that was compared with what is desired. What no order names
+    and what is not in ``doubts`` is as it shall be: that confirms the config versions in that
+    report. A ``report`` of -1 confirms nothing. ``doubts``: logs of which the Controller does not
+    know whether they are as they shall be, though it orders nothing. ``number`` rises with each
+    message of a Controller, from 1.
 
     A node ignores orders for another life of it, and those whose ``number`` is not higher than the
     last one that it obeyed of this ``controller_epoch``: they are late.
@@ -133,6 +135,7 @@ class Orders:
     life: str
     report: int
     orders: tuple[Order, ...]
+    doubts: frozenset[LogId] = frozenset()
     version: int = VERSION
 
 
@@ -162,7 +165,7 @@ class LogReport:
     ``topic_id``: None where the folder does not say and nobody serves it. ``config_version``, the
     epoch and the offsets: as its LogActor has told them; -1 where nobody serves it.
     ``directory_id``: empty where it ``failed`` because its folder could not be made. A log that is
-    ``serving`` and has a ``problem`` is one whose move failed.
+    ``serving`` and has a ``problem`` is one whose move failed; the next ``Serve`` forgets it.
     """
 
     partition: TopicPartition

@@ -323,6 +323,20 @@ class NoLogDirs(RaylogError):
     template = "no log dir can store a partition: {why}; see `raylog health`"
 
 
+class TooManyPartitions(RaylogError):
+    """The nodes have neither the memory nor the processes for so many partitions."""
+
+    code, error_name = 44, "POLICY_VIOLATION"
+    fields = ("topic", "partitions", "most")
+    topic: str
+    partitions: int
+    most: int
+    template = (
+        "topic {topic!r}: {partitions} more partitions are asked for, and the memory and processes "
+        "of the nodes allow {most}, since each is a process; make fewer, or add memory or a node"
+    )
+
+
 class LabelShared(RaylogError):
     """Several running nodes have the same label: only one of them can be the node that it names."""
 

@@ -1,0 +1,341 @@
+"""What users ask of the Controller: from the state of the moment to records, or a named error.
+
+A command is judged when its turn to be appended comes, not when it was asked. None of these
+functions changes anything: the records are what changes.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from raylog.actors.control import LogId
+from raylog.actors.errors import (
+    InvalidRequest,
+    MoveRunning,
+    NoLogDirs,
+    NotLeader,
+    TooManyPartitions,
+    TopicBusy,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.desired import EPOCH_SHIFT, Desired, port_of
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.records import (
+    DirRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    TopicRecord,
+    TopicRemovedRecord,
+)
+from raylog.cluster.controller.settings import altered, topic_overrides
+from raylog.cluster.controller.spread import Homes
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import InvalidPartitions
+from raylog.storage.names import TopicPartition, check_topic_name, collision_key
+
+# No sum of the nodes' room allows more in one topic: it is more likely a mistake than a wish.
+MAX_PARTITIONS = 10_000
+# Each append hands out so many producer ids.
+PRODUCER_ID_BLOCK = 1000
+
+
+# -- what is asked ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    """``topic_id``: a new random one. ``partitions``: None for the broker's num.partitions."""
+
+    name: str
+    topic_id: str
+    partitions: int | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """Extend a topic to ``total`` partitions."""
+
+    name: str
+    total: int
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopic:
+    """Set keys of a topic's config, and give others the broker's value again."""
+
+    name: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    delete: tuple[str, ...] = ()
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    """Remove a topic and its records."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePartition:
+    """Move a partition to another log dir of its node. ``log_dir``: a path or a directory id."""
+
+    name: str
+    number: int
+    log_dir: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelMove:
+    """Leave a partition that is being moved where it is."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirOnline:
+    """Use a log dir again that was offline. ``log_dir``: a path or a directory id.
+
+    ``node``: the key of its node; None where only one node has such a log dir.
+    """
+
+    log_dir: str
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerId:
+    """A producer id that nobody has had."""
+
+
+Command = (
+    CreateTopic
+    | AddPartitions
+    | AlterTopic
+    | DeleteTopic
+    | MovePartition
+    | CancelMove
+    | LogDirOnline
+    | AllocateProducerId
+)
+
+
+# -- to records ------------------------------------------------------------------------------------
+
+
+class Commands:
+    """The commands, over the state of one moment. Each returns records, or raises RaylogError."""
+
+    def __init__(
+        self,
+        desired: Desired,
+        observed: Mapping[str, Observed],
+        now_ms: int,
+        config: BrokerConfig,
+    ) -> None:
+        self._desired, self._observed = desired, observed
+        self._now_ms, self._config = now_ms, config
+
+    def records(self, command: Command) -> tuple[Record, ...]:
+        """What the command changes; empty where everything is so already.
+
+        Raises InvalidTopic, InvalidPartitions, InvalidConfig, UnknownConfigKey, InvalidRequest,
+        TopicExists, TopicBusy, UnknownTopicOrPartition, MoveRunning, NotLeader, NoLogDirs or
+        TooManyPartitions.
+        """
+        match command:
+            case CreateTopic():
+                return self._create_topic(command)
+            case AddPartitions():
+                return self._add_partitions(command)
+            case AlterTopic():
+                return self._alter_topic(command)
+            case DeleteTopic():
+                return self._delete_topic(command)
+            case MovePartition():
+                return self._move_partition(command)
+            case CancelMove():
+                return self._cancel_move(command)
+            case LogDirOnline():
+                return self._log_dir_online(command)
+            case AllocateProducerId():
+                return (next_producer_ids(self._desired),)
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    def _create_topic(self, command: CreateTopic) -> tuple[Record, ...]:
+        count = self._config.num_partitions if command.partitions is None else command.partitions
+        check_topic_name(command.name)
+        check_partitions(count, least=1)
+        topic = TopicRecord(
+            name=command.name,
+            topic_id=command.topic_id,
+            config=self._checked(topic_overrides(command.config)),
+        )
+        self._check_free(command.name)
+        return (topic, *self._new_partitions(topic, 0, count))
+
+    def _check_free(self, name: str) -> None:
+        key = collision_key(name)
+        for topic in self._desired.topics.values():
+            if collision_key(topic.name) == key:
+                raise TopicExists(name, topic.name)
+
+    def _add_partitions(self, command: AddPartitions) -> tuple[Record, ...]:
+        topic = self._topic(command.name)
+        if len(self._desired.logs_of(topic.topic_id)) > len(self._live(topic)):
+            what = "cleaned up after partitions that could not be added"
+            raise TopicBusy(command.name, what)
+        count = len(self._live(topic))
+        check_partitions(command.total, least=count + 1)
+        return self._new_partitions(topic, count, command.total - count)
+
+    def _new_partitions(
+        self, topic: TopicRecord, first: int, count: int
+    ) -> tuple[PartitionRecord, ...]:
+        homes = Homes(self._desired, self._observed, self._now_ms)
+        if not homes.counts:
+            raise NoLogDirs("; ".join(homes.problems) or "no node takes part")
+        room = homes.total_room
+        if room is not None and count > room:
+            raise TooManyPartitions(topic.name, count, room)
+        made: list[PartitionRecord] = []
+        for number in range(first, first + count):
+            node = homes.take()
+            assert node is not None, "there was room for all"
+            kafka_id = self._desired.next_kafka_id + len(made)
+            partition = PartitionRecord(
+                log=LogId(partition=TopicPartition(topic.name, number), topic_id=topic.topic_id),
+                state="creating",
+                node=node,
+                kafka_id=kafka_id,
+                port=port_of(kafka_id),
+            )
+            made.append(partition)
+        return tuple(made)
+
+    def _alter_topic(self, command: AlterTopic) -> tuple[Record, ...]:
+        topic = self._topic(command.name)
+        config = self._checked(altered(topic.config, command.changes, command.delete))
+        return (replace(topic, config=config, version=topic.version + 1),)
+
+    def _delete_topic(self, command: DeleteTopic) -> tuple[Record, ...]:
+        topic = self._topic(command.name)
+        return (
+            *removing(self._desired, self._live(topic)),
+            TopicRemovedRecord(topic_id=topic.topic_id),
+        )
+
+    def _checked(self, config: dict[str, Any]) -> dict[str, Any]:
+        """``config``, if a topic can have it."""
+        LogConfig.parse(config, self._config.topic_defaults)
+        return config
+
+    def _topic(self, name: str) -> TopicRecord:
+        topic = self._desired.topic_named(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(name, None, "the topic does not exist")
+        return topic
+
+    def _live(self, topic: TopicRecord) -> list[LogId]:
+        return self._desired.live_logs_of(topic.topic_id)
+
+    # -- moves and log dirs ------------------------------------------------------------------------
+
+    def _partition(self, name: str, number: int) -> PartitionRecord:
+        logs = self._live(self._topic(name))
+        if not isinstance(number, int) or not 0 <= number < len(logs):
+            raise UnknownTopicOrPartition(name, number, f"the topic has {len(logs)} partitions")
+        return self._desired.partitions[logs[number]]
+
+    def _move_partition(self, command: MovePartition) -> tuple[Record, ...]:
+        record = self._partition(command.name, command.number)
+        if record.state == "creating":
+            raise NotLeader(str(record.log.partition), "it is being created")
+        target = self._target(record, command.log_dir)
+        if target == (record.target or record.directory):
+            return ()
+        if record.state == "moving":
+            path = self._desired.dirs[record.target or ""].path
+            raise MoveRunning(str(record.log.partition), path)
+        return (replace(record, state="moving", target=target),)
+
+    def _target(self, record: PartitionRecord, log_dir: str) -> str:
+        """The id of the log dir of the partition's node that a caller means by a path or an id."""
+        node = self._desired.node_of(record.log)
+        if node is None or node not in self._observed:
+            raise NotLeader(str(record.log.partition), "its node is away")
+        own = self._desired.dirs_of(node)
+        usable = [entry for entry in own if entry.state == "online"]
+        for entry in usable:
+            if _is_meant(entry, log_dir):
+                return entry.directory_id
+        listed = ", ".join(f"{entry.path} ({entry.directory_id})" for entry in usable)
+        why = f"is not a usable log dir of the partition's node; usable: {listed}"
+        raise InvalidRequest("log_dir", log_dir, why)
+
+    def _cancel_move(self, command: CancelMove) -> tuple[Record, ...]:
+        record = self._partition(command.name, command.number)
+        if record.state != "moving":
+            return ()
+        return (replace(record, state="online", target=None),)
+
+    def _log_dir_online(self, command: LogDirOnline) -> tuple[Record, ...]:
+        meant = self.log_dir(command)
+        return (replace(meant, state="returning"),) if meant.state == "offline" else ()
+
+    def log_dir(self, command: LogDirOnline) -> DirRecord:
+        """The log dir that a caller means. Raises InvalidRequest."""
+        meant = [
+            entry
+            for entry in self._desired.dirs.values()
+            if _is_meant(entry, command.log_dir) and command.node in (None, entry.node)
+        ]
+        if not meant:
+            known = ", ".join(f"{entry.path} of {entry.node}" for entry in self._dirs_offline())
+            why = f"is not a log dir of a node; offline are: {known or 'none'}"
+            raise InvalidRequest("log_dir", command.log_dir, why)
+        if len(meant) > 1:
+            nodes = ", ".join(entry.node for entry in meant)
+            raise InvalidRequest("log_dir", command.log_dir, f"is on several nodes ({nodes})")
+        return meant[0]
+
+    def _dirs_offline(self) -> list[DirRecord]:
+        return [entry for entry in self._desired.dirs.values() if entry.state == "offline"]
+
+
+def check_partitions(partitions: object, least: int) -> None:
+    """Raise InvalidPartitions unless a topic can have so many partitions, at least ``least``."""
+    is_whole = isinstance(partitions, int) and not isinstance(partitions, bool)
+    if not is_whole or not least <= partitions <= MAX_PARTITIONS:  # type: ignore[operator]
+        raise InvalidPartitions(partitions, least, MAX_PARTITIONS)
+
+
+def removing(desired: Desired, logs: Iterable[LogId]) -> tuple[PartitionRecord, ...]:
+    """The records by which the logs are removed, wherever they lie."""
+    return tuple(replace(desired.partitions[log], state="removing") for log in logs)
+
+
+def next_producer_ids(desired: Desired) -> ProducerIdsRecord:
+    """The record that allows the next block of producer ids.
+
+    They begin anew with each Controller's epoch: what is rolled back with the metadata's log dir
+    was handed out in a lower one.
+    """
+    epoch = desired.controller_epoch
+    first = max(desired.next_producer_id, epoch << EPOCH_SHIFT)
+    return ProducerIdsRecord(epoch=epoch, next_id=first + PRODUCER_ID_BLOCK)
+
+
+def _is_meant(entry: DirRecord, log_dir: str) -> bool:
+    if log_dir == entry.directory_id:
+        return True
+    return os.path.normpath(log_dir) == os.path.normpath(entry.path)

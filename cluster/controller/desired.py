@@ -1,0 +1,231 @@
+"""What a cluster shall be: the fold of the metadata log's records, and nothing else.
+
+Replaying the records gives it again, so a new Controller knows everything that the one before had
+promised, also what was only begun::
+
+    creating, no directory --> creating, directory --> online <--> moving
+           |                        |                    |           |
+           +------------------------+---------+----------+-----------+
+                                              v
+                                           removing --> (gone)
+
+What *is*, the LogManagers report (``observed.py``); what follows from the two, ``plan.py`` says.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from raylog.actors.control import LogId
+from raylog.cluster.controller.records import (
+    ClusterRecord,
+    ControllerRecord,
+    DirRecord,
+    NodeRecord,
+    OldTopicRecord,
+    OldTopicRemovedRecord,
+    PartitionRecord,
+    PartitionRemovedRecord,
+    ProducerIdsRecord,
+    Record,
+    TopicRecord,
+    TopicRemovedRecord,
+)
+from raylog.storage.names import TopicPartition
+
+# Where the sockets of LogManagers and LogActors begin. They are for the Kafka protocol; nothing
+# listens there yet.
+FIRST_PORT = 19_092
+LAST_PORT = 65_535
+# Producer ids of one Controller's epoch are told from those of all others by the bits above.
+EPOCH_SHIFT = 40
+
+
+@dataclass(slots=True)
+class Desired:
+    """The fold. Only ``apply`` changes it."""
+
+    cluster_id: str = ""
+    controller_epoch: int = 0
+    next_producer_id: int = 0
+    next_kafka_id: int = 0
+    nodes: dict[str, NodeRecord] = field(default_factory=dict)  # by their key
+    dirs: dict[str, DirRecord] = field(default_factory=dict)  # by their id
+    topics: dict[str, TopicRecord] = field(default_factory=dict)  # by their id
+    partitions: dict[LogId, PartitionRecord] = field(default_factory=dict)
+    # indexes: a name's topic id; a topic's logs; a log dir's logs; a node's logs without a dir, and
+    # those that it was to make earlier
+    _names: dict[str, str] = field(default_factory=dict)
+    _of_topic: dict[str, dict[int, LogId]] = field(default_factory=dict)
+    _of_dir: dict[str, dict[LogId, None]] = field(default_factory=dict)
+    _of_node: dict[str, dict[LogId, None]] = field(default_factory=dict)
+    _left_at: dict[str, dict[LogId, None]] = field(default_factory=dict)
+
+    # -- the fold ----------------------------------------------------------------------------------
+
+    def apply(self, record: Record) -> None:
+        """Take one record in."""
+        match record:
+            case ClusterRecord():
+                self.cluster_id = record.cluster_id
+            case ControllerRecord():
+                self.controller_epoch = record.epoch
+            case NodeRecord():
+                self.nodes[record.key] = record
+                self.next_kafka_id = max(self.next_kafka_id, record.kafka_id + 1)
+            case DirRecord():
+                self.dirs[record.directory_id] = record
+            case TopicRecord():
+                self._apply_topic(record)
+            case PartitionRecord():
+                self._apply_partition(record)
+            case PartitionRemovedRecord():
+                self._forget(record.log)
+            case TopicRemovedRecord():
+                self._forget_topic(record.topic_id)
+            case ProducerIdsRecord():
+                self.next_producer_id = record.next_id
+            case OldTopicRecord():
+                self._apply_old_topic(record)
+            case OldTopicRemovedRecord():
+                self._apply_old_removal(record)
+
+    def _apply_topic(self, record: TopicRecord) -> None:
+        self.topics[record.topic_id] = record
+        self._names[record.name] = record.topic_id
+
+    def _apply_partition(self, record: PartitionRecord) -> None:
+        log = record.log
+        if log in self.partitions:
+            self._unplace(self.partitions[log])
+        self.partitions[log] = record
+        self._of_topic.setdefault(log.topic_id, {})[log.partition.partition] = log
+        self._place_of(record).setdefault(log)
+        for node in record.left:
+            self._left_at.setdefault(node, {}).setdefault(log)
+        self.next_kafka_id = max(self.next_kafka_id, record.kafka_id + 1)
+
+    def _forget(self, log: LogId) -> None:
+        record = self.partitions.pop(log, None)
+        if record is None:
+            return
+        self._unplace(record)
+        numbers = self._of_topic[log.topic_id]
+        del numbers[log.partition.partition]
+        if not numbers:
+            del self._of_topic[log.topic_id]
+
+    def _forget_topic(self, topic_id: str) -> None:
+        topic = self.topics.pop(topic_id, None)
+        if topic is not None and self._names.get(topic.name) == topic_id:
+            del self._names[topic.name]
+
+    def _apply_old_topic(self, record: OldTopicRecord) -> None:
+        """A topic of version 1: all of its partitions serve, on nodes that nobody wrote down."""
+        topic = record.topic
+        self._apply_topic(topic)
+        for number, directory in enumerate(record.directories):
+            log = LogId(partition=TopicPartition(topic.name, number), topic_id=topic.topic_id)
+            known = self.partitions.get(log)
+            if known is None:
+                kafka_id = self.next_kafka_id
+                known = PartitionRecord(
+                    log=log, state="online", kafka_id=kafka_id, port=port_of(kafka_id)
+                )
+            self._apply_partition(replace(known, directory=directory))
+
+    def _apply_old_removal(self, record: OldTopicRemovedRecord) -> None:
+        """A topic of version 1 that is gone: what was left of it then is set aside when found."""
+        topic_id = self._names.get(record.name)
+        if topic_id is None:
+            return
+        for log in self.logs_of(topic_id):
+            self._forget(log)
+        self._forget_topic(topic_id)
+
+    def _place_of(self, record: PartitionRecord) -> dict[LogId, None]:
+        if record.directory is None:
+            return self._of_node.setdefault(record.node, {})
+        return self._of_dir.setdefault(record.directory, {})
+
+    def _unplace(self, record: PartitionRecord) -> None:
+        del self._place_of(record)[record.log]
+        for node in record.left:
+            del self._left_at[node][record.log]
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def topic_named(self, name: str) -> TopicRecord | None:
+        topic_id = self._names.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def logs_of(self, topic_id: str) -> list[LogId]:
+        """The topic's logs in the order of their numbers, those included that are being removed."""
+        return [log for _, log in sorted(self._of_topic.get(topic_id, {}).items())]
+
+    def live_logs_of(self, topic_id: str) -> list[LogId]:
+        """The topic's logs in the order of their numbers, without those that are being removed."""
+        logs = self.logs_of(topic_id)
+        return [log for log in logs if self.partitions[log].state != "removing"]
+
+    def logs_in(self, directory_id: str) -> list[LogId]:
+        """The logs that are bound to a log dir."""
+        return list(self._of_dir.get(directory_id, ()))
+
+    def logs_without_dir(self, node: str) -> list[LogId]:
+        """The logs that a node shall make, and whose log dir is not known yet."""
+        return list(self._of_node.get(node, ()))
+
+    def logs_left_at(self, node: str) -> list[LogId]:
+        """The logs that a node was to make before another one was chosen."""
+        return list(self._left_at.get(node, ()))
+
+    def nodes_to_make_logs(self) -> list[str]:
+        """The nodes that shall make logs."""
+        return [node for node, logs in self._of_node.items() if logs]
+
+    def node_of(self, log: LogId) -> str | None:
+        """The key of the node that has a log, or shall make it; None for a dir nobody has seen."""
+        record = self.partitions[log]
+        if record.directory is None:
+            return record.node
+        directory = self.dirs.get(record.directory)
+        return None if directory is None else directory.node
+
+    def dirs_of(self, node: str) -> list[DirRecord]:
+        return [record for record in self.dirs.values() if record.node == node]
+
+    # -- promises ----------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Assert what holds after every record of a whole append."""
+        for log, record in self.partitions.items():
+            self._validate_partition(log, record)
+        for name, topic_id in self._names.items():
+            assert self.topics[topic_id].name == name, name
+        assert len(self._names) == len(self.topics)
+        placed = [log for logs in (*self._of_dir.values(), *self._of_node.values()) for log in logs]
+        assert len(placed) == len(self.partitions)
+        assert set(placed) == set(self.partitions)
+        ids = [record.kafka_id for record in self.nodes.values()]
+        ids += [record.kafka_id for record in self.partitions.values()]
+        assert len(set(ids)) == len(ids), "a Kafka id was given twice"
+        assert all(kafka_id < self.next_kafka_id for kafka_id in ids)
+
+    def _validate_partition(self, log: LogId, record: PartitionRecord) -> None:
+        assert record.log == log
+        topic = self.topics.get(log.topic_id)
+        assert topic is not None or record.state == "removing", f"{log}: its topic is gone"
+        assert topic is None or topic.name == log.partition.topic, log
+        assert self._of_topic[log.topic_id][log.partition.partition] == log
+        if record.state in ("online", "moving"):
+            assert record.directory is not None, f"{log} is {record.state} nowhere"
+        if record.state == "moving":
+            assert record.target not in (None, record.directory), f"{log} moves to itself"
+        if record.state in ("creating", "online"):
+            assert record.target is None, f"{log} is {record.state} and has a target"
+        assert record.directory is not None or record.node, f"{log} is nowhere"
+
+
+def port_of(kafka_id: int) -> int:
+    """The port that goes with a Kafka id; 0 (any free one) where the ports are used up."""
+    port = FIRST_PORT + kafka_id
+    return port if port <= LAST_PORT else 0

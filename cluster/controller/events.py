@@ -1,0 +1,80 @@
+"""What happens to the Controller's machine: its events."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from raylog.actors.control import Report
+from raylog.cluster.controller.commands import Command
+from raylog.cluster.controller.desired import Desired
+from raylog.storage.errors import RaylogError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The metadata log was read. ``desired``: its fold, which belongs to the machine from now on.
+
+    ``node``: the key of the node that the Controller runs on. This is the first event, once.
+    """
+
+    desired: Desired
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesSeen:
+    """These nodes are in the Ray cluster now: their keys, and Ray's ids of them."""
+
+    nodes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """A node reports."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A node did not obey, since it has seen a Controller of this epoch."""
+
+    node: str
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silent:
+    """A call to a node's LogManager failed: it may not run."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A user asks for something. ``request``: never the same number twice."""
+
+    request: int
+    command: Command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """The records of an ``Append`` are on the disk."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendFailed:
+    """They are not, after DiskFull or OutOfResources; after any other error nobody knows."""
+
+    token: int
+    error: RaylogError
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: once a second or more often."""
+
+
+Event = Started | NodesSeen | Reported | Refused | Silent | Asked | Appended | AppendFailed | Tick

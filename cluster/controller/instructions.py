@@ -1,0 +1,83 @@
+"""What the Controller's machine wants done: its instructions, and what it answers to requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from raylog.actors.control import Orders
+from raylog.cluster.controller.records import DirRecord, PartitionRecord, Record, TopicRecord
+from raylog.storage.errors import RaylogError
+from raylog.storage.names import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """A partition that may not obey the config yet, and why."""
+
+    partition: TopicPartition
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Altered:
+    """A topic's config is changed; all of its partitions obey it but those that are ``behind``."""
+
+    topic: TopicRecord
+    behind: tuple[Behind, ...] = ()
+
+
+Answered = TopicRecord | Altered | PartitionRecord | DirRecord | int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Append the records to the metadata log, all or none, and fsync it: ``Appended``."""
+
+    token: int
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartManager:
+    """Have a LogManager run on a node; it may run already."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Send orders to a node's LogManager; nobody waits for the answer."""
+
+    node: str
+    orders: Orders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Answer a request.
+
+    ============== ============================================================
+    CreateTopic    the topic
+    AddPartitions  the topic
+    AlterTopic     Altered; where it was only validated: the topic as it would be
+    DeleteTopic    None
+    MovePartition  the partition, which serves from its new log dir
+    CancelMove     the partition
+    LogDirOnline   the log dir; it is ``returning`` until it was read back
+    AllocateProducerId  a producer id
+    ============== ============================================================
+    """
+
+    request: int
+    value: Answered = None
+    error: RaylogError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something for the event log: its name, and its fields."""
+
+    name: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+Instruction = Append | StartManager | Tell | Answer | Note

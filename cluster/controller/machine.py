@@ -1,0 +1,491 @@
+"""The Controller's machine: events in, instructions out. Nothing here waits, or has a clock.
+
+::
+
+    Asked ------> commands.py --+                                 +--> waiting.py --> Answer
+                                +--> records --> Append ~~~~~~~~> Appended
+    Reported ---> plan.py ------+                                 +--> fold (desired.py)
+                     |                                                     |
+                     +------------------ orders <--------------------------+
+                                           |
+                                      telling.py --> Tell
+
+A decision is a record first. There is one append at a time, a command is judged by the state of the
+moment it is appended, and nobody is told of what is not on the disk (``journal.py``). What a node
+reports is judged by the state of now (``observed.py``), so a late answer does no harm.
+
+**In charge.** The first record of a Controller is its epoch, which is higher than every one in the
+log. A node that has seen a higher one makes it begin another: then the metadata was rolled back,
+and nothing of this Controller may look like what the lost one did. Commands wait until all nodes
+that answer have obeyed, so that such an epoch is known before the first of them.
+
+What is done elsewhere: reading and writing the log, finding the nodes, sending (the Ray shell).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from raylog.actors.control import LogId, Order, Report
+from raylog.actors.errors import NotLeader
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.commands import (
+    AddPartitions,
+    AllocateProducerId,
+    AlterTopic,
+    CancelMove,
+    Command,
+    Commands,
+    CreateTopic,
+    DeleteTopic,
+    LogDirOnline,
+    MovePartition,
+    removing,
+)
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.events import (
+    Appended,
+    AppendFailed,
+    Asked,
+    Event,
+    NodesSeen,
+    Refused,
+    Reported,
+    Silent,
+    Started,
+    Tick,
+)
+from raylog.cluster.controller.instructions import (
+    Answer,
+    Answered,
+    Append,
+    Instruction,
+    Note,
+    StartManager,
+    Tell,
+)
+from raylog.cluster.controller.journal import InFlight, Journal, Purpose
+from raylog.cluster.controller.observed import Watched
+from raylog.cluster.controller.plan import Configs, Plan, plan
+from raylog.cluster.controller.producer_ids import ProducerIds
+from raylog.cluster.controller.records import (
+    ControllerRecord,
+    DirRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    TopicRecord,
+    TopicRemovedRecord,
+)
+from raylog.cluster.controller.telling import Delay, Telling
+from raylog.cluster.controller.waiting import (
+    Altering,
+    Creating,
+    Deleting,
+    Ended,
+    Moving,
+    View,
+    Waiting,
+)
+from raylog.storage.errors import RaylogError
+
+
+class ControllerMachine:
+    """The Controller. ``config``: the broker's."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.desired = Desired()
+        self.watched = Watched()
+        self._config = config
+        self._configs = Configs(config.topic_defaults)
+        self._journal = Journal()
+        self._telling = Telling()
+        self._ids = ProducerIds()
+        self._node = ""  # where this Controller runs; empty until it has started
+        self._epoch = 0  # which it shall have; what it has is the desired state's
+        self._is_gathered = False  # whether commands may begin
+        self._commands: deque[Asked] = deque()
+        self._undo: deque[tuple[Purpose, Creating]] = deque()
+        self._waiting: dict[int, Waiting] = {}
+        self._starts: dict[str, Delay] = {}  # nodes whose LogManager may not run
+        self._is_turn_of_plan = False  # after a command: they must not keep each other waiting
+        self._dirty: set[str] = set()  # nodes for which something else may follow now
+        self._orders: dict[str, tuple[Order, ...]] = {}  # by the last plan, as are the doubts
+        self._doubts: dict[str, frozenset[LogId]] = {}
+        self._now_ms = 0
+        self._out: list[Instruction] = []
+
+    @property
+    def failure(self) -> RaylogError | None:
+        """Why nothing can be changed any more; None while all is well."""
+        return self._journal.failure
+
+    def handle(self, event: Event, now_ms: int) -> list[Instruction]:
+        """What to do after this. ``now_ms``: never goes back."""
+        self._now_ms = max(now_ms, self._now_ms)
+        self._out = []
+        match event:
+            case Started():
+                self._start(event)
+            case NodesSeen():
+                self._see(event.nodes)
+            case Reported():
+                self._take(event.report)
+            case Refused():
+                self._outrank(event.controller_epoch)
+            case Silent():
+                if event.node in self.watched.nodes:
+                    self._starts.setdefault(event.node, Delay(self._now_ms))
+            case Asked():
+                self._commands.append(event)
+            case Appended():
+                self._appended(self._journal.appended(event.token))
+            case AppendFailed():
+                self._append_failed(event)
+            case Tick():
+                pass
+        self._go_on()
+        return self._out
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _start(self, event: Started) -> None:
+        assert not self._node, "it started twice"
+        self._node, self.desired = event.node, event.desired
+        self._outrank(self.desired.controller_epoch)
+
+    def _outrank(self, epoch: int) -> None:
+        """Somebody had this epoch: have a higher one."""
+        if epoch >= self._epoch:
+            self._epoch = epoch + 1
+
+    @property
+    def _is_outranked(self) -> bool:
+        """Whether the epoch that it has is not yet, or not any more, the highest one."""
+        return self._epoch > self.desired.controller_epoch
+
+    def _see(self, nodes: Iterable[str]) -> None:
+        for key in self.watched.see(nodes, self._now_ms):
+            self._telling.forget(key)
+            self._orders.pop(key, None)
+            self._doubts.pop(key, None)
+            self._starts.pop(key, None)
+            if key in self.watched.nodes:
+                self._starts[key] = Delay(self._now_ms)
+        # Where a node has left, a log dir of it may be taken over by another one.
+        self._dirty |= set(self.watched.nodes)
+
+    def _take(self, report: Report) -> None:
+        if self._node and report.controller_epoch > self.desired.controller_epoch:
+            self._outrank(report.controller_epoch)
+        if not self.watched.take(report, self.desired.controller_epoch, self._now_ms):
+            return
+        under_way = self._telling.heard(report, self._now_ms)
+        self.watched.under_way(report.node, under_way)
+        self._starts.pop(report.node, None)
+        self._dirty.add(report.node)
+
+    def _appended(self, done: InFlight) -> None:
+        for record in done.records:
+            self._apply(record)
+        if done.purpose is None:
+            return
+        request, command = done.purpose.request, done.purpose.command
+        if command is None:
+            self._out.append(Answer(request=request, error=done.purpose.error))
+        elif isinstance(command, AllocateProducerId) and self._is_outranked:
+            # Its epoch may have been another Controller's: no id of it is handed out.
+            self._commands.appendleft(Asked(request=request, command=command))
+        else:
+            self._begun(request, command, done.records)
+
+    def _apply(self, record: Record) -> None:
+        """Take it into what shall be, and note for whom something else follows from it."""
+        log = getattr(record, "log", None)
+        if log is not None and log in self.desired.partitions:
+            self._dirty_at(self.desired.partitions[log])
+        if isinstance(record, TopicRemovedRecord):
+            self._configs.forget(record.topic_id)
+        self.desired.apply(record)
+        match record:
+            case PartitionRecord():
+                self._dirty_at(record)
+            case TopicRecord():
+                for other in self.desired.logs_of(record.topic_id):
+                    self._dirty_at(self.desired.partitions[other])
+            case DirRecord():
+                self._dirty |= set(self.watched.nodes)
+                if record.state != "online":
+                    fields = {"log_dir": record.path, "node": record.node, "why": record.why}
+                    self._out.append(Note(name=f"log-dir-{record.state}", fields=fields))
+            case ControllerRecord():
+                self._telling.new_epoch()
+                self._orders.clear()
+                self._doubts.clear()
+                self._is_gathered = False
+                for key, seen in self.watched.nodes.items():
+                    if seen.report is not None:
+                        self._telling.heard(seen.report, self._now_ms)
+                        self.watched.under_way(key, frozenset())
+                self._dirty |= set(self.watched.nodes)
+                self._out.append(Note(name="in-charge", fields={"epoch": record.epoch}))
+            case ProducerIdsRecord():
+                self._ids.written(record)
+
+    def _dirty_at(self, record: PartitionRecord) -> None:
+        directory = self.desired.dirs.get(record.directory or "")
+        self._dirty |= {record.node if directory is None else directory.node, *record.left}
+
+    def _append_failed(self, event: AppendFailed) -> None:
+        failed = self._journal.failed(event.token, event.error, self._now_ms)
+        if self.failure is not None:
+            fields = {"why": event.error}
+            self._out.append(Note(name="metadata-failed", fields=fields))
+        self._dirty |= set(self.watched.nodes)
+        if failed.purpose is not None:
+            error = failed.purpose.error or event.error
+            self._out.append(Answer(request=failed.purpose.request, error=error))
+
+    # -- going on ----------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if not self._node:
+            return
+        self._start_managers()
+        if self._is_outranked:
+            self._refuse_if_failed()
+            if self._journal.is_ready(self._now_ms):
+                self._append([ControllerRecord(epoch=self._epoch, node=self._node)])
+            return  # nobody obeys the epoch that it has
+        self._look_at_waiting()
+        self._refuse_if_failed()
+        self._gather()
+        if self._is_turn_of_plan:
+            self._follow_plan()
+            self._next_command()
+        else:
+            self._next_command()
+            self._follow_plan()
+        self._tell_nodes()
+
+    def _start_managers(self) -> None:
+        for key, delay in self._starts.items():
+            if self._now_ms >= delay.due_ms:
+                delay.done(self._now_ms)
+                self._out.append(StartManager(node=key))
+
+    def _refuse_if_failed(self) -> None:
+        """Where nothing can be changed any more: tell everybody who waits for it."""
+        if self.failure is None:
+            return
+        requests = [asked.request for asked in self._commands]
+        requests += [purpose.request for purpose, _ in self._undo]
+        for request, waiting in list(self._waiting.items()):
+            if not isinstance(waiting, Altering):  # which needs no more records
+                del self._waiting[request]
+                requests.append(request)
+        self._commands.clear()
+        self._undo.clear()
+        self._out += [Answer(request=request, error=self.failure) for request in requests]
+
+    def _look_at_waiting(self) -> None:
+        view = View(desired=self.desired, observed=self.watched.nodes, now_ms=self._now_ms)
+        for request, waiting in list(self._waiting.items()):
+            ended = waiting.look(view)
+            if ended is None:
+                continue
+            del self._waiting[request]
+            if ended.is_undone and isinstance(waiting, Creating):
+                self._undo.append((Purpose(request=request, error=ended.error), waiting))
+            else:
+                self._answer(request, ended)
+
+    def _answer(self, request: int, ended: Ended) -> None:
+        self._out.append(Answer(request=request, value=ended.value, error=ended.error))
+
+    def _gather(self) -> None:
+        """Commands may begin when every node obeys that is not silent, and its dirs are known."""
+        if self._is_gathered:
+            return
+        self._follow_plan()
+        nodes = self.watched.nodes.values()
+        epoch = self.desired.controller_epoch
+        is_all = all(seen.obeys(epoch) or seen.is_suspect(self._now_ms) for seen in nodes)
+        is_planned = not self._dirty and self._journal.is_free
+        self._is_gathered = is_all and is_planned and bool(nodes)
+
+    # -- appending ---------------------------------------------------------------------------------
+
+    def _append(self, records: Iterable[Record], purpose: Purpose | None = None) -> None:
+        begun = self._journal.begin(records, self.desired, purpose)
+        self._out.append(Append(token=begun.token, records=begun.records))
+        self._is_turn_of_plan = purpose is not None
+
+    def _next_command(self) -> None:
+        """Go on to the next command that changes something, and append that."""
+        while self._journal.is_free:
+            if self._undo:
+                purpose, creating = self._undo.popleft()
+                self._append_undo(purpose, creating)
+            elif self._commands and self._is_gathered:
+                asked = self._commands.popleft()
+                try:
+                    self._begin(asked.request, asked.command)
+                except RaylogError as error:
+                    self._out.append(Answer(request=asked.request, error=error))
+            else:
+                return
+
+    def _begin(self, request: int, command: Command) -> None:
+        if isinstance(command, AllocateProducerId) and self._has_answered_id(request):
+            return
+        commands = Commands(self.desired, self.watched.nodes, self._now_ms, self._config)
+        records = commands.records(command)
+        if getattr(command, "validate_only", False):
+            topics = [record for record in records if isinstance(record, TopicRecord)]
+            known = self.desired.topic_named(getattr(command, "name", ""))
+            self._out.append(Answer(request=request, value=topics[0] if topics else known))
+        elif records:
+            self._append(records, Purpose(request=request, command=command))
+        else:
+            self._begun(request, command, ())
+
+    def _has_answered_id(self, request: int) -> bool:
+        """Whether there was a producer id left. NotLeader where none may be handed out."""
+        producer_id = self._ids.take(self.desired.controller_epoch)
+        if producer_id is not None:
+            self._out.append(Answer(request=request, value=producer_id))
+            return True
+        # Without a node that has written the epoch to its disks, it may have been somebody's.
+        epoch = self.desired.controller_epoch
+        if not any(seen.obeys(epoch) for seen in self.watched.nodes.values()):
+            raise NotLeader("the broker", "no LogManager obeys its Controller yet")
+        return False
+
+    def _append_undo(self, purpose: Purpose, creating: Creating) -> None:
+        """Remove what was created in vain, as far as it is still there."""
+        partitions = self.desired.partitions
+        logs = [log for log in creating.logs if log in partitions]
+        records: list[Record] = [
+            *removing(self.desired, [log for log in logs if partitions[log].state != "removing"])
+        ]
+        if creating.is_new_topic and creating.topic_id in self.desired.topics:
+            records.append(TopicRemovedRecord(topic_id=creating.topic_id))
+        if records:
+            self._append(records, purpose)
+        else:
+            self._out.append(Answer(request=purpose.request, error=purpose.error))
+
+    def _begun(self, request: int, command: Command, records: tuple[Record, ...]) -> None:
+        """The command's records are written; answer it, or wait for what the nodes report."""
+        match command:
+            case AllocateProducerId():
+                self._out.append(Answer(request=request, value=self._first_id()))
+            case CancelMove() | LogDirOnline():
+                self._out.append(Answer(request=request, value=self._as_it_is(command)))
+            case CreateTopic() | AddPartitions():
+                self._waiting[request] = self._creating(command, records)
+            case AlterTopic():
+                topic = self.desired.topic_named(command.name)
+                assert topic is not None, "it was altered just now"
+                self._waiting[request] = Altering(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    version=topic.version,
+                    since_ms=self._now_ms,
+                )
+            case DeleteTopic():
+                logs = tuple(log for record in records if (log := getattr(record, "log", None)))
+                self._waiting[request] = Deleting(logs=logs, since_ms=self._now_ms)
+            case MovePartition():
+                self._waiting[request] = self._moving(command)
+
+    def _first_id(self) -> int:
+        producer_id = self._ids.take(self.desired.controller_epoch)
+        assert producer_id is not None, "a block was written just now"
+        return producer_id
+
+    def _creating(
+        self, command: CreateTopic | AddPartitions, records: tuple[Record, ...]
+    ) -> Creating:
+        topic = self.desired.topic_named(command.name)
+        assert topic is not None, "it was written just now"
+        new = tuple(record.log for record in records if isinstance(record, PartitionRecord))
+        return Creating(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            logs=new,
+            is_new_topic=isinstance(command, CreateTopic),
+            since_ms=self._now_ms,
+        )
+
+    def _partition(self, name: str, number: int) -> PartitionRecord:
+        topic = self.desired.topic_named(name)
+        assert topic is not None, "it was judged just now"
+        return self.desired.partitions[self.desired.live_logs_of(topic.topic_id)[number]]
+
+    def _moving(self, command: MovePartition) -> Moving:
+        record = self._partition(command.name, command.number)
+        target = record.target or record.directory
+        assert target is not None, "it was judged just now"
+        return Moving(log=record.log, target=target)
+
+    def _as_it_is(self, command: CancelMove | LogDirOnline) -> Answered:
+        if isinstance(command, CancelMove):
+            return self._partition(command.name, command.number)
+        commands = Commands(self.desired, self.watched.nodes, self._now_ms, self._config)
+        return commands.log_dir(command)
+
+    # -- the plan ----------------------------------------------------------------------------------
+
+    def _follow_plan(self) -> None:
+        """Plan for the nodes where something is new, and append what has come true."""
+        self._dirty &= set(self.watched.nodes)
+        made = self._plan()
+        self._orders.update(made.orders)
+        self._doubts.update(made.doubts)
+        if not made.records:
+            self._dirty.clear()
+        elif self._journal.is_ready(self._now_ms):
+            self._dirty.clear()
+            self._append(made.records)
+
+    def _plan(self) -> Plan:
+        nodes = sorted(self._dirty)
+        return plan(self.desired, self.watched.nodes, self._now_ms, self._configs, nodes)
+
+    def _tell_nodes(self) -> None:
+        for key, seen in self.watched.nodes.items():
+            if seen.report is None:
+                continue
+            is_known = seen.obeys(self.desired.controller_epoch)
+            orders = self._telling.orders(
+                seen.report,
+                self._orders.get(key, ()) if is_known else (),
+                self.desired.controller_epoch,
+                self._now_ms,
+                doubts=self._doubts.get(key, frozenset()),
+                withheld=self._journal.withheld,
+                confirms=is_known and self.failure is None,
+            )
+            if orders is not None:
+                self.watched.under_way(key, self._telling.under_way(key))
+                self._out.append(Tell(node=key, orders=orders))
+
+    # -- promises ----------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Assert what holds after every event."""
+        self.desired.validate()
+        self.watched.validate()
+        self._telling.validate()
+        asked = [entry.request for entry in self._commands]
+        undone = [purpose.request for purpose, _ in self._undo]
+        requests = [*asked, *undone, *self._waiting]
+        assert len(set(requests)) == len(requests), "a request is in two places"
+        if self.failure is not None:
+            assert not asked, "a command waits for a metadata log that has failed"
+            assert not undone, "something waits for a metadata log that has failed"
+        for key, orders in self._orders.items():
+            assert key in self.watched.nodes, "orders for a node that is away"
+            logs = list(orders)
+            assert len(set(logs)) == len(logs), "an order is there twice"

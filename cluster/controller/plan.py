@@ -1,0 +1,433 @@
+"""What follows from what shall be and what is: orders for the nodes, and records of what is done.
+
+``plan`` is a function of the two and has no memory: a new Controller that has read the records and
+heard the nodes goes on where the one before ended. Records are steps that have come true, or were
+found to be impossible; they count when they are in the metadata log, and only then do orders
+follow from them. When an order is sent again is not decided here (``telling.py``).
+
+====================  ===========================================  ===========================
+the record says       the node reports                             so
+====================  ===========================================  ===========================
+creating, no dir      nothing of it                                Create
+creating, no dir      its folder in a log dir                      record: creating in that dir
+creating, no dir      it failed, or the node is silent or gone     record: another node, if there is
+creating in a dir     it serves                                    record: online
+creating, online      found, failed, an older config, a problem    Serve
+creating, online      nothing of it                                nothing: it is missing
+any of these          a newer config than there is                 record: a newer one
+moving                anything of it                               Move; Serve where elsewhere
+moving                moved, and no order is under way             record: online in the target
+moving                a problem, or the target is not usable       record: online where it was
+removing              its folder                                   Remove
+removing              nothing, and no order is under way           record: it is removed
+no such log           its folder, and nobody serves it             SetAside
+====================  ===========================================  ===========================
+
+Nothing follows from the report of a node that does not obey this Controller yet, nor for what lies
+in a log dir that is recorded as another node's while that node is there: one is a copy.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+
+from raylog.actors.control import (
+    Create,
+    DirReport,
+    LogId,
+    LogReport,
+    Move,
+    Order,
+    ReadBack,
+    Remove,
+    Report,
+    Serve,
+    SetAside,
+)
+from raylog.cluster.controller.desired import Desired, port_of
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.records import (
+    DirRecord,
+    NodeRecord,
+    PartitionRecord,
+    PartitionRemovedRecord,
+    Record,
+    TopicRecord,
+)
+from raylog.cluster.controller.spread import Homes, is_usable
+from raylog.storage.config import LogConfig
+from raylog.storage.errors import InvalidConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """``orders``: by node, for each that obeys this Controller; the same ones until they are done.
+
+    ``doubts``: by node, what it serves though it shall not, or not so, and no order follows.
+    ``records``: what to append; they touch each log and each topic once.
+    """
+
+    orders: Mapping[str, tuple[Order, ...]]
+    doubts: Mapping[str, frozenset[LogId]]
+    records: tuple[Record, ...]
+
+
+class Configs:
+    """The configs of the topics, each parsed once for each version. ``defaults``: the broker's."""
+
+    def __init__(self, defaults: LogConfig) -> None:
+        self._defaults = defaults
+        self._parsed: dict[str, tuple[int, LogConfig | None]] = {}
+
+    def of(self, topic: TopicRecord) -> LogConfig | None:
+        """The topic's config; None where the broker's own keys made it impossible since."""
+        version, config = self._parsed.get(topic.topic_id, (-1, None))
+        if version != topic.version:
+            try:
+                config = LogConfig.parse(topic.config, self._defaults)
+            except InvalidConfig:
+                config = None
+            self._parsed[topic.topic_id] = (topic.version, config)
+        return config
+
+    def forget(self, topic_id: str) -> None:
+        """The topic is gone."""
+        self._parsed.pop(topic_id, None)
+
+
+def plan(
+    desired: Desired,
+    observed: Mapping[str, Observed],
+    now_ms: int,
+    configs: Configs,
+    nodes: Iterable[str] | None = None,
+) -> Plan:
+    """What to do now. ``nodes``: only these; None: all."""
+    kafka_ids = count(desired.next_kafka_id)
+    orders: dict[str, tuple[Order, ...]] = {}
+    doubts: dict[str, frozenset[LogId]] = {}
+    records: list[Record] = []
+    for key in sorted(observed if nodes is None else nodes):
+        seen = observed.get(key)
+        if seen is None or seen.report is None or not seen.obeys(desired.controller_epoch):
+            continue
+        of_node = _NodePlan(desired, observed, seen, seen.report, configs)
+        of_node.make(kafka_ids)
+        orders[key] = tuple(of_node.orders)
+        doubts[key] = frozenset(of_node.doubts)
+        records += of_node.records
+    records += _other_homes(desired, observed, now_ms)
+    return Plan(orders=orders, doubts=doubts, records=_each_once(records))
+
+
+def _each_once(records: Iterable[Record]) -> tuple[Record, ...]:
+    """The records without those for a log or topic that another one touches: they follow later."""
+    kept: dict[object, Record] = {}
+    for record in records:
+        key: object = record
+        if isinstance(record, PartitionRecord | PartitionRemovedRecord):
+            key = record.log
+        elif isinstance(record, TopicRecord):
+            key = record.topic_id
+        elif isinstance(record, DirRecord):
+            key = record.directory_id, DirRecord
+        kept.setdefault(key, record)
+    return tuple(kept.values())
+
+
+def _other_homes(
+    desired: Desired, observed: Mapping[str, Observed], now_ms: int
+) -> Iterator[Record]:
+    """Other nodes for logs whose node does not make them; none where no other can."""
+    homes: Homes | None = None
+    for node in sorted(desired.nodes_to_make_logs()):
+        seen = observed.get(node)
+        is_away = seen is None or seen.is_suspect(now_ms)
+        failed = set() if seen is None or seen.report is None else not_made(seen.report)
+        for log in desired.logs_without_dir(node):
+            record = desired.partitions[log]
+            if record.state != "creating" or not (is_away or log in failed):
+                continue
+            homes = homes or Homes(desired, observed, now_ms)
+            left = (*record.left, node)
+            home = homes.take(avoid=left)
+            if home is not None:
+                yield replace(record, node=home, left=left)
+
+
+def not_made(report: Report) -> set[LogId]:
+    """The logs whose folder a node could not make."""
+    failed = set()
+    for entry in report.logs:
+        if entry.log is not None and entry.state == "failed" and not entry.directory_id:
+            failed.add(entry.log)
+    return failed
+
+
+class _NodePlan:
+    """The plan for one node that obeys this Controller."""
+
+    def __init__(
+        self,
+        desired: Desired,
+        observed: Mapping[str, Observed],
+        seen: Observed,
+        report: Report,
+        configs: Configs,
+    ) -> None:
+        self.orders: list[Order] = []
+        self.doubts: set[LogId] = set()
+        self.records: list[Record] = []
+        self._desired, self._observed = desired, observed
+        self._seen, self._report, self._node = seen, report, report.node
+        self._configs = configs
+        self._dirs = {entry.directory_id: entry for entry in report.dirs if entry.directory_id}
+        own = {record.directory_id for record in desired.dirs_of(self._node)}
+        # What is reported of each log, and of each partition's name; not of other nodes' log dirs.
+        self._entries: dict[LogId, list[LogReport]] = {}
+        self._of_name: dict[object, list[LogReport]] = {}
+        self._own = [
+            entry for entry in report.logs if entry.directory_id in own or not entry.directory_id
+        ]
+        for entry in self._own:
+            self._of_name.setdefault(entry.partition, []).append(entry)
+            if entry.log is not None:
+                self._entries.setdefault(entry.log, []).append(entry)
+
+    def make(self, kafka_ids: Iterator[int]) -> None:
+        if self._node not in self._desired.nodes:
+            kafka_id = next(kafka_ids)
+            port = port_of(kafka_id)
+            self.records.append(NodeRecord(key=self._node, kafka_id=kafka_id, port=port))
+        for directory_id, reported in self._dirs.items():
+            self._plan_dir(directory_id, reported)
+        for log in self._desired.logs_without_dir(self._node):
+            self._plan_log(self._desired.partitions[log])
+        for record in self._desired.dirs_of(self._node):
+            for log in self._desired.logs_in(record.directory_id):
+                self._plan_log(self._desired.partitions[log])
+        for log in self._desired.logs_left_at(self._node):
+            self._plan_left(self._desired.partitions[log])
+        for log in self._entries:
+            if log in self._desired.partitions:
+                self._plan_folders_of(self._desired.partitions[log])
+        for entry in self._own:
+            self._plan_stray(entry)
+        named = {getattr(order, "log", None) for order in self.orders}
+        for entry in self._report.logs:
+            if entry.log is not None and entry.log not in named and not self._is_right(entry):
+                self.doubts.add(entry.log)
+
+    def _is_right(self, entry: LogReport) -> bool:
+        """Whether a log is served as it shall be, or nobody serves it."""
+        if entry.state in ("found", "failed"):
+            return True
+        record = self._desired.partitions.get(entry.log) if entry.log is not None else None
+        if record is None or record.state not in ("creating", "online"):
+            return False
+        if entry.directory_id != record.directory or not self._is_usable(record.directory):
+            return False
+        return entry.config_version == self._desired.topics[record.log.topic_id].version
+
+    # -- log dirs ----------------------------------------------------------------------------------
+
+    def _plan_dir(self, directory_id: str, entry: DirReport) -> None:
+        record = self._desired.dirs.get(directory_id)
+        if record is None:
+            first = DirRecord(
+                directory_id=directory_id, node=self._node, path=entry.path, state="online"
+            )
+            self.records.append(self._offline(first, entry) if entry.state == "offline" else first)
+            return
+        if record.node != self._node and self._is_elsewhere(record):
+            return
+        if (record.node, record.path) != (self._node, entry.path):
+            self.records.append(replace(record, node=self._node, path=entry.path))
+            return
+        self._plan_own_dir(record, entry)
+
+    def _plan_own_dir(self, record: DirRecord, entry: DirReport) -> None:
+        is_online = entry.state == "online"
+        match record.state:
+            case "online" | "draining" if not is_online:
+                self.records.append(self._offline(record, entry))
+            case "offline" if is_online and self._report.life != record.life:
+                # A fresh start of its LogManager: used again when it has read the logs back.
+                self.records.append(replace(record, state="returning"))
+            case "returning" if is_online and entry.is_read_back:
+                self.records.append(replace(record, state="online", why="", life=""))
+            case "returning":
+                self.orders.append(ReadBack(directory_id=record.directory_id))
+
+    def _offline(self, record: DirRecord, entry: DirReport) -> DirRecord:
+        return replace(record, state="offline", why=entry.why, life=self._report.life)
+
+    def _is_elsewhere(self, record: DirRecord) -> bool:
+        """Whether the node that a log dir is recorded at has it, or may have it."""
+        other = self._observed.get(record.node)
+        if other is None:
+            return False
+        if other.report is None or not other.obeys(self._desired.controller_epoch):
+            return True
+        return any(entry.directory_id == record.directory_id for entry in other.report.dirs)
+
+    def _is_usable(self, directory_id: str | None) -> bool:
+        entry = self._dirs.get(directory_id or "")
+        return entry is not None and is_usable(self._desired, self._node, entry)
+
+    # -- logs --------------------------------------------------------------------------------------
+
+    def _plan_log(self, record: PartitionRecord) -> None:
+        match record.state:
+            case "creating" if record.directory is None:
+                self._plan_folder(record)
+            case "creating" | "online":
+                self._plan_serving(record)
+            case "moving":
+                self._plan_move(record)
+            case "removing" if self._is_gone(record):
+                self.records.append(PartitionRemovedRecord(log=record.log))
+
+    def _plan_folder(self, record: PartitionRecord) -> None:
+        for entry in self._entries.get(record.log, ()):
+            if entry.directory_id:
+                if self._is_usable(entry.directory_id):
+                    self.records.append(replace(record, directory=entry.directory_id))
+                return
+        is_in_the_way = any(
+            entry.log != record.log for entry in self._of_name.get(record.log.partition, ())
+        )
+        if not is_in_the_way:
+            self.orders.append(Create(log=record.log))
+
+    def _plan_serving(self, record: PartitionRecord) -> None:
+        if not self._is_usable(record.directory):
+            return
+        entries = self._entries.get(record.log, [])
+        here = next((entry for entry in entries if entry.directory_id == record.directory), None)
+        is_alone = all(entry is here for entry in entries)
+        topic = self._desired.topics[record.log.topic_id]
+        if here is not None and here.state == "serving":
+            if record.state == "creating":
+                self.records.append(replace(record, state="online"))
+            if here.config_version > topic.version:
+                # The metadata was rolled back: what it says now becomes the newest version.
+                self.records.append(replace(topic, version=here.config_version + 1))
+            is_fine = here.problem is None and is_alone
+            if here.config_version >= topic.version and is_fine:
+                return
+        elif here is not None and here.state in ("opening", "closing"):
+            return
+        if entries:  # also where only another dir of the node has it, which was its dir until now
+            self._order_serve(record)
+
+    def _order_serve(self, record: PartitionRecord) -> None:
+        config = self._config_of(record.log)
+        if config is not None and record.directory is not None:
+            order = Serve(
+                log=record.log,
+                directory_id=record.directory,
+                config=config,
+                config_version=self._desired.topics[record.log.topic_id].version,
+            )
+            self.orders.append(order)
+
+    def _plan_move(self, record: PartitionRecord) -> None:
+        entries = self._entries.get(record.log, ())
+        here = next((entry for entry in entries if entry.directory_id == record.directory), None)
+        is_settled = record.log not in self._seen.under_way
+        is_serving = here is not None and here.state == "serving"
+        is_failed = is_serving and here is not None and here.problem is not None
+        if (is_failed and is_settled) or not self._is_usable(record.target):
+            self.records.append(replace(record, state="online", target=None))
+            return
+        if not entries or not self._is_usable(record.directory):
+            return
+        if here is None:  # the end of the move before is not done yet
+            self._order_serve(record)
+            return
+        if here.state == "moved" and here.moved_to == record.target and is_settled:
+            moved = replace(record, state="online", directory=record.target, target=None)
+            self.records.append(moved)
+            return
+        config = self._config_of(record.log)
+        if config is not None and record.directory is not None and record.target is not None:
+            order = Move(
+                log=record.log,
+                directory_id=record.directory,
+                target_id=record.target,
+                config=config,
+                config_version=self._desired.topics[record.log.topic_id].version,
+            )
+            self.orders.append(order)
+
+    def _plan_left(self, record: PartitionRecord) -> None:
+        """A log that this node was to make earlier."""
+        if record.state == "removing" and self._is_gone(record):
+            self.records.append(PartitionRemovedRecord(log=record.log))
+
+    def _plan_folders_of(self, record: PartitionRecord) -> None:
+        """Remove what lies here of a log that is being removed, or that another node makes now."""
+        is_elsewhere = self._desired.node_of(record.log) != self._node
+        is_left = self._node in record.left and is_elsewhere
+        if record.state == "removing" or is_left:
+            self.orders.append(Remove(log=record.log))
+
+    def _is_gone(self, record: PartitionRecord) -> bool:
+        """Whether no node has anything of a log, and none is about to."""
+        own = self._desired.node_of(record.log)
+        return all(
+            node is not None and self._has_nothing(node, record) for node in {own, *record.left}
+        )
+
+    def _has_nothing(self, node: str, record: PartitionRecord) -> bool:
+        seen = self._observed.get(node)
+        if seen is None or seen.report is None or not seen.obeys(self._desired.controller_epoch):
+            return False
+        if record.log in seen.under_way:
+            return False
+        online = {entry.directory_id for entry in seen.report.dirs if entry.state == "online"}
+        if record.directory is not None and node == self._desired.node_of(record.log):
+            dirs = {record.directory, record.target or record.directory}
+        else:
+            dirs = {entry.directory_id or entry.path for entry in seen.report.dirs}
+        if not dirs <= online:
+            return False
+        return all(entry.log != record.log for entry in seen.report.logs)
+
+    def _config_of(self, log: LogId) -> LogConfig | None:
+        return self._configs.of(self._desired.topics[log.topic_id])
+
+    # -- folders that nobody wants -----------------------------------------------------------------
+
+    def _plan_stray(self, entry: LogReport) -> None:
+        if entry.state not in ("found", "failed") or not entry.directory_id:
+            return
+        if entry.log is None:
+            is_stray = not self._is_wanted_name(entry)
+        else:
+            is_stray = self._is_unwanted(entry.log)
+        if is_stray:
+            order = SetAside(
+                partition=entry.partition,
+                topic_id=entry.topic_id,
+                directory_id=entry.directory_id,
+            )
+            self.orders.append(order)
+
+    def _is_wanted_name(self, entry: LogReport) -> bool:
+        """Whether a partition of this name shall be in this log dir, or may."""
+        topic = self._desired.topic_named(entry.partition.topic)
+        if topic is None:
+            return False
+        log = LogId(partition=entry.partition, topic_id=topic.topic_id)
+        record = self._desired.partitions.get(log)
+        return record is not None and entry.directory_id in (record.directory, record.target)
+
+    def _is_unwanted(self, log: LogId) -> bool:
+        record = self._desired.partitions.get(log)
+        if record is None:
+            return True
+        # What lies in another log dir of its own node is what a move has left: Serve drops it.
+        is_handled = record.state == "removing" or self._node in record.left
+        return not is_handled and self._desired.node_of(log) != self._node

@@ -1,0 +1,320 @@
+"""The records of the metadata log: every change of a cluster is one of these, before it is done.
+
+In the log ``__cluster_metadata-0`` each is a msgpack map with its kind and the version of that
+kind's layout::
+
+    {kind: cluster,           v: 1, id}
+    {kind: controller,        v: 1, epoch, node}          the first record of a Controller's life
+    {kind: node,              v: 1, key, kafka_id, port}
+    {kind: log-dir,           v: 1, id, node, path, state, why, life}
+    {kind: topic,             v: 2, name, id, config: {key: value}, version}
+    {kind: partition,         v: 1, topic, topic_id, number, state, node, directory, target, left,
+                                    kafka_id, port}
+    {kind: partition-removed, v: 1, topic, topic_id, number}
+    {kind: topic-removed,     v: 2, id}
+    {kind: producer-ids,      v: 2, epoch, next}          ids below ``next`` may be in use
+
+An older raylog wrote topics with their partitions in one record, and knew no epochs; these are
+still read::
+
+    {kind: topic,         v: 1, name, id, config, directories: [id], version}
+    {kind: topic-removed, v: 1, name}
+    {kind: producer-ids,  v: 1, next}
+
+A partition is bound to a log dir by the dir's id, not to a Ray node: node ids are new after every
+start. What the records mean is in ``desired.py``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgpack
+
+from raylog.actors.control import LogId
+from raylog.storage.errors import CorruptRecord
+from raylog.storage.names import TopicPartition
+
+METADATA_LOG = "__cluster_metadata-0"
+
+# creating: its node makes the folder (directory: None), then opens it; nothing is in it yet
+# moving: it is served from ``directory`` and copied to ``target``
+# removing: whatever lies of it anywhere goes
+PartitionState = Literal["creating", "online", "moving", "removing"]
+# returning: it was offline, and is used again when its logs were read back from the disk
+# draining: it serves what it has, and gets nothing new
+DirState = Literal["online", "offline", "returning", "draining"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """A cluster begins."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRecord:
+    """A Controller is in charge from here on. ``node``: the key of the node that it runs on."""
+
+    epoch: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """A node takes part. ``kafka_id``: nobody else ever gets it. ``port``: 0 for any free one."""
+
+    key: str
+    kafka_id: int
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirRecord:
+    """A log dir. ``life``: of the LogManager that reported it offline; empty while it is online."""
+
+    directory_id: str
+    node: str
+    path: str
+    state: DirState
+    why: str = ""
+    life: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """A topic. ``version``: how often its config was changed."""
+
+    name: str
+    topic_id: str
+    config: Mapping[str, Any]
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """A partition: what shall be of it, and where.
+
+    ``node``: which makes its folder; it counts while there is no ``directory``. ``left``: the nodes
+    that were to make it earlier; an empty folder of it may lie there. ``kafka_id``, ``port``: as of
+    a node, for its LogActor's socket.
+    """
+
+    log: LogId
+    state: PartitionState
+    node: str = ""
+    directory: str | None = None
+    target: str | None = None
+    left: tuple[str, ...] = ()
+    kafka_id: int = -1
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRemovedRecord:
+    """Nothing is left of a partition."""
+
+    log: LogId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRemovedRecord:
+    """A topic is deleted, and its name free. Its partitions are ``removing`` by now."""
+
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsRecord:
+    """Producer ids below ``next_id`` may be in use. ``epoch``: the Controller's; 0 in version 1."""
+
+    epoch: int
+    next_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldTopicRecord:
+    """A topic with a log dir for each partition, all of which serve (version 1)."""
+
+    topic: TopicRecord
+    directories: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldTopicRemovedRecord:
+    """A topic is deleted, and what could be reached of it is removed (version 1)."""
+
+    name: str
+
+
+Record = (
+    ClusterRecord
+    | ControllerRecord
+    | NodeRecord
+    | DirRecord
+    | TopicRecord
+    | PartitionRecord
+    | PartitionRemovedRecord
+    | TopicRemovedRecord
+    | ProducerIdsRecord
+    | OldTopicRecord
+    | OldTopicRemovedRecord
+)
+
+
+# -- to bytes --------------------------------------------------------------------------------------
+
+
+def encode(record: Record) -> bytes:
+    """The record's bytes in the log. Records of version 1 are only read."""
+    return bytes(msgpack.packb(_fields_of(record)))
+
+
+def _fields_of(record: Record) -> dict[str, Any]:
+    match record:
+        case ClusterRecord():
+            return {"kind": "cluster", "v": 1, "id": record.cluster_id}
+        case ControllerRecord():
+            return {"kind": "controller", "v": 1, "epoch": record.epoch, "node": record.node}
+        case NodeRecord():
+            numbers = {"kafka_id": record.kafka_id, "port": record.port}
+            return {"kind": "node", "v": 1, "key": record.key, **numbers}
+        case DirRecord():
+            return _dir_fields(record)
+        case TopicRecord():
+            return {
+                "kind": "topic",
+                "v": 2,
+                "name": record.name,
+                "id": record.topic_id,
+                "config": dict(record.config),
+                "version": record.version,
+            }
+        case PartitionRecord():
+            return _partition_fields(record)
+        case PartitionRemovedRecord():
+            return {"kind": "partition-removed", "v": 1, **_log_fields(record.log)}
+        case TopicRemovedRecord():
+            return {"kind": "topic-removed", "v": 2, "id": record.topic_id}
+        case ProducerIdsRecord():
+            return {"kind": "producer-ids", "v": 2, "epoch": record.epoch, "next": record.next_id}
+    raise AssertionError(f"{record} is of version 1, which nobody writes")
+
+
+def _dir_fields(record: DirRecord) -> dict[str, Any]:
+    return {
+        "kind": "log-dir",
+        "v": 1,
+        "id": record.directory_id,
+        "node": record.node,
+        "path": record.path,
+        "state": record.state,
+        "why": record.why,
+        "life": record.life,
+    }
+
+
+def _partition_fields(record: PartitionRecord) -> dict[str, Any]:
+    return {
+        "kind": "partition",
+        "v": 1,
+        **_log_fields(record.log),
+        "state": record.state,
+        "node": record.node,
+        "directory": record.directory,
+        "target": record.target,
+        "left": list(record.left),
+        "kafka_id": record.kafka_id,
+        "port": record.port,
+    }
+
+
+def _log_fields(log: LogId) -> dict[str, Any]:
+    topic, number = log.partition
+    return {"topic": topic, "topic_id": log.topic_id, "number": number}
+
+
+# -- from bytes ------------------------------------------------------------------------------------
+
+
+def decode(value: bytes) -> Record:
+    """The record in a value. CorruptRecord if there is none, or a newer raylog wrote it."""
+    try:
+        fields = msgpack.unpackb(value)
+    except ValueError as error:
+        raise CorruptRecord(METADATA_LOG, f"a record is not msgpack ({error})") from error
+    if not isinstance(fields, dict):
+        raise CorruptRecord(METADATA_LOG, f"a record is a {type(fields).__name__}, not a map")
+    kind, version = fields.get("kind"), fields.get("v")
+    reader = _READERS.get((kind, version))
+    if reader is None:
+        why = f"a newer raylog wrote a {kind!r} record of version {version}; use that raylog"
+        raise CorruptRecord(METADATA_LOG, why)
+    try:
+        return reader(fields)
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"a {kind} record of version {version} lacks something ({error!r})"
+        raise CorruptRecord(METADATA_LOG, why) from error
+
+
+def _read_dir(fields: Mapping[str, Any]) -> DirRecord:
+    return DirRecord(
+        directory_id=fields["id"],
+        node=fields["node"],
+        path=fields["path"],
+        state=fields["state"],
+        why=fields["why"],
+        life=fields["life"],
+    )
+
+
+def _read_topic(fields: Mapping[str, Any]) -> TopicRecord:
+    return TopicRecord(
+        name=fields["name"],
+        topic_id=fields["id"],
+        config=fields["config"],
+        version=fields.get("version", 0),  # the first records had none
+    )
+
+
+def _read_partition(fields: Mapping[str, Any]) -> PartitionRecord:
+    return PartitionRecord(
+        log=_read_log(fields),
+        state=fields["state"],
+        node=fields["node"],
+        directory=fields["directory"],
+        target=fields["target"],
+        left=tuple(fields["left"]),
+        kafka_id=fields["kafka_id"],
+        port=fields["port"],
+    )
+
+
+def _read_log(fields: Mapping[str, Any]) -> LogId:
+    partition = TopicPartition(fields["topic"], fields["number"])
+    return LogId(partition=partition, topic_id=fields["topic_id"])
+
+
+def _read_old_topic(fields: Mapping[str, Any]) -> OldTopicRecord:
+    return OldTopicRecord(topic=_read_topic(fields), directories=tuple(fields["directories"]))
+
+
+_READERS: dict[tuple[object, object], Callable[[Mapping[str, Any]], Record]] = {
+    ("cluster", 1): lambda fields: ClusterRecord(cluster_id=fields["id"]),
+    ("controller", 1): lambda fields: ControllerRecord(epoch=fields["epoch"], node=fields["node"]),
+    ("node", 1): lambda fields: NodeRecord(
+        key=fields["key"], kafka_id=fields["kafka_id"], port=fields["port"]
+    ),
+    ("log-dir", 1): _read_dir,
+    ("topic", 1): _read_old_topic,
+    ("topic", 2): _read_topic,
+    ("partition", 1): _read_partition,
+    ("partition-removed", 1): lambda fields: PartitionRemovedRecord(log=_read_log(fields)),
+    ("topic-removed", 1): lambda fields: OldTopicRemovedRecord(name=fields["name"]),
+    ("topic-removed", 2): lambda fields: TopicRemovedRecord(topic_id=fields["id"]),
+    ("producer-ids", 1): lambda fields: ProducerIdsRecord(epoch=0, next_id=fields["next"]),
+    ("producer-ids", 2): lambda fields: ProducerIdsRecord(
+        epoch=fields["epoch"], next_id=fields["next"]
+    ),
+}

@@ -1,0 +1,168 @@
+"""When a node is told what: at once where it is news, and again until it is done.
+
+One message has everything that is wanted of the node, so that what it does not name is confirmed.
+The exception are logs that failed: each order costs a try, so they are named at longer and longer
+intervals only.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from raylog.actors.control import LogId, Order, Orders, Report, SetAside
+
+FIRST_DELAY_MS = 1_000
+# What was mended is noticed within a minute.
+LONGEST_DELAY_MS = 60_000
+# A node that has nothing to do is told so, too: that is the confirmation without which its logs
+# keep what is old. It holds for a minute.
+CONFIRM_MS = 15_000
+
+
+@dataclass(slots=True)
+class Delay:
+    """When to do something again: after a second, then after twice as long each time."""
+
+    due_ms: int
+    delay_ms: int = FIRST_DELAY_MS
+
+    def done(self, now_ms: int) -> None:
+        """It was done now."""
+        self.due_ms = now_ms + self.delay_ms
+        self.delay_ms = min(2 * self.delay_ms, LONGEST_DELAY_MS)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """What one life of a node's LogManager was told."""
+
+    life: str
+    again: Delay
+    # the last ones, without those for logs that failed; None: nothing was told yet
+    orders: tuple[Order, ...] | None = None
+    sent_ms: int = 0
+    under_way: dict[LogId, int] = field(default_factory=dict)  # the number of the last order
+    last_number: int = 0
+    failed: dict[LogId, Delay] = field(default_factory=dict)  # when each is tried again
+
+    def is_due(self, order: Order, now_ms: int) -> bool:
+        """Whether an order for a log that failed may be given again."""
+        log = log_of(order)
+        return log is None or log not in self.failed or now_ms >= self.failed[log].due_ms
+
+    def has_new(self, orders: tuple[Order, ...]) -> bool:
+        """Whether there are orders that were not in the last message."""
+        return self.orders is None or not set(orders) <= set(self.orders)
+
+    def note(
+        self, number: int, steady: tuple[Order, ...], tries: tuple[Order, ...], now_ms: int
+    ) -> None:
+        """A message was sent."""
+        self.orders, self.sent_ms, self.last_number = steady, now_ms, number
+        self.again.done(now_ms)
+        for order in (*steady, *tries):
+            log = log_of(order)
+            if log is not None:
+                self.under_way[log] = number
+        for order in tries:
+            log = log_of(order)
+            if log is not None:
+                self.failed[log].done(now_ms)
+
+
+class Telling:
+    """The messages to the nodes. ``number`` rises with each, over all nodes."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, _Line] = {}
+        self._number = 0
+
+    def heard(self, report: Report, now_ms: int) -> frozenset[LogId]:
+        """A node reports; returns the logs for which orders are under way to it."""
+        line = self._lines.get(report.node)
+        if line is None or line.life != report.life:
+            line = _Line(life=report.life, again=Delay(now_ms))
+            self._lines[report.node] = line
+        failed = {
+            entry.log for entry in report.logs if entry.state == "failed" and entry.log is not None
+        }
+        line.failed = {
+            log: line.failed.get(log) or Delay(now_ms + FIRST_DELAY_MS, 2 * FIRST_DELAY_MS)
+            for log in sorted(failed)
+        }
+        line.under_way = {
+            log: number for log, number in line.under_way.items() if number > report.orders
+        }
+        return frozenset(line.under_way)
+
+    def under_way(self, node: str) -> frozenset[LogId]:
+        line = self._lines.get(node)
+        return frozenset() if line is None else frozenset(line.under_way)
+
+    def forget(self, node: str) -> None:
+        """The node has left the Ray cluster."""
+        self._lines.pop(node, None)
+
+    def new_epoch(self) -> None:
+        """The Controller has another epoch: everybody is told anew."""
+        self._lines.clear()
+
+    def orders(
+        self,
+        report: Report,
+        wanted: Collection[Order],
+        epoch: int,
+        now_ms: int,
+        *,
+        doubts: frozenset[LogId] = frozenset(),
+        withheld: frozenset[LogId] = frozenset(),
+        confirms: bool = True,
+    ) -> Orders | None:
+        """The message that is due to a node; None where there is none.
+
+        ``wanted``: what the plan orders. ``withheld``: logs that must not be ordered anything now,
+        since a record about them is being written. ``doubts``: others that are not confirmed.
+        ``confirms``: False where nothing is.
+        """
+        line = self._lines[report.node]
+        allowed = [order for order in wanted if log_of(order) not in withheld]
+        is_partial = len(allowed) < len(wanted)
+        steady = tuple(order for order in allowed if log_of(order) not in line.failed)
+        tries = tuple(
+            order
+            for order in allowed
+            if log_of(order) in line.failed and line.is_due(order, now_ms)
+        )
+        # What is withheld for a moment is no reason to tell the node anything.
+        is_news = line.has_new(steady) if is_partial else steady != line.orders
+        is_unsettled = bool(steady) or line.last_number > report.orders
+        is_again = is_unsettled and now_ms >= line.again.due_ms
+        is_confirmation = now_ms >= line.sent_ms + CONFIRM_MS
+        if not (is_news or tries or is_again or is_confirmation):
+            return None
+        if is_news:
+            line.again = Delay(now_ms)
+        self._number += 1
+        line.note(self._number, steady, tries, now_ms)
+        return Orders(
+            controller_epoch=epoch,
+            number=self._number,
+            node=report.node,
+            life=report.life,
+            report=report.number if confirms else -1,
+            orders=(*steady, *tries),
+            doubts=doubts | withheld & {entry.log for entry in report.logs},
+        )
+
+    def validate(self) -> None:
+        for line in self._lines.values():
+            assert line.last_number <= self._number
+            assert all(number <= line.last_number for number in line.under_way.values())
+
+
+def log_of(order: Order) -> LogId | None:
+    """The log that an order is about; None for a log dir, or a folder that says no topic."""
+    if isinstance(order, SetAside):
+        if order.topic_id is None:
+            return None
+        return LogId(partition=order.partition, topic_id=order.topic_id)
+    return getattr(order, "log", None)

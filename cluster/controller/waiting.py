@@ -1,0 +1,243 @@
+"""Requests whose records are written, and that wait until the nodes report what they asked for.
+
+Each kind looks at what shall be and what is, as of now, and says how its request ends. None of them
+is needed for anything to happen: if a Controller dies, the next one goes on from the records, and
+only nobody is told.
+
+=================== =============================== ==========================================
+kind                ends well                       ends otherwise
+=================== =============================== ==========================================
+Creating            all of its partitions serve     one failed, its node is silent, or nothing
+                                                    goes on: what was begun is removed again
+Altering            all that serve obey             after 30 s it names those that do not
+Deleting            nothing is left of it           after 30 s it says what is left, and why
+Moving              it serves from the new log dir  the move was given up or cancelled
+=================== =============================== ==========================================
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from raylog.actors.control import LogId, LogReport
+from raylog.actors.errors import (
+    InvalidRequest,
+    NotLeader,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.instructions import Altered, Answered, Behind
+from raylog.cluster.controller.observed import Observed
+from raylog.cluster.controller.records import PartitionRecord
+from raylog.cluster.controller.spread import Homes
+from raylog.storage.errors import LogDirOffline, RaylogError
+
+# How long alter and delete wait for nodes that do not do it.
+PATIENCE_MS = 30_000
+# A creation is given up when a node that it needs was silent for so long,
+SILENT_MS = 30_000
+# or when nothing of it has gone on for so long: an actor starts in seconds.
+STALL_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What shall be and what is, at one moment."""
+
+    desired: Desired
+    observed: Mapping[str, Observed]
+    now_ms: int
+
+    def seen(self, log: LogId) -> Observed | None:
+        """The node that has a log, or shall make it; None while it is away."""
+        node = self.desired.node_of(log)
+        return None if node is None else self.observed.get(node)
+
+    def entries(self, log: LogId) -> Sequence[LogReport]:
+        """What the node of a log reports of it."""
+        seen = self.seen(log)
+        return () if seen is None else seen.logs.get(log, ())
+
+    def is_serving(self, record: PartitionRecord) -> bool:
+        """Whether a partition is online, and its node reports that it serves there."""
+        return record.state == "online" and any(
+            entry.state == "serving" and entry.directory_id == record.directory
+            for entry in self.entries(record.log)
+        )
+
+    def silent_ms(self, log: LogId) -> int:
+        """How long the node of a log has been silent; 0 where it is away."""
+        seen = self.seen(log)
+        return 0 if seen is None else self.now_ms - seen.heard_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a request ends. ``is_undone``: what it has begun is removed first."""
+
+    value: Answered = None
+    error: RaylogError | None = None
+    is_undone: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Creating:
+    """A topic is being created or extended. ``logs``: those that are new."""
+
+    name: str
+    topic_id: str
+    logs: tuple[LogId, ...]
+    is_new_topic: bool
+    since_ms: int  # when something went on
+    _progress: tuple[object, ...] = ()
+
+    def look(self, view: View) -> Ended | None:
+        topic = view.desired.topics.get(self.topic_id)
+        records = [view.desired.partitions.get(log) for log in self.logs]
+        known = [entry for entry in records if entry is not None and entry.state != "removing"]
+        if topic is None or len(known) < len(records):
+            return Ended(error=_deleted(self.name))
+        waiting = [record for record in known if not view.is_serving(record)]
+        if not waiting:
+            return Ended(value=topic)
+        for record in waiting:
+            why = _why_not_made(record, view)
+            if why is not None:
+                return Ended(error=why, is_undone=True)
+        progress = tuple(
+            (record.node, record.directory, [entry.state for entry in view.entries(record.log)])
+            for record in waiting
+        )
+        if progress != self._progress:
+            self.since_ms, self._progress = view.now_ms, progress
+        if view.now_ms - self.since_ms > STALL_MS:
+            error = RequestTimedOut(f"creating {waiting[0].log.partition}", STALL_MS)
+            return Ended(error=error, is_undone=True)
+        return None
+
+
+def _why_not_made(record: PartitionRecord, view: View) -> RaylogError | None:
+    """Why a new partition will not serve; None while it may."""
+    partition = str(record.log.partition)
+    for entry in view.entries(record.log):
+        if entry.state == "failed":
+            problem = entry.problem or NotLeader(partition, "it could not be made")
+            if record.directory is not None or not _can_be_elsewhere(record, view):
+                return problem
+    node = view.desired.node_of(record.log)
+    if view.silent_ms(record.log) > SILENT_MS:
+        return NotLeader(partition, f"the LogManager of node {node} does not answer")
+    is_away = view.seen(record.log) is None
+    if is_away and (record.directory is not None or not _can_be_elsewhere(record, view)):
+        return NotLeader(partition, f"node {node} left the cluster while it was being made")
+    directory = view.desired.dirs.get(record.directory or "")
+    if directory is not None and directory.state == "offline":
+        return LogDirOffline(directory.path, directory.why)
+    return None
+
+
+def _can_be_elsewhere(record: PartitionRecord, view: View) -> bool:
+    homes = Homes(view.desired, view.observed, view.now_ms)
+    return homes.take(avoid=(*record.left, record.node)) is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class Altering:
+    """A topic's config has this version now."""
+
+    name: str
+    topic_id: str
+    version: int
+    since_ms: int
+
+    def look(self, view: View) -> Ended | None:
+        topic = view.desired.topics.get(self.topic_id)
+        if topic is None:
+            return Ended(error=_deleted(self.name))
+        behind = []
+        for log in view.desired.live_logs_of(self.topic_id):
+            why = self._why_behind(log, view)
+            if why:
+                behind.append(Behind(partition=log.partition, why=why))
+        if behind and view.now_ms - self.since_ms <= PATIENCE_MS:
+            return None
+        return Ended(value=Altered(topic=topic, behind=tuple(behind)))
+
+    def _why_behind(self, log: LogId, view: View) -> str:
+        """Why a partition may serve with an older config; empty if it does not."""
+        seen = view.seen(log)
+        if seen is None or view.desired.partitions[log].directory is None:
+            return ""
+        node = view.desired.node_of(log)
+        if not seen.obeys(view.desired.controller_epoch):
+            return f"the LogManager of node {node} has not reported since the Controller started"
+        for entry in view.entries(log):
+            is_old = entry.config_version < self.version
+            if entry.state == "opening" or (entry.state == "serving" and is_old):
+                if seen.is_suspect(view.now_ms):
+                    return f"the LogManager of node {node} does not answer"
+                return "its LogActor has not confirmed the config"
+        return ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Deleting:
+    """A topic is deleted. ``logs``: those that it had."""
+
+    logs: tuple[LogId, ...]
+    since_ms: int
+
+    def look(self, view: View) -> Ended | None:
+        left = [log for log in self.logs if log in view.desired.partitions]
+        # What lies on a node that is away is removed when it returns.
+        in_reach = [log for log in left if view.seen(log) is not None]
+        if not in_reach:
+            return Ended()
+        if view.now_ms - self.since_ms <= PATIENCE_MS:
+            return None
+        return Ended(error=self._why_left(in_reach[0], view))
+
+    @staticmethod
+    def _why_left(log: LogId, view: View) -> RaylogError:
+        for entry in view.entries(log):
+            if entry.problem is not None:
+                return entry.problem
+        node = view.desired.node_of(log)
+        why = f"the topic is deleted, but node {node} has not removed the folder yet; it will"
+        return NotLeader(str(log.partition), why)
+
+
+@dataclass(slots=True, kw_only=True)
+class Moving:
+    """A partition is being moved to the log dir ``target``."""
+
+    log: LogId
+    target: str
+    _problem: RaylogError | None = field(default=None)
+
+    def look(self, view: View) -> Ended | None:
+        record = view.desired.partitions.get(self.log)
+        if record is None or record.state == "removing":
+            return Ended(error=_deleted(self.log.partition.topic))
+        problems = [entry.problem for entry in view.entries(self.log) if entry.problem is not None]
+        self._problem = problems[0] if problems else self._problem
+        if record.state == "moving" and record.target == self.target:
+            return None
+        if record.directory != self.target:
+            return Ended(error=self._problem or self._given_up(view))
+        if view.is_serving(record):
+            return Ended(value=record)
+        return Ended(error=problems[0]) if problems else None
+
+    def _given_up(self, view: View) -> RaylogError:
+        directory = view.desired.dirs.get(self.target)
+        if directory is not None and directory.state == "offline":
+            return LogDirOffline(directory.path, directory.why)
+        return InvalidRequest("log_dir", self.target, "is not moved to: the move was cancelled")
+
+
+Waiting = Creating | Altering | Deleting | Moving
+
+
+def _deleted(name: str) -> RaylogError:
+    return UnknownTopicOrPartition(name, None, "the topic was deleted during the request")

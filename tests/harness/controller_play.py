@@ -1,0 +1,304 @@
+"""The Controller's machine on a stage: events in, and what it wants done as lines to read.
+
+::
+
+    append: topic t v0, t-0 creating at a        records; ``play.appended()`` says that it is done
+    tell a: create t-0                           orders; ``play.obeys("a")`` has the node do them
+    tell a: -                                    orders without any: what it reports is confirmed
+    answer 1: t                                  or ``answer 1: DiskFull``
+    start a                                      have a LogManager run there
+    note in-charge
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from raylog.actors.control import (
+    Create,
+    Move,
+    Order,
+    Orders,
+    ReadBack,
+    Remove,
+    Report,
+    Serve,
+    SetAside,
+)
+from raylog.actors.node.broker_config import BrokerConfig
+from raylog.cluster.controller.commands import Command, CreateTopic
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.events import (
+    Appended,
+    AppendFailed,
+    Asked,
+    Event,
+    NodesSeen,
+    Reported,
+    Started,
+    Tick,
+)
+from raylog.cluster.controller.instructions import (
+    Altered,
+    Answer,
+    Append,
+    Instruction,
+    Note,
+    StartManager,
+    Tell,
+)
+from raylog.cluster.controller.machine import ControllerMachine
+from raylog.cluster.controller.records import (
+    ControllerRecord,
+    DirRecord,
+    NodeRecord,
+    PartitionRecord,
+    PartitionRemovedRecord,
+    ProducerIdsRecord,
+    Record,
+    TopicRecord,
+    TopicRemovedRecord,
+    decode,
+    encode,
+)
+from raylog.storage.errors import RaylogError
+from tests.harness.control_nodes import PerfectNode
+
+TICK_MS = 1_000
+
+
+class Play:
+    """A Controller, its disk, its nodes, and what is on the way between them."""
+
+    def __init__(self, *nodes: PerfectNode) -> None:
+        self.nodes = {node.key: node for node in nodes}
+        self.disk: list[bytes] = []
+        self.now_ms = 0
+        self.request = 0
+        self.answers: dict[int, Answer] = {}
+        self.silent: set[str] = set()  # nodes that hang
+        self.away: set[str] = set()  # nodes that are not in the Ray cluster
+        self.begin()
+
+    def begin(self) -> None:
+        """A new Controller reads the disk; what was on the way to and from the old one is lost."""
+        self.machine = ControllerMachine(BrokerConfig())
+        self.mail: dict[str, Orders] = {}
+        self.appending: Append | None = None
+        desired = Desired()
+        for value in self.disk:
+            desired.apply(decode(value))
+        self.does(Started(desired=desired, node="a"))
+
+    # -- one event ---------------------------------------------------------------------------------
+
+    def does(self, event: Event) -> list[str]:
+        """What the machine wants done after an event."""
+        instructions = self.machine.handle(event, self.now_ms)
+        self.machine.validate()
+        for instruction in instructions:
+            self._take(instruction)
+        return [told(instruction) for instruction in instructions]
+
+    def _take(self, instruction: Instruction) -> None:
+        match instruction:
+            case Append():
+                assert self.appending is None, "two appends at once"
+                self.appending = instruction
+            case Tell():
+                self.mail[instruction.node] = instruction.orders
+            case Answer():
+                assert instruction.request not in self.answers, "answered twice"
+                self.answers[instruction.request] = instruction
+
+    def asks(self, command: Command) -> list[str]:
+        """The next request; the first one is 1."""
+        self.request += 1
+        return self.does(Asked(request=self.request, command=command))
+
+    def appended(self) -> list[str]:
+        append = self.appending
+        assert append is not None, "nothing is being appended"
+        self.appending = None
+        self.disk += [encode(record) for record in append.records]
+        return self.does(Appended(token=append.token))
+
+    def append_fails(self, error: RaylogError, *, is_written: bool = False) -> list[str]:
+        """``is_written``: the records are on the disk all the same."""
+        append = self.appending
+        assert append is not None, "nothing is being appended"
+        self.appending = None
+        if is_written:
+            self.disk += [encode(record) for record in append.records]
+        return self.does(AppendFailed(token=append.token, error=error))
+
+    def sees(self) -> list[str]:
+        """Ray tells which nodes are there."""
+        present = sorted(set(self.nodes) - self.away)
+        return self.does(NodesSeen(nodes={key: f"ray-{key}" for key in present}))
+
+    def reports(self, key: str) -> list[str]:
+        return self.does(Reported(report=self.nodes[key].report()))
+
+    def obeys(self, key: str) -> list[str]:
+        """The node does what it was told last, and reports."""
+        self.nodes[key].obey(self.mail.pop(key))
+        return self.reports(key)
+
+    def passes(self, ms: int = TICK_MS) -> list[str]:
+        """Time passes."""
+        self.now_ms += ms
+        return self.does(Tick())
+
+    # -- many events -------------------------------------------------------------------------------
+
+    def settle(self, ms: int = 3_000) -> None:
+        """Everything that can happen does, for a while; silent nodes do nothing."""
+        end_ms = self.now_ms + ms
+        self.sees()
+        while True:
+            self._flow()
+            if self.now_ms >= end_ms:
+                return
+            self.passes(min(TICK_MS, end_ms - self.now_ms))
+            for key in sorted(set(self.nodes) - self.silent - self.away):
+                self.reports(key)
+
+    def _flow(self) -> None:
+        """What is on the way arrives, until nothing is."""
+        while True:
+            ready = sorted(set(self.mail) - self.silent - self.away)
+            if self.appending is not None:
+                self.appended()
+            elif ready:
+                self.obeys(ready[0])
+            else:
+                return
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """As ``settle``, one event after the other, and not beyond what is waited for."""
+        self.sees()
+        for _ in range(1_000):
+            if is_so():
+                return
+            ready = sorted(set(self.mail) - self.silent - self.away)
+            if self.appending is not None:
+                self.appended()
+            elif ready:
+                self.obeys(ready[0])
+            else:
+                self.passes()
+                for key in sorted(set(self.nodes) - self.silent - self.away):
+                    self.reports(key)
+        raise AssertionError("it never came to that")
+
+    # -- shortcuts ---------------------------------------------------------------------------------
+
+    def create(self, name: str, partitions: int = 1, **config: Any) -> None:
+        """A topic, whose partitions serve; its id is ``id-<name>``."""
+        keys = {key.replace("_", "."): value for key, value in config.items()}
+        self.asks(CreateTopic(name=name, topic_id=f"id-{name}", partitions=partitions, config=keys))
+        self.settle()
+        assert self.answer is not None
+        assert self.answer.error is None, self.answer.error
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer to the last request."""
+        return self.answers.get(self.request)
+
+    @property
+    def desired(self) -> Desired:
+        return self.machine.desired
+
+    def states(self) -> dict[str, str]:
+        """What shall be of each partition."""
+        return {
+            str(log.partition): partition_line(record)
+            for log, record in self.desired.partitions.items()
+        }
+
+
+def begun(*nodes: PerfectNode) -> Play:
+    """A Controller that all nodes obey, and that has nothing to do."""
+    play = Play(*nodes)
+    play.settle()
+    return play
+
+
+# -- as lines --------------------------------------------------------------------------------------
+
+
+def told(instruction: Instruction) -> str:
+    match instruction:
+        case Append():
+            return "append: " + ", ".join(record_line(record) for record in instruction.records)
+        case Tell():
+            lines = [order_line(order) for order in instruction.orders.orders]
+            return f"tell {instruction.node}: {', '.join(lines) or '-'}"
+        case Answer():
+            return f"answer {instruction.request}: {answer_line(instruction)}"
+        case StartManager():
+            return f"start {instruction.node}"
+        case Note():
+            return f"note {instruction.name}"
+
+
+def order_line(order: Order) -> str:
+    match order:
+        case Create():
+            return f"create {order.log.partition}"
+        case Serve():
+            where = f"{order.log.partition} in {order.directory_id}"
+            return f"serve {where} v{order.config_version}"
+        case Move():
+            return f"move {order.log.partition} from {order.directory_id} to {order.target_id}"
+        case Remove():
+            return f"remove {order.log.partition}"
+        case SetAside():
+            return f"set aside {order.partition} in {order.directory_id}"
+        case ReadBack():
+            return f"read back {order.directory_id}"
+
+
+def record_line(record: Record) -> str:
+    match record:
+        case ControllerRecord():
+            return f"controller {record.epoch}"
+        case NodeRecord():
+            return f"node {record.key}"
+        case DirRecord():
+            return f"dir {record.directory_id} {record.state} at {record.node}"
+        case TopicRecord():
+            return f"topic {record.name} v{record.version}"
+        case PartitionRecord():
+            return f"{record.log.partition} {partition_line(record)}"
+        case PartitionRemovedRecord():
+            return f"{record.log.partition} removed"
+        case TopicRemovedRecord():
+            return f"topic removed {record.topic_id}"
+        case ProducerIdsRecord():
+            return f"ids of {record.epoch}"
+    return str(record)
+
+
+def partition_line(record: PartitionRecord) -> str:
+    place = f"in {record.directory}" if record.directory else f"at {record.node}"
+    target = f" to {record.target}" if record.target else ""
+    return f"{record.state} {place}{target}"
+
+
+def answer_line(answer: Answer) -> str:
+    value = answer.value
+    if answer.error is not None:
+        return type(answer.error).__name__
+    if isinstance(value, TopicRecord):
+        return value.name
+    if isinstance(value, Altered):
+        behind = ", ".join(str(entry.partition) for entry in value.behind)
+        return f"{value.topic.name} v{value.topic.version}" + (f" but {behind}" if behind else "")
+    if isinstance(value, PartitionRecord | DirRecord):
+        return record_line(value)
+    return str(value)
+
+
+__all__ = ["PerfectNode", "Play", "Report", "begun"]

@@ -1,0 +1,204 @@
+"""What a cluster shall be: records there and back, the fold, and what an older raylog wrote."""
+
+from dataclasses import replace
+from typing import get_args
+
+import msgpack
+import pytest
+
+from raylog.actors.control import LogId
+from raylog.cluster.controller import metadata
+from raylog.cluster.controller.desired import FIRST_PORT, Desired, port_of
+from raylog.cluster.controller.records import (
+    ClusterRecord,
+    ControllerRecord,
+    DirRecord,
+    NodeRecord,
+    OldTopicRecord,
+    OldTopicRemovedRecord,
+    PartitionRecord,
+    PartitionRemovedRecord,
+    ProducerIdsRecord,
+    Record,
+    TopicRecord,
+    TopicRemovedRecord,
+    decode,
+    encode,
+)
+from raylog.storage.errors import CorruptRecord
+from raylog.storage.names import TopicPartition
+
+TOPIC = TopicRecord(name="t", topic_id="id-t", config={"retention.ms": 5}, version=2)
+LOG = LogId(partition=TopicPartition("t", 0), topic_id="id-t")
+CREATING = PartitionRecord(log=LOG, state="creating", node="a", kafka_id=3, port=9)
+ONLINE = replace(CREATING, state="online", directory="dir-1")
+DIR = DirRecord(directory_id="dir-1", node="a", path="/d", state="offline", why="EIO", life="x")
+RECORDS: list[Record] = [
+    ClusterRecord(cluster_id="c"),
+    ControllerRecord(epoch=7, node="a"),
+    NodeRecord(key="a", kafka_id=1, port=2),
+    DIR,
+    TOPIC,
+    replace(ONLINE, state="moving", target="dir-2", left=("b",)),
+    PartitionRemovedRecord(log=LOG),
+    TopicRemovedRecord(topic_id="id-t"),
+    ProducerIdsRecord(epoch=7, next_id=(7 << 40) + 1000),
+]
+OLD = (OldTopicRecord, OldTopicRemovedRecord)
+
+
+def fold(*records: Record) -> Desired:
+    desired = Desired()
+    for record in records:
+        desired.apply(record)
+    desired.validate()
+    return desired
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_a_record_is_the_same_after_the_log(record: Record) -> None:
+    assert decode(encode(record)) == record
+
+
+def test_every_kind_that_is_written_is_tried_here() -> None:
+    written = set(get_args(Record)) - set(OLD)
+    assert {type(record) for record in RECORDS} == written
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"\xc1", msgpack.packb([1]), msgpack.packb({"kind": "topic", "v": 2, "name": "t"})],
+    ids=["no msgpack", "no map", "a field is missing"],
+)
+def test_what_is_no_record_is_refused(value: bytes) -> None:
+    with pytest.raises(CorruptRecord):
+        decode(value)
+
+
+@pytest.mark.parametrize("fields", [{"kind": "topic", "v": 3}, {"kind": "voters", "v": 1}])
+def test_what_a_newer_raylog_wrote_is_refused_with_advice(fields: dict[str, object]) -> None:
+    with pytest.raises(CorruptRecord, match="newer raylog"):
+        decode(msgpack.packb(fields))
+
+
+def test_an_older_raylog_refuses_new_records_instead_of_misreading_them() -> None:
+    for record in (TOPIC, CREATING, ProducerIdsRecord(epoch=1, next_id=5)):
+        with pytest.raises(CorruptRecord):
+            metadata.ClusterState().apply(metadata.decode(encode(record)))
+
+
+def test_a_topic_is_known_by_its_name_until_it_is_removed_and_its_partitions_until_they_are() -> (
+    None
+):
+    desired = fold(TOPIC, ONLINE)
+    assert desired.topic_named("t") == TOPIC
+    assert desired.live_logs_of("id-t") == [LOG]
+    desired = fold(
+        TOPIC, ONLINE, replace(ONLINE, state="removing"), TopicRemovedRecord(topic_id="id-t")
+    )
+    assert desired.topic_named("t") is None
+    assert desired.logs_of("id-t") == [LOG]
+    assert desired.live_logs_of("id-t") == []
+    desired.apply(PartitionRemovedRecord(log=LOG))
+    desired.validate()
+    assert (desired.partitions, desired.logs_of("id-t")) == ({}, [])
+
+
+def test_a_name_may_be_used_again_while_the_old_topic_is_being_removed() -> None:
+    again = replace(TOPIC, topic_id="id-2")
+    desired = fold(
+        TOPIC, ONLINE, replace(ONLINE, state="removing"), TopicRemovedRecord(topic_id="id-t"), again
+    )
+    assert desired.topic_named("t") == again
+    assert desired.logs_of("id-2") == []
+
+
+def test_a_log_is_where_its_dir_is_and_before_that_at_the_node_that_makes_it() -> None:
+    desired = fold(TOPIC, CREATING)
+    assert desired.node_of(LOG) == "a"
+    assert desired.logs_without_dir("a") == [LOG]
+    desired.apply(ONLINE)
+    assert desired.node_of(LOG) is None  # nobody has seen the dir
+    assert (desired.logs_without_dir("a"), desired.logs_in("dir-1")) == ([], [LOG])
+    desired.apply(replace(DIR, node="b"))
+    assert desired.node_of(LOG) == "b"
+    assert desired.dirs_of("b") == [replace(DIR, node="b")]
+
+
+def test_a_kafka_id_is_never_given_again() -> None:
+    desired = fold(TOPIC, ONLINE)
+    assert desired.next_kafka_id == 4
+    desired.apply(PartitionRemovedRecord(log=LOG))
+    assert desired.next_kafka_id == 4
+
+
+def test_ports_are_used_up_after_a_while() -> None:
+    assert port_of(0) == FIRST_PORT
+    assert port_of(60_000) == 0
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [ONLINE],
+        [TOPIC, replace(ONLINE, directory=None)],
+        [TOPIC, replace(ONLINE, state="moving", target="dir-1")],
+        [TOPIC, replace(ONLINE, target="dir-2")],
+        [TOPIC, ONLINE, NodeRecord(key="a", kafka_id=3, port=0)],
+    ],
+    ids=["without a topic", "online nowhere", "moving to itself", "a target for ever", "two ids"],
+)
+def test_what_must_not_be_is_seen(records: list[Record]) -> None:
+    with pytest.raises(AssertionError):
+        fold(*records)
+
+
+# -- version 1 -------------------------------------------------------------------------------------
+
+
+def old(*records: dict[str, object]) -> Desired:
+    """What today's raylog wrote, read by this one."""
+    return fold(*(decode(metadata.encode(record)) for record in records))
+
+
+def old_topic(name: str, topic_id: str, *directories: str, version: int = 0) -> dict[str, object]:
+    config = {"segment.bytes": 1 << 20}
+    return metadata.topic_record(metadata.Topic(name, topic_id, config, directories, version))
+
+
+def test_an_old_topic_is_a_topic_and_partitions_that_serve_on_nodes_that_nobody_knows() -> None:
+    desired = old(metadata.cluster_record("c"), old_topic("t", "id-t", "dir-1", "dir-2"))
+    assert desired.cluster_id == "c"
+    assert desired.topic_named("t") == replace(TOPIC, config={"segment.bytes": 1 << 20}, version=0)
+    partitions = list(desired.partitions.values())
+    assert [(p.state, p.directory, p.node) for p in partitions] == [
+        ("online", "dir-1", ""),
+        ("online", "dir-2", ""),
+    ]
+    assert desired.node_of(LOG) is None
+    assert [partition.kafka_id for partition in partitions] == [0, 1]
+
+
+def test_an_old_topic_that_was_altered_extended_and_moved_is_as_its_last_record_has_it() -> None:
+    first = old_topic("t", "id-t", "dir-1")
+    last = old_topic("t", "id-t", "dir-3", "dir-2", version=2)
+    desired = old(first, last)
+    partitions = list(desired.partitions.values())
+    assert [partition.directory for partition in partitions] == ["dir-3", "dir-2"]
+    assert [partition.kafka_id for partition in partitions] == [0, 1]
+    assert desired.topics["id-t"].version == 2
+
+
+def test_an_old_topic_that_was_removed_is_gone_and_its_name_free() -> None:
+    desired = old(
+        old_topic("t", "id-t", "dir-1"),
+        metadata.topic_removed_record("t"),
+        metadata.topic_removed_record("never-was"),
+        old_topic("t", "id-2", "dir-1"),
+    )
+    assert [log.topic_id for log in desired.partitions] == ["id-2"]
+    assert set(desired.topics) == {"id-2"}
+
+
+def test_old_producer_ids_count() -> None:
+    assert old(metadata.producer_ids_record(3000)).next_producer_id == 3000
