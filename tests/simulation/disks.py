@@ -60,7 +60,7 @@ class SimDir:
         if found is not None:
             raise InvalidLogDir(self.path, f"{partition} already exists")
         if self.is_full:
-            raise DiskFull(self.path, "no room")
+            raise DiskFull(self.path)
         folder = SimFolder(partition, topic_id, kind)
         self.folders.append(folder)
         return folder

@@ -48,7 +48,7 @@ class Truth:
     def commit(self, record: Record, now_ms: int) -> None:
         self.desired.apply(record)
         for directory_id, dir in self.desired.dirs.items():
-            if dir.state == "offline":
+            if dir.state in ("offline", "returning"):
                 self.offline_since_ms.setdefault(directory_id, now_ms)
             else:
                 self.offline_since_ms.pop(directory_id, None)

@@ -40,7 +40,6 @@ TICK_MS = 1000
 WORK_MS, OPENING_MS, COPY_MS = 400, 8000, 20_000
 # How long a LogManager waits for an actor that hangs.
 PATIENCE_MS = 10_000
-RECOVERY_THREADS = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -65,11 +64,11 @@ class Manager:
         self.is_alive, self.is_paused = True, False
         self.is_started = False
         self.began_ms = world.clockwork.now_ms
-        self.machine = NodeMachine(
-            node=node.key, life=life, openings_per_dir=RECOVERY_THREADS, **world.machine_options
-        )
+        self.machine = NodeMachine(node=node.key, life=life, config=world.broker_config)
         self._waiting: list[Event] = []  # while it is paused
         self._copies: dict[LogId, Callable[[], None]] = {}
+        # what an actor is asked or started for, and how that fails when the actor is killed
+        self._asking: dict[TopicPartition, list[Callable[[RaylogError], None]]] = {}
         self._start()
 
     # -- events ------------------------------------------------------------------------------------
@@ -112,7 +111,7 @@ class Manager:
         mine = [actor for actor in self.world.ray.named.values() if actor.node == self.node.key]
         living = [actor for actor in mine if actor.is_alive]
         answering = [actor for actor in living if not actor.is_paused and not actor.is_learning]
-        self.is_started = True
+        self.is_started, self.is_paused = True, False
         self.tell(
             Started(
                 dirs=tuple(self._report_of(dir) for dir in self.node.dirs),
@@ -120,7 +119,7 @@ class Manager:
                 controller_epoch=max((dir.controller_epoch for dir in self._usable()), default=-1),
                 served=tuple(actor.says() for actor in answering),
                 strangers=tuple(
-                    actor.log.partition for actor in living if actor not in answering
+                    actor.log.partition for actor in mine if actor not in answering
                 ),
                 upkeep=tuple(sorted(self.node.upkeep)),
                 room=self.node.room,
@@ -229,12 +228,16 @@ class Manager:
 
         if isinstance(instruction, do.Copy):
             self._copies[instruction.log] = lambda: finish(NotLeader("copy", "it was given up"))
+        if isinstance(instruction, do.StartLog | do.Configure | do.EndLog):
+            self._asking.setdefault(instruction.log.partition, []).append(finish)
         self.world.clockwork.after(delay_ms, finish)
 
     def _effect(self, instruction: do.Work) -> Served | Mapping[str, str] | int | None:
         match instruction:
             case do.WriteEpoch(controller_epoch=epoch, directory_ids=ids):
                 return self._write_epoch(epoch, ids)
+            case do.ReadDir(directory_id=where):
+                self._read_dir(self.dir(where))
             case do.MakeFolder(log=log, directory_id=where):
                 self._make(self.dir(where), log)
             case do.Doom(log=log, directory_id=where):
@@ -262,9 +265,7 @@ class Manager:
             case do.EndLog(log=log):
                 self._end_log(log)
             case do.KillActor(partition=partition):
-                actor = self.world.ray.named.get(partition)
-                if actor is not None and actor.node == self.node.key:
-                    return self.world.ray.kill(actor)
+                return self._kill(partition)
         return None
 
     def dir(self, directory_id: str) -> SimDir:
@@ -278,6 +279,16 @@ class Manager:
             else:
                 dir.controller_epoch = max(dir.controller_epoch, epoch)
         return failed
+
+    def _read_dir(self, dir: SimDir) -> None:
+        dir.check()
+        self.tell(
+            DirsRead(
+                dirs=(self._report_of(dir),),
+                folders=tuple(self._folders([dir])),
+                controller_epoch=dir.controller_epoch,
+            )
+        )
 
     def _make(self, dir: SimDir, log: LogId) -> None:
         found = dir.find(log.partition)
@@ -369,6 +380,15 @@ class Manager:
             actor.config, actor.config_version = wanted.config, wanted.config_version
         return actor.says()
 
+    def _kill(self, partition: TopicPartition) -> int:
+        """How long the process lives on. Whoever waits for an answer of it gets an error."""
+        for fail in self._asking.pop(partition, []):
+            fail(NotLeader(str(partition), "its actor was killed"))
+        actor = self.world.ray.named.get(partition)
+        if actor is None or actor.node != self.node.key:
+            return 0
+        return self.world.ray.kill(actor)
+
     def _end_log(self, log: LogId) -> None:
         actor = self.world.ray.named.get(log.partition)
         if actor is None or actor.log != log or actor.node != self.node.key:
@@ -390,19 +410,6 @@ class Manager:
 
     def identity_lost(self, dir: SimDir, folder: SimFolder) -> None:
         self.tell(IdentityLost(partition=folder.partition, directory_id=dir.directory_id))
-
-    def read_back(self, dir: SimDir) -> None:
-        """The dir is used again, from what is on the disk."""
-        if dir.failure:
-            return
-        report = self._report_of(dir)
-        self.tell(
-            DirsRead(
-                dirs=(report,),
-                folders=tuple(self._folders([dir])),
-                controller_epoch=dir.controller_epoch,
-            )
-        )
 
 
 def _most_ms(instruction: do.Work) -> int:

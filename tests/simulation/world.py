@@ -11,10 +11,10 @@ Links delay what they carry and lose some of it; orders may overtake each other.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from raylog.actors.control import LogId, Orders, Report
 from raylog.actors.node import instructions as do
+from raylog.actors.node.broker_config import BrokerConfig
 from raylog.cluster.controller.records import Record
 from tests.simulation.actors import SimActor, SimRay
 from tests.simulation.clockwork import Clockwork
@@ -37,9 +37,9 @@ HEALING_MS = 900_000
 class World:
     """One cluster, from one seed."""
 
-    def __init__(self, seed: int, *, machine_options: dict[str, Any] | None = None) -> None:
+    def __init__(self, seed: int) -> None:
         self.clockwork = Clockwork(seed)
-        self.machine_options = machine_options or {}
+        self.broker_config = BrokerConfig.parse({"log.dirs": "/n"})
         chance = self.clockwork.chance
         self.truth = Truth()
         self.metadata = MetadataDisk(self._written, self._restored)
@@ -121,12 +121,13 @@ class World:
         return left
 
     def _is_lost(self, log: LogId, directory_id: str) -> bool:
-        """Whether a restore of older metadata, or of a node, lost its folder: nobody can serve it."""
+        """Whether its folder is not there, after a restore of older metadata, or does not say whose
+        it is: nobody can serve it before somebody mends that."""
         for node in self.nodes:
             for dir in node.dirs:
                 folder = dir.find(log.partition)
                 if dir.directory_id == directory_id:
-                    return folder is None or folder.topic_id != log.topic_id
+                    return folder is None or folder.read_id != log.topic_id
         return True
 
     # -- processes ---------------------------------------------------------------------------------

@@ -1,0 +1,110 @@
+"""One life of the Controller in a simulation, over the real machine."""
+
+from typing import TYPE_CHECKING
+
+from raylog.actors.control import Report
+from raylog.cluster.controller.commands import Command
+from raylog.cluster.controller.desired import Desired
+from raylog.cluster.controller.events import (
+    AppendFailed,
+    Appended,
+    Asked,
+    Event,
+    NodesSeen,
+    Refused,
+    Reported,
+    Silent,
+    Started,
+    Tick,
+)
+from raylog.cluster.controller.instructions import Answer, Append, Instruction, StartManager, Tell
+from raylog.cluster.controller.machine import ControllerMachine
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+TICK_MS = 1000
+APPEND_MS, START_MS = 200, 3_000
+
+
+class SimController:
+    """The process: it reads the metadata, gives the machine events, and does what it says."""
+
+    def __init__(self, world: "World", node: str) -> None:
+        self.world = world
+        self.is_alive, self.is_paused = True, False
+        self.machine = ControllerMachine(world.broker_config)
+        self._waiting: list[Event] = []  # while it is paused
+        desired = Desired()
+        for record in world.metadata.records():
+            desired.apply(record)
+        self.tell(Started(desired=desired, node=node))
+        self._tick()
+
+    def tell(self, event: Event) -> None:
+        """Give the machine an event, now or when the process goes on."""
+        if not self.is_alive:
+            return
+        if self.is_paused:
+            self._waiting.append(event)
+            return
+        self.world.clockwork.note("controller", event)
+        instructions = self.machine.handle(event, self.world.clockwork.now_ms)
+        self.machine.validate()
+        for instruction in instructions:
+            self.world.clockwork.note("controller", f"-> {instruction}")
+            self._carry_out(instruction)
+        if self.machine.failure is not None and self.is_alive:
+            self.world.controller_dies()  # the next life reads what is on the disk
+
+    def resume(self) -> None:
+        self.is_paused = False
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            self.tell(event)
+
+    def ask(self, request: int, command: Command) -> None:
+        self.tell(Asked(request=request, command=command))
+
+    def hear_report(self, report: Report) -> None:
+        self.tell(Reported(report=report))
+
+    def hear_refusal(self, node: str, epoch: int) -> None:
+        self.tell(Refused(node=node, controller_epoch=epoch))
+
+    def _tick(self) -> None:
+        if not self.is_alive:
+            return
+        up = [node for node in self.world.nodes if node.is_up]
+        self.tell(NodesSeen(nodes={node.key: f"ray-{node.key}" for node in up}))
+        for node in up:
+            if node.manager is None:
+                self.tell(Silent(node=node.key))
+        self.tell(Tick())
+        self.world.clockwork.after(TICK_MS, self._tick)
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        clockwork = self.world.clockwork
+        match instruction:
+            case Append():
+                clockwork.soon(lambda: self._append(instruction), most_ms=APPEND_MS)
+            case StartManager(node=node):
+                clockwork.soon(lambda: self.world.start_manager(node), most_ms=START_MS)
+            case Tell(node=node, orders=orders):
+                self.world.send_orders(node, orders)
+            case Answer():
+                self.world.users.hear(instruction)
+
+    def _append(self, append: Append) -> None:
+        """A process that was killed may have written it, or not."""
+        if not self.is_alive and clockwork_says_no(self.world):
+            return
+        error = self.world.metadata.append(append.records)
+        if error is None:
+            self.tell(Appended(token=append.token))
+        else:
+            self.tell(AppendFailed(token=append.token, error=error))
+
+
+def clockwork_says_no(world: "World") -> bool:
+    return world.clockwork.chance.random() < 0.5

@@ -1,0 +1,114 @@
+"""Users of a simulated cluster: they ask for anything, and remember what they were answered."""
+
+from typing import TYPE_CHECKING
+
+from raylog.cluster.controller.commands import (
+    AddPartitions,
+    AllocateProducerId,
+    AlterTopic,
+    CancelMove,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    LogDirOnline,
+    MovePartition,
+)
+from raylog.cluster.controller.instructions import Altered, Answer
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+NAMES = ("a", "b", "c", "d")
+ASK_MS = 3_000
+RETENTIONS = (-1, 3_600_000, 60_000)
+
+
+class Users:
+    """They ask until they are told that it is over."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._chance = world.clockwork.chance
+        self._requests = 0
+        self._asked: dict[int, tuple[Command, object]] = {}  # and the Controller that was asked
+        self.are_over = False
+
+    def begin(self) -> None:
+        self._world.clockwork.soon(self._ask, most_ms=ASK_MS)
+
+    def _ask(self) -> None:
+        if self.are_over:
+            return
+        if self._chance.random() < 0.05:
+            self._world.metadata.back_up()
+        self.ask(self._choose())
+        self.begin()
+
+    def ask(self, command: Command) -> None:
+        controller = self._world.controller
+        if controller is None:
+            return
+        self._requests += 1
+        self._asked[self._requests] = (command, controller)
+        controller.ask(self._requests, command)
+
+    def _choose(self) -> Command:
+        chance, name = self._chance, self._chance.choice(NAMES)
+        match chance.randint(0, 9):
+            case 0 | 1:
+                self._requests += 1
+                return CreateTopic(
+                    name=name, topic_id=f"{name}{self._requests}", partitions=chance.randint(1, 4)
+                )
+            case 2:
+                return DeleteTopic(name=name)
+            case 3:
+                return AddPartitions(name=name, total=chance.randint(2, 6))
+            case 4 | 5:
+                return AlterTopic(name=name, changes={"retention.ms": chance.choice(RETENTIONS)})
+            case 6:
+                return self._move(name)
+            case 7:
+                return CancelMove(name=name, number=0)
+            case 8:
+                dir = chance.choice(chance.choice(self._world.nodes).dirs)
+                return LogDirOnline(log_dir=dir.directory_id)
+            case _:
+                return AllocateProducerId()
+
+    def _move(self, name: str) -> Command:
+        dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
+        return MovePartition(name=name, number=0, log_dir=dir.directory_id)
+
+    def bring_dirs_online(self) -> None:
+        """The operator has looked at every log dir."""
+        for node in self._world.nodes:
+            for dir in node.dirs:
+                self.ask(LogDirOnline(log_dir=dir.directory_id))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def hear(self, answer: Answer) -> None:
+        command, _ = self._asked.pop(answer.request)
+        truth = self._world.truth
+        kind = type(command).__name__
+        truth.situations[f"{kind}: {'refused' if answer.error else 'done'}"] += 1
+        if isinstance(command, AllocateProducerId) and isinstance(answer.value, int):
+            truth.producer_id(answer.value)
+        if isinstance(answer.value, Altered):
+            self._altered(answer.value)
+
+    def _altered(self, altered: Altered) -> None:
+        """From now on nothing is removed under an older version, but where it was said so."""
+        topic = altered.topic
+        answered = self._world.truth.answered
+        if not altered.behind:
+            answered[topic.topic_id] = max(topic.version, answered.get(topic.topic_id, 0))
+
+    def unanswered(self) -> list[str]:
+        """Requests that a Controller has, which lives, and has not answered."""
+        return [
+            f"request {number} ({type(command).__name__}) has no answer"
+            for number, (command, controller) in self._asked.items()
+            if controller is self._world.controller
+        ]
