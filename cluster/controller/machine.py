@@ -15,9 +15,10 @@ moment it is appended, and nobody is told of what is not on the disk (``journal.
 reports is judged by the state of now (``observed.py``), so a late answer does no harm.
 
 **In charge.** The first record of a Controller is its epoch, which is higher than every one in the
-log. A node that has seen a higher one makes it begin another: then the metadata was rolled back,
-and nothing of this Controller may look like what the lost one did. Commands wait until all nodes
-that answer have obeyed, so that such an epoch is known before the first of them.
+log. A node that has seen a higher one, or this one but not from here, makes it begin another: the
+metadata was rolled back, and nothing of this Controller may look like what the lost one did.
+Commands wait until all nodes that answer have obeyed, so that such an epoch is known before the
+first of them.
 
 What is done elsewhere: reading and writing the log, finding the nodes, sending (the Ray shell).
 """
@@ -175,7 +176,7 @@ class ControllerMachine:
         self._dirty |= set(self.watched.nodes)
 
     def _take(self, report: Report) -> None:
-        if self._node and report.controller_epoch > self.desired.controller_epoch:
+        if self._is_of_another(report):
             self._outrank(report.controller_epoch)
         if not self.watched.take(report, self.desired.controller_epoch, self._now_ms):
             return
@@ -183,6 +184,15 @@ class ControllerMachine:
         self.watched.under_way(report.node, under_way)
         self._starts.pop(report.node, None)
         self._dirty.add(report.node)
+
+    def _is_of_another(self, report: Report) -> bool:
+        """Whether the node has obeyed a Controller of a higher epoch, or of just the same one.
+
+        There were two of one epoch if the metadata was rolled back between them.
+        """
+        epoch = self.desired.controller_epoch
+        is_same = report.controller_epoch == epoch and not self._telling.has_told(report.node)
+        return bool(self._node) and (is_same or report.controller_epoch > epoch)
 
     def _appended(self, done: InFlight) -> None:
         for record in done.records:

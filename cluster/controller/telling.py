@@ -49,9 +49,11 @@ class _Line:
         log = log_of(order)
         return log is None or log not in self.failed or now_ms >= self.failed[log].due_ms
 
-    def has_new(self, orders: tuple[Order, ...]) -> bool:
-        """Whether there are orders that were not in the last message."""
-        return self.orders is None or not set(orders) <= set(self.orders)
+    def without(self, logs: frozenset[LogId]) -> tuple[Order, ...] | None:
+        """The orders of the last message, without those for some logs."""
+        if self.orders is None:
+            return None
+        return tuple(order for order in self.orders if log_of(order) not in logs)
 
     def note(
         self, number: int, steady: tuple[Order, ...], tries: tuple[Order, ...], now_ms: int
@@ -74,6 +76,7 @@ class Telling:
 
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
+        self._told: set[str] = set()  # nodes that were told this epoch
         self._number = 0
 
     def heard(self, report: Report, now_ms: int) -> frozenset[LogId]:
@@ -105,6 +108,11 @@ class Telling:
     def new_epoch(self) -> None:
         """The Controller has another epoch: everybody is told anew."""
         self._lines.clear()
+        self._told.clear()
+
+    def has_told(self, node: str) -> bool:
+        """Whether a node knows the Controller's epoch from this Controller."""
+        return node in self._told
 
     def orders(
         self,
@@ -125,7 +133,6 @@ class Telling:
         """
         line = self._lines[report.node]
         allowed = [order for order in wanted if log_of(order) not in withheld]
-        is_partial = len(allowed) < len(wanted)
         steady = tuple(order for order in allowed if log_of(order) not in line.failed)
         tries = tuple(
             order
@@ -133,7 +140,7 @@ class Telling:
             if log_of(order) in line.failed and line.is_due(order, now_ms)
         )
         # What is withheld for a moment is no reason to tell the node anything.
-        is_news = line.has_new(steady) if is_partial else steady != line.orders
+        is_news = line.without(withheld) != steady
         is_unsettled = bool(steady) or line.last_number > report.orders
         is_again = is_unsettled and now_ms >= line.again.due_ms
         is_confirmation = now_ms >= line.sent_ms + CONFIRM_MS
@@ -142,6 +149,7 @@ class Telling:
         if is_news:
             line.again = Delay(now_ms)
         self._number += 1
+        self._told.add(report.node)
         line.note(self._number, steady, tries, now_ms)
         return Orders(
             controller_epoch=epoch,

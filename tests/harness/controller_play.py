@@ -20,7 +20,6 @@ from raylog.actors.control import (
     Orders,
     ReadBack,
     Remove,
-    Report,
     Serve,
     SetAside,
 )
@@ -194,9 +193,12 @@ class Play:
     # -- shortcuts ---------------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int = 1, **config: Any) -> None:
-        """A topic, whose partitions serve; its id is ``id-<name>``."""
+        """A topic, whose partitions serve; its id is ``id-<name>``, or another if that is used."""
         keys = {key.replace("_", "."): value for key, value in config.items()}
-        self.asks(CreateTopic(name=name, topic_id=f"id-{name}", partitions=partitions, config=keys))
+        topic_id = f"id-{name}"
+        while self.desired.logs_of(topic_id):
+            topic_id += "-again"
+        self.asks(CreateTopic(name=name, topic_id=topic_id, partitions=partitions, config=keys))
         self.settle()
         assert self.answer is not None
         assert self.answer.error is None, self.answer.error
@@ -299,6 +301,3 @@ def answer_line(answer: Answer) -> str:
     if isinstance(value, PartitionRecord | DirRecord):
         return record_line(value)
     return str(value)
-
-
-__all__ = ["PerfectNode", "Play", "Report", "begun"]
