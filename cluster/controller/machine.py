@@ -166,7 +166,6 @@ class ControllerMachine:
 
     def _see(self, nodes: Iterable[str]) -> None:
         for key in self.watched.see(nodes, self._now_ms):
-            self._telling.forget(key)
             self._orders.pop(key, None)
             self._doubts.pop(key, None)
             self._starts.pop(key, None)
@@ -178,8 +177,10 @@ class ControllerMachine:
     def _take(self, report: Report) -> None:
         if self._is_of_another(report):
             self._outrank(report.controller_epoch)
-        if not self.watched.take(report, self.desired.controller_epoch, self._now_ms):
+        epoch, sent = self.desired.controller_epoch, self._telling.last_number
+        if not self.watched.take(report, epoch, sent, self._now_ms):
             return
+        self._telling.ended(report.node, self.watched.past_lives(report.node))
         under_way = self._telling.heard(report, self._now_ms)
         self.watched.under_way(report.node, under_way)
         self._starts.pop(report.node, None)
@@ -478,7 +479,7 @@ class ControllerMachine:
                 confirms=is_known and self.failure is None,
             )
             if orders is not None:
-                self.watched.under_way(key, self._telling.under_way(key))
+                self.watched.under_way(key, self._telling.under_way(seen.report))
                 self._out.append(Tell(node=key, orders=orders))
 
     # -- promises ----------------------------------------------------------------------------------

@@ -35,7 +35,6 @@ class Delay:
 class _Line:
     """What one life of a node's LogManager was told."""
 
-    life: str
     again: Delay
     # the last ones, without those for logs that failed; None: nothing was told yet
     orders: tuple[Order, ...] | None = None
@@ -75,16 +74,15 @@ class Telling:
     """The messages to the nodes. ``number`` rises with each, over all nodes."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
+        # By node and life: orders may be under way to one that seemed to have ended.
+        self._lines: dict[tuple[str, str], _Line] = {}
         self._told: set[str] = set()  # nodes that were told this epoch
-        self._number = 0
+        self.last_number = 0
 
     def heard(self, report: Report, now_ms: int) -> frozenset[LogId]:
         """A node reports; returns the logs for which orders are under way to it."""
-        line = self._lines.get(report.node)
-        if line is None or line.life != report.life:
-            line = _Line(life=report.life, again=Delay(now_ms))
-            self._lines[report.node] = line
+        key = (report.node, report.life)
+        line = self._lines.setdefault(key, _Line(again=Delay(now_ms)))
         failed = {
             entry.log for entry in report.logs if entry.state == "failed" and entry.log is not None
         }
@@ -97,13 +95,14 @@ class Telling:
         }
         return frozenset(line.under_way)
 
-    def under_way(self, node: str) -> frozenset[LogId]:
-        line = self._lines.get(node)
-        return frozenset() if line is None else frozenset(line.under_way)
+    def under_way(self, report: Report) -> frozenset[LogId]:
+        """The logs for which orders are under way to the life that made this report."""
+        return frozenset(self._lines[report.node, report.life].under_way)
 
-    def forget(self, node: str) -> None:
-        """The node has left the Ray cluster."""
-        self._lines.pop(node, None)
+    def ended(self, node: str, lives: Collection[str]) -> None:
+        """These lives of a node's LogManager have ended."""
+        for life in lives:
+            self._lines.pop((node, life), None)
 
     def new_epoch(self) -> None:
         """The Controller has another epoch: everybody is told anew."""
@@ -131,7 +130,7 @@ class Telling:
         since a record about them is being written. ``doubts``: others that are not confirmed.
         ``confirms``: False where nothing is.
         """
-        line = self._lines[report.node]
+        line = self._lines[report.node, report.life]
         allowed = [order for order in wanted if log_of(order) not in withheld]
         steady = tuple(order for order in allowed if log_of(order) not in line.failed)
         tries = tuple(
@@ -148,12 +147,12 @@ class Telling:
             return None
         if is_news:
             line.again = Delay(now_ms)
-        self._number += 1
+        self.last_number += 1
         self._told.add(report.node)
-        line.note(self._number, steady, tries, now_ms)
+        line.note(self.last_number, steady, tries, now_ms)
         return Orders(
             controller_epoch=epoch,
-            number=self._number,
+            number=self.last_number,
             node=report.node,
             life=report.life,
             report=report.number if confirms else -1,
@@ -163,7 +162,7 @@ class Telling:
 
     def validate(self) -> None:
         for line in self._lines.values():
-            assert line.last_number <= self._number
+            assert line.last_number <= self.last_number
             assert all(number <= line.last_number for number in line.under_way.values())
 
 
