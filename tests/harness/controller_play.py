@@ -153,12 +153,13 @@ class Play:
     def settle(self, ms: int = 3_000) -> None:
         """Everything that can happen does, for a while; silent nodes do nothing."""
         end_ms = self.now_ms + ms
+        tick_ms = max(TICK_MS, ms // 100)
         self.sees()
         while True:
             self._flow()
             if self.now_ms >= end_ms:
                 return
-            self.passes(min(TICK_MS, end_ms - self.now_ms))
+            self.passes(min(tick_ms, end_ms - self.now_ms))
             for key in sorted(set(self.nodes) - self.silent - self.away):
                 self.reports(key)
 
