@@ -173,6 +173,7 @@ class Commands:
 
     def _create_topic(self, command: CreateTopic) -> tuple[Record, ...]:
         count = self._config.num_partitions if command.partitions is None else command.partitions
+        assert not self._desired.logs_of(command.topic_id), "a topic's id is used once"
         check_topic_name(command.name)
         check_partitions(count, least=1)
         topic = TopicRecord(

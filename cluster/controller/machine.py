@@ -15,9 +15,10 @@ moment it is appended, and nobody is told of what is not on the disk (``journal.
 reports is judged by the state of now (``observed.py``), so a late answer does no harm.
 
 **In charge.** The first record of a Controller is its epoch, which is higher than every one in the
-log. A node that has seen a higher one makes it begin another: then the metadata was rolled back,
-and nothing of this Controller may look like what the lost one did. Commands wait until all nodes
-that answer have obeyed, so that such an epoch is known before the first of them.
+log. A node that has seen a higher one, or this one but not from here, makes it begin another: the
+metadata was rolled back, and nothing of this Controller may look like what the lost one did.
+Commands wait until all nodes that answer have obeyed, so that such an epoch is known before the
+first of them.
 
 What is done elsewhere: reading and writing the log, finding the nodes, sending (the Ray shell).
 """
@@ -165,7 +166,6 @@ class ControllerMachine:
 
     def _see(self, nodes: Iterable[str]) -> None:
         for key in self.watched.see(nodes, self._now_ms):
-            self._telling.forget(key)
             self._orders.pop(key, None)
             self._doubts.pop(key, None)
             self._starts.pop(key, None)
@@ -175,14 +175,25 @@ class ControllerMachine:
         self._dirty |= set(self.watched.nodes)
 
     def _take(self, report: Report) -> None:
-        if self._node and report.controller_epoch > self.desired.controller_epoch:
+        if self._is_of_another(report):
             self._outrank(report.controller_epoch)
-        if not self.watched.take(report, self.desired.controller_epoch, self._now_ms):
+        epoch, sent = self.desired.controller_epoch, self._telling.last_number
+        if not self.watched.take(report, epoch, sent, self._now_ms):
             return
+        self._telling.ended(report.node, self.watched.past_lives(report.node))
         under_way = self._telling.heard(report, self._now_ms)
         self.watched.under_way(report.node, under_way)
         self._starts.pop(report.node, None)
         self._dirty.add(report.node)
+
+    def _is_of_another(self, report: Report) -> bool:
+        """Whether the node has obeyed a Controller of a higher epoch, or of just the same one.
+
+        There were two of one epoch if the metadata was rolled back between them.
+        """
+        epoch = self.desired.controller_epoch
+        is_same = report.controller_epoch == epoch and not self._telling.has_told(report.node)
+        return bool(self._node) and (is_same or report.controller_epoch > epoch)
 
     def _appended(self, done: InFlight) -> None:
         for record in done.records:
@@ -468,7 +479,7 @@ class ControllerMachine:
                 confirms=is_known and self.failure is None,
             )
             if orders is not None:
-                self.watched.under_way(key, self._telling.under_way(key))
+                self.watched.under_way(key, self._telling.under_way(seen.report))
                 self._out.append(Tell(node=key, orders=orders))
 
     # -- promises ----------------------------------------------------------------------------------

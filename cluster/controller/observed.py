@@ -1,18 +1,18 @@
 """What the nodes report: which report of a node counts, and for what.
 
 A report of a life of a LogManager that ended earlier may arrive late. No clock tells which of two
-lives is the newer one, so this does: a life that has obeyed orders of this Controller was told them
-in answer to a report of it, and so it is the newest one that had reported then. Until a life has
-obeyed, nothing follows from its report but an answer that makes it known who is in charge.
+lives is the newer one. This does: a life that has obeyed orders which were sent when the other one
+was known already is the newer one, since nobody reports before it lives. Until that is sure,
+nothing follows from a report but orders without content, which make it so.
 
 ::
 
-    life A: report 1 ......................(late)....> does not count any more
-    life B:    report 1 ---> orders 1 ---> report 2, "I obeyed orders 1" ---> B is the one
+    life A: report 1 ---> orders 1 ---> report 2, "I obeyed 1" ..........(late)......> not sure
+    life B:                              report 1 ---> orders 2 ---> report 2, "I obeyed 2" ---> B
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from raylog.actors.control import LogId, LogReport, Report
@@ -29,12 +29,14 @@ class Observed:
 
     ``heard_ms``: when that was; where it has not reported yet, when it was seen first.
     ``under_way``: the logs for which it was sent orders that the report does not know of.
-    ``logs``: what the report says of each.
+    ``is_newest``: whether it is sure that its life is the newest one. ``logs``: what the report
+    says of each.
     """
 
     report: Report | None = None
     heard_ms: int
     under_way: frozenset[LogId] = frozenset()
+    is_newest: bool = True
     logs: Mapping[LogId, tuple[LogReport, ...]] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -47,7 +49,9 @@ class Observed:
     def obeys(self, epoch: int) -> bool:
         """Whether the report was made under orders of this Controller."""
         report = self.report
-        return report is not None and report.controller_epoch == epoch and report.orders > 0
+        if report is None or not self.is_newest:
+            return False
+        return report.controller_epoch == epoch and report.orders > 0
 
     def is_suspect(self, now_ms: int) -> bool:
         """Whether it was silent for so long that it may hang."""
@@ -55,15 +59,26 @@ class Observed:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Lives:
-    """The lives of a node's LogManager, with the number of the last report of each."""
+class _Life:
+    """A life that may go on. ``known_since``: how many orders were sent before it was known."""
 
-    numbers: dict[str, int] = field(default_factory=dict)
+    known_since: int
+    last_report: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Lives:
+    """The lives of a node's LogManager: those that may go on, and those that have ended."""
+
+    going: dict[str, _Life] = field(default_factory=dict)
     past: deque[str] = field(default_factory=lambda: deque(maxlen=PAST_LIVES))
 
-    def end_others(self, life: str) -> None:
-        self.past.extend(other for other in self.numbers if other != life)
-        self.numbers = {life: self.numbers[life]}
+    def obeyed(self, life: str, number: int) -> None:
+        """It obeyed the orders of this number: the lives that were known before have ended."""
+        for other, known in list(self.going.items()):
+            if other != life and known.known_since < number:
+                del self.going[other]
+                self.past.append(other)
 
 
 class Watched:
@@ -85,27 +100,34 @@ class Watched:
                 del self.nodes[key]
         return changed
 
-    def take(self, report: Report, epoch: int, now_ms: int) -> bool:
-        """A node reports; returns whether the report says something new that counts."""
+    def take(self, report: Report, epoch: int, sent: int, now_ms: int) -> bool:
+        """A node reports; returns whether the report says something new that counts.
+
+        ``sent``: the number of the last orders that this Controller sent to anybody.
+        """
         seen = self.nodes.get(report.node)
         if seen is None:
             return False  # it reports again when it was seen
         lives = self._lives[report.node]
         if report.life in lives.past:
             return False
-        last = lives.numbers.get(report.life, -1)
-        if report.number < last:
+        life = lives.going.setdefault(report.life, _Life(known_since=sent))
+        if report.number < life.last_report:
             return False
-        lives.numbers[report.life] = report.number
         is_same = seen.report is not None and seen.report.life == report.life
-        if is_same and report.number == last:
+        if is_same and report.number == life.last_report:
             self.nodes[report.node] = replace(seen, heard_ms=now_ms)
             return False
-        taken = Observed(report=report, heard_ms=now_ms)
-        self.nodes[report.node] = taken
-        if taken.obeys(epoch):
-            lives.end_others(report.life)
+        life.last_report = report.number
+        if report.controller_epoch == epoch:
+            lives.obeyed(report.life, report.orders)
+        is_newest = len(lives.going) == 1
+        self.nodes[report.node] = Observed(report=report, heard_ms=now_ms, is_newest=is_newest)
         return True
+
+    def past_lives(self, key: str) -> Collection[str]:
+        """The lives of a node's LogManager that have ended."""
+        return self._lives[key].past
 
     def under_way(self, key: str, logs: frozenset[LogId]) -> None:
         """Orders for these logs were sent that the node's report does not know of."""
@@ -118,4 +140,4 @@ class Watched:
                 continue
             assert report.node == key
             assert report.life not in self._lives[key].past
-            assert self._lives[key].numbers[report.life] == report.number
+            assert self._lives[key].going[report.life].last_report == report.number

@@ -35,7 +35,6 @@ class Delay:
 class _Line:
     """What one life of a node's LogManager was told."""
 
-    life: str
     again: Delay
     # the last ones, without those for logs that failed; None: nothing was told yet
     orders: tuple[Order, ...] | None = None
@@ -49,9 +48,11 @@ class _Line:
         log = log_of(order)
         return log is None or log not in self.failed or now_ms >= self.failed[log].due_ms
 
-    def has_new(self, orders: tuple[Order, ...]) -> bool:
-        """Whether there are orders that were not in the last message."""
-        return self.orders is None or not set(orders) <= set(self.orders)
+    def without(self, logs: frozenset[LogId]) -> tuple[Order, ...] | None:
+        """The orders of the last message, without those for some logs."""
+        if self.orders is None:
+            return None
+        return tuple(order for order in self.orders if log_of(order) not in logs)
 
     def note(
         self, number: int, steady: tuple[Order, ...], tries: tuple[Order, ...], now_ms: int
@@ -73,15 +74,15 @@ class Telling:
     """The messages to the nodes. ``number`` rises with each, over all nodes."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
-        self._number = 0
+        # By node and life: orders may be under way to one that seemed to have ended.
+        self._lines: dict[tuple[str, str], _Line] = {}
+        self._told: set[str] = set()  # nodes that were told this epoch
+        self.last_number = 0
 
     def heard(self, report: Report, now_ms: int) -> frozenset[LogId]:
         """A node reports; returns the logs for which orders are under way to it."""
-        line = self._lines.get(report.node)
-        if line is None or line.life != report.life:
-            line = _Line(life=report.life, again=Delay(now_ms))
-            self._lines[report.node] = line
+        key = (report.node, report.life)
+        line = self._lines.setdefault(key, _Line(again=Delay(now_ms)))
         failed = {
             entry.log for entry in report.logs if entry.state == "failed" and entry.log is not None
         }
@@ -94,17 +95,23 @@ class Telling:
         }
         return frozenset(line.under_way)
 
-    def under_way(self, node: str) -> frozenset[LogId]:
-        line = self._lines.get(node)
-        return frozenset() if line is None else frozenset(line.under_way)
+    def under_way(self, report: Report) -> frozenset[LogId]:
+        """The logs for which orders are under way to the life that made this report."""
+        return frozenset(self._lines[report.node, report.life].under_way)
 
-    def forget(self, node: str) -> None:
-        """The node has left the Ray cluster."""
-        self._lines.pop(node, None)
+    def ended(self, node: str, lives: Collection[str]) -> None:
+        """These lives of a node's LogManager have ended."""
+        for life in lives:
+            self._lines.pop((node, life), None)
 
     def new_epoch(self) -> None:
         """The Controller has another epoch: everybody is told anew."""
         self._lines.clear()
+        self._told.clear()
+
+    def has_told(self, node: str) -> bool:
+        """Whether a node knows the Controller's epoch from this Controller."""
+        return node in self._told
 
     def orders(
         self,
@@ -123,9 +130,8 @@ class Telling:
         since a record about them is being written. ``doubts``: others that are not confirmed.
         ``confirms``: False where nothing is.
         """
-        line = self._lines[report.node]
+        line = self._lines[report.node, report.life]
         allowed = [order for order in wanted if log_of(order) not in withheld]
-        is_partial = len(allowed) < len(wanted)
         steady = tuple(order for order in allowed if log_of(order) not in line.failed)
         tries = tuple(
             order
@@ -133,7 +139,7 @@ class Telling:
             if log_of(order) in line.failed and line.is_due(order, now_ms)
         )
         # What is withheld for a moment is no reason to tell the node anything.
-        is_news = line.has_new(steady) if is_partial else steady != line.orders
+        is_news = line.without(withheld) != steady
         is_unsettled = bool(steady) or line.last_number > report.orders
         is_again = is_unsettled and now_ms >= line.again.due_ms
         is_confirmation = now_ms >= line.sent_ms + CONFIRM_MS
@@ -141,11 +147,12 @@ class Telling:
             return None
         if is_news:
             line.again = Delay(now_ms)
-        self._number += 1
-        line.note(self._number, steady, tries, now_ms)
+        self.last_number += 1
+        self._told.add(report.node)
+        line.note(self.last_number, steady, tries, now_ms)
         return Orders(
             controller_epoch=epoch,
-            number=self._number,
+            number=self.last_number,
             node=report.node,
             life=report.life,
             report=report.number if confirms else -1,
@@ -155,7 +162,7 @@ class Telling:
 
     def validate(self) -> None:
         for line in self._lines.values():
-            assert line.last_number <= self._number
+            assert line.last_number <= self.last_number
             assert all(number <= line.last_number for number in line.under_way.values())
 
 

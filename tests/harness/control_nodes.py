@@ -120,7 +120,8 @@ class PerfectNode:
         self.logs[log, home] = entry(log, home, "found")
 
     def _serve(self, order: Serve) -> None:
-        assert self.dirs[order.directory_id].state == "online"
+        if self.dirs[order.directory_id].state == "offline":
+            return
         assert any(log == order.log for log, _ in self.logs), "there is nothing to serve"
         self._drop(order.log)
         served = entry(order.log, order.directory_id, config_version=order.config_version)

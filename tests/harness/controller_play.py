@@ -20,7 +20,6 @@ from raylog.actors.control import (
     Orders,
     ReadBack,
     Remove,
-    Report,
     Serve,
     SetAside,
 )
@@ -154,12 +153,13 @@ class Play:
     def settle(self, ms: int = 3_000) -> None:
         """Everything that can happen does, for a while; silent nodes do nothing."""
         end_ms = self.now_ms + ms
+        tick_ms = max(TICK_MS, ms // 100)
         self.sees()
         while True:
             self._flow()
             if self.now_ms >= end_ms:
                 return
-            self.passes(min(TICK_MS, end_ms - self.now_ms))
+            self.passes(min(tick_ms, end_ms - self.now_ms))
             for key in sorted(set(self.nodes) - self.silent - self.away):
                 self.reports(key)
 
@@ -194,9 +194,12 @@ class Play:
     # -- shortcuts ---------------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int = 1, **config: Any) -> None:
-        """A topic, whose partitions serve; its id is ``id-<name>``."""
+        """A topic, whose partitions serve; its id is ``id-<name>``, or another if that is used."""
         keys = {key.replace("_", "."): value for key, value in config.items()}
-        self.asks(CreateTopic(name=name, topic_id=f"id-{name}", partitions=partitions, config=keys))
+        topic_id = f"id-{name}"
+        while self.desired.logs_of(topic_id):
+            topic_id += "-again"
+        self.asks(CreateTopic(name=name, topic_id=topic_id, partitions=partitions, config=keys))
         self.settle()
         assert self.answer is not None
         assert self.answer.error is None, self.answer.error
@@ -299,6 +302,3 @@ def answer_line(answer: Answer) -> str:
     if isinstance(value, PartitionRecord | DirRecord):
         return record_line(value)
     return str(value)
-
-
-__all__ = ["PerfectNode", "Play", "Report", "begun"]
