@@ -12,7 +12,7 @@ the folder's name      nor do they lie in one dir
 =====================  ============================================================================
 """
 
-from raylog.actors.control import Create, Move
+from raylog.actors.control import Move
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.node.instructions import (
     Adopt,
@@ -89,7 +89,7 @@ class LogSteps:
         log.doing = self._next(log)
         if log.doing is not None:
             self._book.out.work(log.doing)
-        elif log.state == "absent" and not isinstance(log.want, Create) and not log.copying:
+        elif log.state == "absent" and not (log.is_to_be_made or log.copies or log.copying):
             self._book.forget(log)
 
     def _next(self, log: NodeLog) -> LogWork | None:
@@ -149,7 +149,7 @@ class LogSteps:
         """Remove a copy that no move wants."""
         if log.copying is not None or log.state in ("copied", "closed", "whole"):
             return None
-        for directory_id in sorted(log.copies):
+        for directory_id in sorted(log.copies - log.undropped):
             if self._book.places.is_online(directory_id):
                 return DropCopy(
                     token=self._token(),
