@@ -94,14 +94,15 @@ class LogSteps:
 
     def _next(self, log: NodeLog) -> LogWork | None:
         """The next instruction for a log for which nothing is in flight."""
-        clearing = self._put_aside(log) or self._drop_copy(log)
-        if clearing is not None:
-            return clearing
+        if (aside := self._put_aside(log)) is not None:
+            return aside
+        if log.next_step == "open":
+            return self._open(log)
+        if (drop := self._drop_copy(log)) is not None:
+            return drop
         match log.next_step:
             case "make":
                 return self._make(log)
-            case "open":
-                return self._open(log)
             case "keep":
                 return self._keep(log)
             case "end":

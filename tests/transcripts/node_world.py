@@ -12,6 +12,7 @@ from random import Random
 from raylog.actors.control import (
     Create,
     DirReport,
+    DirState,
     LogId,
     LogReport,
     Move,
@@ -149,8 +150,7 @@ class World:
         return [name for name in DIRS if not self.disks[name].is_broken]
 
     def dir_report(self, name: str) -> DirReport:
-        is_broken = self.disks[name].is_broken
-        state = "offline" if is_broken else "online"
+        state: DirState = "offline" if self.disks[name].is_broken else "online"
         return DirReport(directory_id=name, path=f"/disk/{name}", state=state, why="")
 
     def folders_of(self, *names: str) -> Iterator[Folder]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.transcripts.node_world import DIRS, World
 
-SEEDS, STEPS = 300, 250
+SEEDS, STEPS = 200, 250
 
 
 def run(seed: int) -> World:
