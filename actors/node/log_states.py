@@ -103,7 +103,6 @@ AFTER: dict[tuple[State, type[LogWork], bool], State] = {
     ("serving", EndLog, False): "lost",
     ("copied", EndLog, True): "closed",
     ("copied", EndLog, False): "lost",
-    ("lost", EndLog, True): "found",
     ("closed", Copy, True): "whole",
     ("closed", Copy, False): "found",
     ("whole", Adopt, True): "moved",

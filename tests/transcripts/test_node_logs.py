@@ -11,6 +11,7 @@ from raylog.actors.node.events import (
     Folder,
     Measured,
 )
+from raylog.actors.node.instructions import StartLog
 from raylog.actors.node.places import ROOM_BYTES
 from raylog.storage.errors import (
     DiskFull,
@@ -18,6 +19,7 @@ from raylog.storage.errors import (
     OutOfResources,
 )
 from tests.transcripts.nodes import (
+    COMPACTED,
     NEW_ORDERS,
     ORDERS,
     OTHERS,
@@ -91,6 +93,15 @@ def test_an_older_config_never_takes_the_place_of_a_newer_one() -> None:
     assert "start orders-0 of old in A with config 3" in node.in_flight
 
 
+def test_a_config_may_change_with_the_brokers_defaults_under_its_version() -> None:
+    node = serving("A")
+    node.orders(serve(config=COMPACTED))
+    node.told(ActorGone(partition=PARTITION))
+    start = node.in_flight["start orders-0 of old in A with config 1"]
+    assert isinstance(start, StartLog)
+    assert start.config == COMPACTED
+
+
 def test_what_a_config_became_while_the_log_was_opened_is_told_afterwards() -> None:
     node = Node("A", folders=[folder(ORDERS, "A")])
     node.obeys(serve(version=1))
@@ -143,6 +154,12 @@ def test_a_log_is_made_in_the_dir_with_the_fewest_logs_and_copies() -> None:
         "make orders-0 of old in B",
         "make orders-0 of new in A",
     ]
+
+
+def test_a_copy_counts_where_a_log_is_made() -> None:
+    node = serving("A", "B", "C")
+    node.orders(move())
+    assert node.orders(create(OTHERS)) == ["make orders-1 of old in C"]
 
 
 def test_a_full_disk_is_no_reason_while_another_has_room() -> None:  # number 14

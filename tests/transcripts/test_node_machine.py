@@ -6,7 +6,7 @@ log").
 
 import pytest
 
-from raylog.actors.control import VERSION, ReadBack, SetAside
+from raylog.actors.control import VERSION, DirReport, ReadBack, SetAside
 from raylog.actors.node.events import (
     ActorGone,
     ActorSaid,
@@ -143,6 +143,14 @@ def test_a_dir_that_is_being_written_to_is_not_read_back() -> None:
     node.told(DirFailed(directory_id="A", why="input/output error"))
     assert node.orders(ReadBack(directory_id="A")) == []
     assert node.failed("make orders-0 of old in A", BROKEN) == ["read A back"]
+
+
+def test_a_dir_that_could_not_even_be_read_is_shown_once_when_it_is_back() -> None:
+    unread = DirReport(directory_id=None, path="/disk/B", state="offline", why="gone")
+    node = Node("A", unread)
+    assert [dir.path for dir in node.report.dirs] == ["/disk/A", "/disk/B"]
+    node.told(DirsRead(dirs=(dir_report("B"),)))
+    assert [dir.directory_id for dir in node.report.dirs] == ["A", "B"]
 
 
 def test_news_of_a_dir_that_is_online_are_not_believed() -> None:
@@ -401,7 +409,7 @@ def test_retention_runs_on_logs_whose_config_the_controller_has_confirmed() -> N
 def test_what_was_confirmed_holds_for_a_minute_from_the_report_on() -> None:
     node = upkeep()
     made = node.report.number
-    node.now_ms = 30_000  # so long the report and its answer were on their way
+    node.later(30_000)  # so long the report and its answer were on their way
     node.told(Ordered(orders=node.envelope(report=made)))
     assert node.machine.confirmed(60_000) == {ORDERS: 1}
     assert node.machine.confirmed(60_001) == {}
@@ -448,6 +456,24 @@ def test_a_log_that_is_to_go_is_not_confirmed() -> None:
     node.orders()
     node.orders(remove())
     assert node.machine.confirmed(0) == {}
+
+
+def test_orders_for_a_dir_without_the_log_confirm_no_older_config() -> None:
+    node = serving("A", "B")
+    node.orders(serve(ORDERS, "B", version=2))
+    assert node.machine.confirmed(0) == {}
+
+
+def test_a_log_is_not_confirmed_by_another_topics_log_of_its_name() -> None:
+    node = serving("A", "B")
+    node.told(ActorGone(partition=PARTITION))
+    node.failed("start orders-0 of old in A with config 1", HANGS)
+    node.orders(create(NEW_ORDERS))
+    node.done("make orders-0 of new in B")
+    node.orders(serve(NEW_ORDERS, "B"))
+    node.done("start orders-0 of new in B with config 1, clean")
+    node.orders()
+    assert node.machine.confirmed(0) == {NEW_ORDERS: 1}
 
 
 def test_another_life_of_an_actor_is_confirmed_anew() -> None:

@@ -255,3 +255,18 @@ def test_a_move_whose_controller_was_killed_leaves_both_dirs_online() -> None:
     node.failed("adopt orders-0 of old in B", LogMissing("/disk/B/x-future", "no such folder"))
     assert [dir.state for dir in node.report.dirs] == ["online", "online"]
     assert "start orders-0 of old in A with config 1" in node.in_flight
+
+
+def test_a_log_of_which_only_a_copy_is_left_is_not_made_again() -> None:
+    node = serving("A", "B")
+    node.orders(move())
+    node.orders(remove())
+    node.done("end orders-0 of old")
+    node.failed("copy orders-0 of old from A to B", HANGS)
+    said = node.failed("drop the copy of orders-0 of old in B", HANGS)
+    assert said == ["doom orders-0 of old in A"]
+    assert node.done("doom orders-0 of old in A") == []
+    assert node.orders(create()) == []
+    assert node.later(1_000) == ["drop the copy of orders-0 of old in B"]
+    assert node.done("drop the copy of orders-0 of old in B") == []
+    assert node.logs == []
