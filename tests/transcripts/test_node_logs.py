@@ -348,3 +348,10 @@ def test_an_actor_that_does_not_end_in_order_is_killed() -> None:
     assert node.failed("kill orders-0", HANGS) == []
     assert node.later(1_000) == ["kill orders-0"]
     assert node.done("kill orders-0") == ["doom orders-0 of old in A"]
+
+
+def test_an_order_to_make_a_log_that_is_served_changes_nothing() -> None:
+    node = serving("A")
+    assert node.orders(create()) == []
+    said = node.told(ActorGone(partition=PARTITION))
+    assert said == ["start orders-0 of old in A with config 1"]
