@@ -50,7 +50,7 @@ class Confirmations:
             return
         now = _Shown(serving.log, serving.config_version, number)
         before = self._shown.get(partition)
-        if before is None or (before.log, before.version) != (now.log, now.version):
+        if before is None or before.version != now.version:
             self._shown[partition] = now
 
     def obeyed(self, orders: Orders) -> None:
@@ -61,7 +61,7 @@ class Confirmations:
         others = self._logs_with_other_orders(orders)
         for shown in self._shown.values():
             if shown.since_report <= orders.report and shown.log not in others:
-                shown.confirmed_ms = max(made_ms, shown.confirmed_ms or made_ms)
+                shown.confirmed_ms = made_ms
 
     def _logs_with_other_orders(self, orders: Orders) -> set[LogId]:
         """The logs that shall be otherwise than they are shown."""

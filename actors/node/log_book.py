@@ -89,6 +89,7 @@ class LogBook:
 
     def drop_copy(self, log: NodeLog, directory_id: str) -> None:
         log.copies.discard(directory_id)
+        log.undropped.discard(directory_id)
         self.places[directory_id].copies.discard(log.id)
 
     # -- actors ------------------------------------------------------------------------------------
@@ -112,10 +113,14 @@ class LogBook:
                 log.state = "found"
         self.touch(partition)
 
-    def kill_again(self) -> None:
-        """Kill those that could not be killed."""
+    def try_again(self) -> None:
+        """Kill those that could not be killed, and remove the copies that could not be removed."""
         for partition in [partition for partition, token in self.kills.items() if token is None]:
             self.kill(partition)
+        for log in self.logs.values():
+            if log.undropped:
+                log.undropped.clear()
+                self.touch(log.id.partition)
 
     # -- promises ----------------------------------------------------------------------------------
 

@@ -188,8 +188,10 @@ class LogEvents:
                 self._put_aside(log, work, error)
             case EndLog() | Copy() | Adopt():
                 self._moved_on(log, work, error)
-            case DropCopy():
+            case DropCopy() if error is None:
                 self._book.drop_copy(log, work.directory_id)
+            case DropCopy():
+                log.undropped.add(work.directory_id)
             case WriteIdentity():
                 log.is_identity_lost = False  # where it failed, it is found again
 
@@ -322,7 +324,7 @@ class LogEvents:
 
     def _lose(self, log: NodeLog, directory_id: str) -> None:
         """A log has lost a dir, in which it may lie."""
-        log.copies.discard(directory_id)
+        self._book.drop_copy(log, directory_id)
         is_opening = isinstance(log.doing, StartLog) and log.doing.directory_id == directory_id
         if is_opening or (log.home == directory_id and log.has_actor):
             self._book.kill(log.id.partition)

@@ -50,7 +50,8 @@ class LogOrders:
         log = self._book.logs.get(order.log)
         if log is None or isinstance(log.want, Remove):
             return False
-        if order.directory_id not in log.folders:
+        is_online = self._book.places.is_online(order.directory_id)
+        if order.directory_id not in log.folders or not is_online:
             return False
         log.learn_config(order.config, order.config_version)
         log.asides.discard(order.directory_id)

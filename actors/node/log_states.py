@@ -103,7 +103,6 @@ AFTER: dict[tuple[State, type[LogWork], bool], State] = {
     ("serving", EndLog, False): "lost",
     ("copied", EndLog, True): "closed",
     ("copied", EndLog, False): "lost",
-    ("lost", EndLog, True): "found",
     ("closed", Copy, True): "whole",
     ("closed", Copy, False): "found",
     ("whole", Adopt, True): "moved",
@@ -148,6 +147,8 @@ class NodeLog:
     # The dirs that have a copy, whole or not, and those whose folder is to be set aside.
     copies: set[str] = field(default_factory=set)
     asides: set[str] = field(default_factory=set)
+    # The copies that could not be removed; that is tried again with the next Tick.
+    undropped: set[str] = field(default_factory=set)
     copying: CopyBeside | None = None
     # Where its actor serves, or served last; None before and after.
     home: str | None = None
@@ -174,6 +175,10 @@ class NodeLog:
     def wanted_dir(self) -> str | None:
         """The dir from which it is to be served."""
         return self.want.directory_id if isinstance(self.want, Serve | Move) else None
+
+    @property
+    def is_to_be_made(self) -> bool:
+        return isinstance(self.want, Create)
 
     @property
     def moved_to(self) -> str | None:

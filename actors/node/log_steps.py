@@ -12,7 +12,7 @@ the folder's name      nor do they lie in one dir
 =====================  ============================================================================
 """
 
-from raylog.actors.control import Create, Move
+from raylog.actors.control import Move
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.node.instructions import (
     Adopt,
@@ -89,19 +89,20 @@ class LogSteps:
         log.doing = self._next(log)
         if log.doing is not None:
             self._book.out.work(log.doing)
-        elif log.state == "absent" and not isinstance(log.want, Create) and not log.copying:
+        elif log.state == "absent" and not (log.is_to_be_made or log.copies or log.copying):
             self._book.forget(log)
 
     def _next(self, log: NodeLog) -> LogWork | None:
         """The next instruction for a log for which nothing is in flight."""
-        clearing = self._put_aside(log) or self._drop_copy(log)
-        if clearing is not None:
-            return clearing
+        if (aside := self._put_aside(log)) is not None:
+            return aside
+        if log.next_step == "open":
+            return self._open(log)
+        if (drop := self._drop_copy(log)) is not None:
+            return drop
         match log.next_step:
             case "make":
                 return self._make(log)
-            case "open":
-                return self._open(log)
             case "keep":
                 return self._keep(log)
             case "end":
@@ -149,7 +150,7 @@ class LogSteps:
         """Remove a copy that no move wants."""
         if log.copying is not None or log.state in ("copied", "closed", "whole"):
             return None
-        for directory_id in sorted(log.copies):
+        for directory_id in sorted(log.copies - log.undropped):
             if self._book.places.is_online(directory_id):
                 return DropCopy(
                     token=self._token(),

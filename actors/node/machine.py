@@ -129,7 +129,7 @@ class NodeMachine:
                 self._places.measure(event.usable_bytes)
                 self._room = event.room
             case Tick():
-                self._book.kill_again()
+                self._book.try_again()
 
     def _start(self, event: Started, now_ms: int) -> None:
         self._is_started = True

@@ -62,11 +62,7 @@ class Places:
             if dir.directory_id is None:
                 self._unread = (*self._unread, dir)
                 continue
-            place = Place(report=dir)
-            before = self._by_id.get(dir.directory_id)
-            if before is not None:
-                place.opening = before.opening
-            self._by_id[dir.directory_id] = place
+            self._by_id[dir.directory_id] = Place(report=dir)
             self._unread = tuple(other for other in self._unread if other.path != dir.path)
 
     def __getitem__(self, directory_id: str) -> Place:
@@ -90,13 +86,12 @@ class Places:
         place.report = replace(
             place.report, state="offline", why=why, usable_bytes=-1, is_read_back=False
         )
-        place.waiting.clear()
         place.copies.clear()
 
     def measure(self, usable_bytes: Mapping[str, int]) -> None:
         for directory_id, usable in usable_bytes.items():
             place = self._by_id.get(directory_id)
-            if place is not None and place.is_online:
+            if place is not None:
                 place.report = replace(place.report, usable_bytes=usable)
 
     def reports(self) -> tuple[DirReport, ...]:

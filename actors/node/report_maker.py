@@ -129,7 +129,7 @@ def _reports_of(log: NodeLog, places: Places) -> tuple[LogReport, ...]:
             reports.append(_report_of_folder(log, directory_id, places))
     if log.state == "failed" and not log.folders:
         reports.append(_report(log, "", "failed", problem=log.problem))
-    if making is not None or log.state == "absent":
+    if making is not None or (log.state == "absent" and log.is_to_be_made):
         reports.append(_report(log, "", "opening"))
     return tuple(reports)
 

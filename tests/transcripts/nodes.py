@@ -191,10 +191,9 @@ class Node:
         strangers: Sequence[TopicPartition] = (),
         controller_epoch: int = -1,
         life: str = "first",
-        **config: str | int,
+        config: Mapping[str, str | int] | None = None,
     ) -> None:
-        keys = {name.replace("_", "."): value for name, value in config.items()}
-        self.machine = NodeMachine(node="n", life=life, config=BrokerConfig.parse(keys))
+        self.machine = NodeMachine(node="n", life=life, config=BrokerConfig.parse(config or {}))
         self.life, self.now_ms, self.epoch, self.number = life, 0, 1, 0
         self.reports: list[Report] = []
         self.notes: list[Note] = []
@@ -273,9 +272,9 @@ class Node:
         return sorted(shown(log) for log in self.report.logs)
 
 
-def serving(*dirs: str, **config: str | int) -> Node:
+def serving(*dirs: str, config: Mapping[str, str | int] | None = None) -> Node:
     """A node that serves ORDERS from its first dir, as its Controller of epoch 1 wants it."""
-    node = Node(*dirs, folders=[folder(ORDERS, dirs[0])], **config)
+    node = Node(*dirs, folders=[folder(ORDERS, dirs[0])], config=config)
     node.obeys(serve(ORDERS, dirs[0]))
     node.done(f"start orders-0 of old in {dirs[0]} with config 1, first")
     return node

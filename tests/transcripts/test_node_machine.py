@@ -1,0 +1,547 @@
+"""A LogManager's machine, as transcripts: what it is told, and what it says then.
+
+The numbers are those of the list of what must be impossible (section 2 of the issue "control by
+log").
+"""
+
+import pytest
+
+from raylog.actors.control import VERSION, DirReport, ReadBack, SetAside
+from raylog.actors.node.events import (
+    ActorGone,
+    ActorSaid,
+    DirFailed,
+    DirsRead,
+    Finished,
+    IdentityLost,
+    Measured,
+    Ordered,
+    Started,
+    UpkeepSeen,
+)
+from raylog.storage.errors import (
+    DiskFull,
+    LogMissing,
+    OutOfResources,
+    StorageError,
+    TemporaryFileLost,
+)
+from tests.transcripts.nodes import (
+    COMPACTED,
+    NEW_ORDERS,
+    ORDERS,
+    OTHERS,
+    PARTITION,
+    Node,
+    create,
+    dir_report,
+    folder,
+    remove,
+    serve,
+    served,
+    serving,
+    unnamed,
+)
+
+HANGS = OutOfResources("a log", "it does not answer")
+BROKEN = StorageError("/disk/A/orders-0", "input/output error")
+
+
+def aside(directory_id: str = "A", topic_id: str | None = "old") -> SetAside:
+    return SetAside(partition=PARTITION, topic_id=topic_id, directory_id=directory_id)
+
+
+# -- another life of the LogManager ----------------------------------------------------------------
+
+
+def test_actors_that_lived_on_are_adopted_and_need_no_order() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A", is_clean=True)], served=[served(ORDERS, "A", 4)])
+    assert node.began == ["start retention"]
+    assert node.logs == ["orders-0 of old in A: serving with config 4"]
+    said = node.told(ActorGone(partition=PARTITION))
+    assert said == ["start orders-0 of old in A with config 4"]
+
+
+def test_an_actor_whose_folder_is_gone_or_another_topics_is_killed() -> None:
+    for folders in ([], [folder(NEW_ORDERS, "A")]):
+        node = Node("A", folders=folders, served=[served(ORDERS, "A")])
+        assert node.began == ["kill orders-0"]
+
+
+def test_an_actor_that_does_not_say_what_it_serves_is_killed_before_a_log_is_opened() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")], strangers=[PARTITION])
+    assert node.began == ["kill orders-0"]
+    assert node.obeys(serve()) == []
+    assert node.done("kill orders-0") == ["start orders-0 of old in A with config 1, first"]
+
+
+def test_what_a_dir_that_is_offline_has_is_not_known() -> None:
+    broken = DirFailed(directory_id="A", why="input/output error")
+    node = Node("A", "B", folders=[folder(ORDERS, "A")])
+    node.told(broken)
+    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
+    assert node.told(broken) == []
+
+
+def test_reports_are_numbered_and_made_anew_when_something_changes() -> None:
+    node = serving("A")
+    count = len(node.reports)
+    assert [report.number for report in node.reports] == list(range(1, count + 1))
+    node.told(ActorSaid(served=served(ORDERS, "A", end=10)))
+    node.later(2_999)
+    assert len(node.reports) == count
+    node.later(1)
+    assert len(node.reports) == count + 1
+    assert node.report.logs[0].log_end_offset == 10
+    node.told(UpkeepSeen(kinds=("retention",)))
+    assert node.report.upkeep == ("retention",)
+    assert len(node.reports) == count + 2
+    node.told(UpkeepSeen(kinds=("retention",)))
+    assert len(node.reports) == count + 2
+    node.told(Measured(usable_bytes={"A": 7}, room=5))
+    node.later(3_000)
+    assert (node.report.room, node.report.dirs[0].usable_bytes) == (5, 7)
+
+
+# -- number 6: a log dir that failed ---------------------------------------------------------------
+
+
+def test_what_a_failed_dir_has_is_neither_served_nor_opened_until_it_was_read_back() -> None:
+    node = serving("A", "B")
+    assert node.told(DirFailed(directory_id="A", why="input/output error")) == ["kill orders-0"]
+    assert node.report.dirs[0].state == "offline"
+    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
+    node.done("kill orders-0")
+    assert node.orders(serve()) == []
+    assert node.later(600_000) == []
+    assert node.orders(ReadBack(directory_id="A")) == ["read A back"]
+    assert node.orders(ReadBack(directory_id="A")) == []
+    back = DirsRead(dirs=(dir_report("A"),), folders=(folder(ORDERS, "A"),))
+    assert node.told(back) == []
+    node.done("read A back")
+    assert node.report.dirs[0].is_read_back
+    assert node.logs == ["orders-0 of old in A: found"]
+    assert node.orders(ReadBack(directory_id="A")) == ["write epoch 1 to A B"]
+    assert node.done("write epoch 1 to A B") == []
+    assert node.orders(serve()) == ["start orders-0 of old in A with config 1, first"]
+
+
+def test_a_dir_in_use_is_read_back_only_when_nobody_writes_to_it_any_more() -> None:
+    node = serving("A")
+    node.orders(serve(version=2))
+    assert node.orders(ReadBack(directory_id="A")) == ["kill orders-0"]
+    assert node.failed("configure orders-0 of old with 2", HANGS) == []
+    assert node.done("kill orders-0") == ["read A back"]
+    assert node.failed("read A back", BROKEN) == []
+    assert node.report.dirs[0].state == "offline"
+    assert node.orders(ReadBack(directory_id="A"), ReadBack(directory_id="X")) == ["read A back"]
+
+
+def test_a_dir_that_is_being_written_to_is_not_read_back() -> None:
+    node = Node("A")
+    node.obeys(create())
+    node.told(DirFailed(directory_id="A", why="input/output error"))
+    assert node.orders(ReadBack(directory_id="A")) == []
+    assert node.failed("make orders-0 of old in A", BROKEN) == ["read A back"]
+
+
+def test_a_dir_that_could_not_even_be_read_is_shown_once_when_it_is_back() -> None:
+    unread = DirReport(directory_id=None, path="/disk/B", state="offline", why="gone")
+    node = Node("A", unread)
+    assert [dir.path for dir in node.report.dirs] == ["/disk/A", "/disk/B"]
+    node.told(DirsRead(dirs=(dir_report("B"),)))
+    assert [dir.directory_id for dir in node.report.dirs] == ["A", "B"]
+
+
+def test_news_of_a_dir_that_is_online_are_not_believed() -> None:
+    node = serving("A")
+    node.told(DirsRead(dirs=(dir_report("A"),)))
+    assert node.logs == ["orders-0 of old in A: serving with config 1"]
+
+
+def test_an_actor_that_was_started_in_a_dir_that_failed_meanwhile_is_killed() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    node.obeys(serve())
+    assert node.told(DirFailed(directory_id="A", why="gone")) == ["kill orders-0"]
+    assert node.done("kill orders-0") == []
+    assert node.done("start orders-0 of old in A with config 1, first") == ["kill orders-0"]
+    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
+    assert node.done("kill orders-0") == []
+
+
+def test_a_log_is_removed_in_a_dir_that_failed_as_soon_as_it_is_back() -> None:  # number 16
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    node.obeys()
+    node.told(DirFailed(directory_id="A", why="gone"))
+    assert node.orders(remove()) == []
+    assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
+    back = DirsRead(dirs=(dir_report("A"),), folders=(folder(ORDERS, "A"),))
+    assert node.told(back) == ["doom orders-0 of old in A"]
+
+
+# -- number 5: what is no disk failure -------------------------------------------------------------
+
+
+def test_a_disk_error_takes_the_dir_offline_whose_file_it_names() -> None:
+    node = serving("A", "B")
+    node.orders(serve(OTHERS), create(OTHERS))
+    said = node.failed("make orders-1 of old in B", StorageError("/disk/A/x", "input/output error"))
+    assert "kill orders-0" in said
+    assert [dir.state for dir in node.report.dirs] == ["offline", "online"]
+
+
+def test_a_disk_error_without_a_place_is_of_the_dir_that_was_used() -> None:
+    node = serving("A", "B")
+    node.orders(serve(version=2))
+    said = node.failed("configure orders-0 of old with 2", StorageError("?", "input/output error"))
+    assert said == ["kill orders-0"]
+    assert [dir.state for dir in node.report.dirs] == ["offline", "online"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LogMissing("/disk/A/orders-0", "no such folder"),
+        TemporaryFileLost("/disk/A/orders-0/x.tmp"),
+        DiskFull("/disk/A/orders-0"),
+    ],
+)
+def test_a_folder_or_a_file_of_ours_that_is_missing_is_no_disk_failure(
+    error: LogMissing | TemporaryFileLost | DiskFull,
+) -> None:
+    node = Node("A", "B", folders=[folder(ORDERS, "A")])
+    node.obeys(serve())
+    node.failed("start orders-0 of old in A with config 1, first", error)
+    assert [dir.state for dir in node.report.dirs] == ["online", "online"]
+
+
+# -- numbers 2 and 18: whose orders are obeyed -----------------------------------------------------
+
+
+def test_an_epoch_is_on_every_dir_before_its_orders_are_obeyed() -> None:
+    node = Node("A", "B")
+    assert node.orders(create()) == ["write epoch 1 to A B"]
+    assert node.orders(create(OTHERS)) == []
+    assert (node.report.controller_epoch, node.report.orders) == (1, -1)
+    assert node.done("write epoch 1 to A B") == [
+        "make orders-0 of old in A",
+        "make orders-1 of old in B",
+    ]
+    assert (node.report.controller_epoch, node.report.orders) == (1, 2)
+    node.epoch, node.number = 2, 0
+    assert node.orders(create()) == ["write epoch 2 to A B"]
+    assert (node.report.controller_epoch, node.report.orders) == (2, -1)
+
+
+def test_a_dir_that_cannot_write_the_epoch_fails_and_the_others_obey() -> None:
+    node = Node("A", "B", folders=[folder(OTHERS, "B")])
+    node.orders(create())
+    said = node.done("write epoch 1 to A B", {"A": "input/output error"})
+    assert said == ["make orders-0 of old in B"]
+    assert [dir.state for dir in node.report.dirs] == ["offline", "online"]
+
+
+def test_an_epoch_that_could_not_be_written_at_all_takes_every_dir_offline() -> None:
+    node = Node("A", "B")
+    node.orders(create())
+    node.failed("write epoch 1 to A B", HANGS)
+    assert [dir.state for dir in node.report.dirs] == ["offline", "offline"]
+
+
+def test_each_life_writes_the_epoch_again_since_a_dir_may_have_missed_it() -> None:
+    node = Node("A", "B", controller_epoch=1)
+    assert node.report.controller_epoch == 1
+    assert node.orders() == ["write epoch 1 to A B"]
+
+
+def test_a_dir_that_comes_back_meanwhile_gets_the_epoch_too() -> None:
+    node = Node("A", "B")
+    node.told(DirFailed(directory_id="B", why="gone"))
+    node.orders(create())
+    node.told(DirsRead(dirs=(dir_report("B"),)))
+    assert node.done("write epoch 1 to A") == ["write epoch 1 to A B"]
+    assert node.done("write epoch 1 to A B") == ["make orders-0 of old in A"]
+
+
+def test_a_dir_that_comes_back_may_know_a_higher_epoch() -> None:
+    node = serving("A", "B")
+    node.told(DirFailed(directory_id="B", why="gone"))
+    node.told(DirsRead(dirs=(dir_report("B"),), controller_epoch=3))
+    assert node.report.controller_epoch == 3
+    assert node.orders(remove()) == ["refuse, epoch 3 was seen"]
+
+
+def test_a_lower_epoch_is_refused_in_this_life_and_in_the_next() -> None:
+    node = Node("A")
+    node.epoch = 5
+    node.obeys(create())
+    node.epoch = 4
+    assert node.orders(remove()) == ["refuse, epoch 5 was seen"]
+    node = Node("A", controller_epoch=5, life="second")
+    assert node.orders(create()) == ["refuse, epoch 5 was seen"]
+
+
+def test_orders_that_waited_for_an_epoch_are_refused_when_a_higher_one_came() -> None:
+    node = Node("A")
+    node.orders(create())
+    node.epoch, node.number = 2, 0
+    assert node.orders(create(OTHERS)) == []
+    said = node.done("write epoch 1 to A")
+    assert said == ["refuse, epoch 2 was seen", "write epoch 2 to A"]
+    assert node.done("write epoch 2 to A") == ["make orders-1 of old in A"]
+
+
+def test_late_orders_are_dropped() -> None:
+    node = Node("A")
+    node.obeys()
+    late, early = node.envelope(create()), node.envelope(remove())
+    assert node.told(Ordered(orders=early)) == []
+    assert node.told(Ordered(orders=late)) == []
+    assert node.told(Ordered(orders=early)) == []
+    assert [note.name for note in node.notes] == ["orders-dropped"] * 2
+    assert node.report.orders == early.number
+
+
+def test_orders_for_another_life_or_node_or_of_a_newer_version_are_dropped() -> None:
+    node = Node("A")
+    node.obeys()
+    node.life = "before"
+    assert node.orders(create()) == []
+    node.life = "first"
+    orders = node.envelope(create())
+    for name, value in {"node": "other", "version": VERSION + 1}.items():
+        fields = {field: getattr(orders, field) for field in orders.__slots__}
+        assert node.told(Ordered(orders=type(orders)(**{**fields, name: value}))) == []
+    assert len(node.notes) == 3
+    assert node.told(Ordered(orders=orders)) == ["make orders-0 of old in A"]
+
+
+# -- number 7: damaged folders of what is served ---------------------------------------------------
+
+
+def test_the_word_of_a_living_actor_counts_where_its_folder_says_nothing() -> None:
+    node = serving("A")
+    lost = IdentityLost(partition=PARTITION, directory_id="A")
+    assert node.told(lost) == ["write the identity of orders-0 of old in A"]
+    assert node.logs == ["orders-0 of old in A: serving with config 1"]
+    assert node.orders(aside("A", None), aside("A", "old")) == []
+    assert node.done("write the identity of orders-0 of old in A") == []
+    assert node.told(lost) == ["write the identity of orders-0 of old in A"]
+    assert node.failed("write the identity of orders-0 of old in A", HANGS) == []
+
+
+def test_the_same_after_a_restart_of_the_log_manager() -> None:
+    node = Node("A", folders=[unnamed("A")], served=[served(ORDERS, "A")])
+    assert node.began[0] == "write the identity of orders-0 of old in A"
+    assert node.logs == ["orders-0 of old in A: serving with config 1"]
+    assert node.obeys(aside("A", None)) == []
+
+
+def test_a_folder_that_is_not_served_and_does_not_say_whose_it_is_is_set_aside_by_order() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    node.told(IdentityLost(partition=PARTITION, directory_id="A"))
+    assert node.logs == ["orders-0 of None in A: found"]
+    assert node.obeys(create(NEW_ORDERS)) == []
+    assert node.orders(aside("A", "old")) == []
+    assert node.orders(aside("A", None)) == ["put orders-0 of None in A aside"]
+    assert node.orders(aside("A", None)) == []
+    assert "orders-0 of None in A: closing" in node.logs
+    said = node.done("put orders-0 of None in A aside")
+    assert said == ["make orders-0 of new in A"]
+
+
+def test_a_folder_that_could_not_be_set_aside_stays_until_the_next_order() -> None:
+    node = Node("A", folders=[unnamed("A"), folder(OTHERS, "A")])
+    other = SetAside(partition=OTHERS.partition, topic_id="old", directory_id="A")
+    node.obeys(aside("A", None), other)
+    assert node.failed("put orders-0 of None in A aside", HANGS) == []
+    assert node.failed("put orders-1 of old in A aside", HANGS) == []
+    assert node.logs == ["orders-0 of None in A: found", "orders-1 of old in A: found"]
+    assert len(node.orders(aside("A", None), other)) == 2
+    assert node.done("put orders-1 of old in A aside") == []
+    assert node.logs == ["orders-0 of None in A: closing"]
+
+
+def test_nothing_that_is_served_opened_or_wanted_is_set_aside() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    node.obeys(serve())
+    assert node.orders(aside()) == []
+    node.done("start orders-0 of old in A with config 1, first")
+    assert node.orders(aside()) == []
+    node.told(ActorGone(partition=PARTITION))
+    assert node.orders(aside()) == []
+    node.failed("start orders-0 of old in A with config 1", HANGS)
+    assert node.orders(aside()) == ["put orders-0 of old in A aside"]
+    assert node.orders(serve()) == []
+    assert node.done("put orders-0 of old in A aside") == []
+    assert node.logs == []
+
+
+def test_what_is_being_removed_is_not_set_aside_as_well() -> None:
+    node = serving("A")
+    node.orders(remove())
+    assert node.orders(aside()) == []
+    node.done("end orders-0 of old")
+    assert node.orders(aside()) == []
+
+
+# -- numbers 1 and 9: upkeep -----------------------------------------------------------------------
+
+ROUNDS = {"log.retention.check.interval.ms": 10_000, "log.cleaner.backoff.ms": 20_000}
+
+
+def upkeep() -> Node:
+    node = serving("A", config=ROUNDS)
+    assert node.later(0) == ["start retention"]
+    assert node.told(UpkeepSeen(kinds=("retention",))) == []
+    return node
+
+
+def test_retention_runs_on_logs_whose_config_the_controller_has_confirmed() -> None:
+    node = upkeep()
+    assert node.later(10_000) == []
+    node.orders()
+    assert node.later(1) == ["run retention: orders-0 of old with 1"]
+    assert node.later(9_999) == []
+    assert node.later(1) == ["run retention: orders-0 of old with 1"]
+
+
+def test_what_was_confirmed_holds_for_a_minute_from_the_report_on() -> None:
+    node = upkeep()
+    made = node.report.number
+    node.later(30_000)  # so long the report and its answer were on their way
+    node.told(Ordered(orders=node.envelope(report=made)))
+    assert node.machine.confirmed(60_000) == {ORDERS: 1}
+    assert node.machine.confirmed(60_001) == {}
+
+
+def test_a_node_without_a_controller_deletes_nothing() -> None:
+    node = upkeep()
+    node.orders()
+    rounds = [said for _ in range(20) for said in node.later(10_000)]
+    assert rounds == ["run retention: orders-0 of old with 1"] * 6
+
+
+def test_no_upkeep_while_a_newer_config_is_ordered_and_not_obeyed() -> None:
+    node = upkeep()
+    node.orders()
+    node.orders(serve(version=2))
+    node.failed("configure orders-0 of old with 2", HANGS)
+    node.orders()  # names no orders, as after a message that was lost
+    assert node.later(10_000) == []
+    node.orders(serve(version=2))
+    node.done("configure orders-0 of old with 2")
+    assert node.later(10_000) == []
+    node.orders(serve(version=2))
+    assert node.later(1) == ["run retention: orders-0 of old with 2"]
+
+
+def test_orders_confirm_only_what_their_report_has_shown() -> None:
+    node = serving("A", config=ROUNDS)
+    before = node.report.number
+    node.told(ActorGone(partition=PARTITION))
+    node.done("start orders-0 of old in A with config 1")
+    node.told(Ordered(orders=node.envelope(report=before)))
+    assert node.machine.confirmed(0) == {}
+    node.told(Ordered(orders=node.envelope(report=-1)))
+    assert node.machine.confirmed(0) == {}
+    node.orders()
+    assert node.machine.confirmed(0) == {ORDERS: 1}
+    node.orders(serve(version=2))
+    assert node.machine.confirmed(0) == {}
+
+
+def test_a_log_that_is_to_go_is_not_confirmed() -> None:
+    node = upkeep()
+    node.orders()
+    node.orders(remove())
+    assert node.machine.confirmed(0) == {}
+
+
+def test_orders_for_a_dir_without_the_log_confirm_no_older_config() -> None:
+    node = serving("A", "B")
+    node.orders(serve(ORDERS, "B", version=2))
+    assert node.machine.confirmed(0) == {}
+
+
+def test_a_log_is_not_confirmed_by_another_topics_log_of_its_name() -> None:
+    node = serving("A", "B")
+    node.told(ActorGone(partition=PARTITION))
+    node.failed("start orders-0 of old in A with config 1", HANGS)
+    node.orders(create(NEW_ORDERS))
+    node.done("make orders-0 of new in B")
+    node.orders(serve(NEW_ORDERS, "B"))
+    node.done("start orders-0 of new in B with config 1, clean")
+    node.orders()
+    assert node.machine.confirmed(0) == {NEW_ORDERS: 1}
+
+
+def test_another_life_of_an_actor_is_confirmed_anew() -> None:
+    node = upkeep()
+    node.orders()
+    assert node.machine.confirmed(0) == {ORDERS: 1}
+    node.told(ActorGone(partition=PARTITION))
+    node.done("start orders-0 of old in A with config 1")
+    assert node.machine.confirmed(0) == {}
+
+
+def test_upkeep_that_is_missing_is_started_again() -> None:
+    node = serving("A", config=ROUNDS)
+    node.orders()
+    assert node.later(0) == ["start retention"]
+    assert node.later(0) == []
+    assert node.told(UpkeepSeen(kinds=())) == ["start retention"]
+    assert node.later(10_000) == []  # nobody is there to run
+    assert node.told(UpkeepSeen(kinds=("retention",))) == ["run retention: orders-0 of old with 1"]
+    assert node.told(UpkeepSeen(kinds=())) == ["start retention"]
+    assert node.report.upkeep == ()
+
+
+def test_compacted_logs_are_the_business_of_compaction() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")], config=ROUNDS)
+    node.obeys(serve(config=COMPACTED))
+    node.done("start orders-0 of old in A with config 1, first")
+    node.orders()
+    assert node.later(0) == ["start compaction"]
+    node.told(UpkeepSeen(kinds=("compaction",)))
+    assert node.later(19_999) == []
+    assert node.later(1) == ["run compaction: orders-0 of old with 1"]
+
+
+@pytest.mark.parametrize("off", [{"log.cleaner.enable": "false"}, {"log.cleaner.threads": "0"}])
+def test_a_node_without_cleaner_compacts_nothing(off: dict[str, str]) -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")], config={**ROUNDS, **off})
+    node.obeys(serve(config=COMPACTED))
+    node.done("start orders-0 of old in A with config 1, first")
+    node.orders()
+    assert node.told(UpkeepSeen(kinds=("compaction",))) == []
+    assert node.later(60_000) == []
+
+
+# -- number 10: who hangs stops nobody else --------------------------------------------------------
+
+
+def test_what_hangs_stops_neither_reports_nor_other_logs() -> None:
+    node = serving("A", "B")
+    node.orders(serve(version=2))  # the actor hangs
+    node.orders(create(OTHERS))
+    node.done("make orders-1 of old in B")  # and so does this one
+    node.orders(serve(OTHERS, "B"))
+    number = node.report.number
+    node.later(3_000)
+    assert node.report.number == number + 1
+    assert node.orders(create(NEW_ORDERS)) == ["make orders-0 of new in B"]
+
+
+# -- the machine itself ----------------------------------------------------------------------------
+
+
+def test_an_answer_that_comes_twice_changes_nothing() -> None:
+    node = serving("A")
+    assert node.told(Finished(token=1)) == []
+
+
+def test_a_life_begins_once() -> None:
+    node = Node("A")
+    with pytest.raises(AssertionError, match="Started"):
+        node.told(Started(dirs=()))
