@@ -376,6 +376,8 @@ class ControllerMachine:
         """Remove what was created in vain, as far as it is still there."""
         partitions = self.desired.partitions
         logs = [log for log in creating.logs if log in partitions]
+        if creating.is_new_topic:  # with what somebody has added to it meanwhile
+            logs = self.desired.logs_of(creating.topic_id)
         records: list[Record] = [
             *removing(self.desired, [log for log in logs if partitions[log].state != "removing"])
         ]

@@ -7,7 +7,7 @@ from collections import Counter
 
 from raylog.actors.control import LogId
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.records import Record
+from raylog.cluster.controller.records import PartitionRecord, Record
 from tests.simulation.actors import SimRay
 from tests.simulation.disks import SimDir, SimFolder
 
@@ -30,6 +30,8 @@ class Truth:
         # the config version below which nothing may be removed, by topic id: an alter was answered
         self.answered: dict[str, int] = {}
         self.offline_since_ms: dict[str, int] = {}
+        # folders that were committed to be removed, which a restore of metadata does not take back
+        self._given_up: set[tuple[LogId, str]] = set()
         self.situations: Counter[str] = Counter()
 
     def replay(self, records: list[Record]) -> None:
@@ -46,12 +48,21 @@ class Truth:
         }
 
     def commit(self, record: Record, now_ms: int) -> None:
+        if isinstance(record, PartitionRecord):
+            self._note_given_up(record)
         self.desired.apply(record)
         for directory_id, dir in self.desired.dirs.items():
             if dir.state in ("offline", "returning"):
                 self.offline_since_ms.setdefault(directory_id, now_ms)
             else:
                 self.offline_since_ms.pop(directory_id, None)
+
+    def _note_given_up(self, record: PartitionRecord) -> None:
+        before = self.desired.partitions.get(record.log)
+        if before is not None and before.directory is not None:
+            self._given_up.add((record.log, before.directory))
+        if record.directory is not None and record.state != "removing":
+            self._given_up.discard((record.log, record.directory))
 
     # -- asked where it could break ----------------------------------------------------------------
 
@@ -67,8 +78,9 @@ class Truth:
         record = self.desired.partitions.get(log)
         if record is None or record.state == "removing" or folder.served_by == 0:
             return
+        is_given_up = (log, dir.directory_id) in self._given_up
         expect(
-            record.directory != dir.directory_id,
+            record.directory != dir.directory_id or is_given_up,
             f"{kind}: the wanted folder of {log} in {dir.directory_id} ({record.state})",
         )
 

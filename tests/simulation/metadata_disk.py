@@ -16,6 +16,7 @@ class MetadataDisk:
         self._log: list[bytes] = []
         self._backup: list[bytes] = []
         self.fails_next = ""
+        self.was_restored = False
 
     def records(self) -> list[Record]:
         return [decode(value) for value in self._log]
@@ -37,4 +38,5 @@ class MetadataDisk:
         """Put the older copy in place, if one was made."""
         if self._backup:
             self._log = list(self._backup)
+            self.was_restored = True
             self._restored()

@@ -27,7 +27,7 @@ from raylog.actors.node.events import (
     UpkeepSeen,
 )
 from raylog.actors.node.machine import NodeMachine
-from raylog.storage.errors import LogLocked, LogMissing, RaylogError
+from raylog.storage.errors import LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
 from tests.simulation.actors import SimActor
 from tests.simulation.disks import COPY, DOOMED, LOG, STRAY, SimDir, SimFolder
@@ -304,6 +304,8 @@ class Manager:
             return
         is_meant = folder.topic_id == topic_id if kind == DOOMED else folder.read_id == topic_id
         if is_meant:
+            if folder.owner is not self.world.ray.named.get(partition):
+                folder.owner = None  # it is about to end: the shell waits for the folder's lock
             self.world.check_renamed(dir, folder, kind)
             folder.kind = kind
 
@@ -344,14 +346,16 @@ class Manager:
         dir.check()
         running = self.world.ray.named.get(log.partition)
         if running is not None and running.log == log and running.dir is dir and running.is_alive:
+            if running.is_paused:
+                self.world.ray.vanish(running)  # after an error no actor lives
             return self._configured(running, instruction)
         if running is not None:
-            self.world.ray.kill(running)
+            self.world.ray.vanish(running)  # the shell waits until its process is gone
         folder = dir.find(log.partition)
         if folder is None or folder.topic_id != log.topic_id:
             raise LogMissing(dir.path, f"{log} is not here")
         if folder.owner is not None:
-            raise LogLocked(dir.path)
+            folder.owner = None  # the shell waits for the lock, and its owner is about to end
         self.world.expect(
             folder.is_clean or not instruction.is_clean, "a crashed log was opened as a clean one"
         )

@@ -81,10 +81,11 @@ class Users:
         return MovePartition(name=name, number=0, log_dir=dir.directory_id)
 
     def bring_dirs_online(self) -> None:
-        """The operator has looked at every log dir."""
-        for node in self._world.nodes:
-            for dir in node.dirs:
-                self.ask(LogDirOnline(log_dir=dir.directory_id))
+        """The operator has looked at every disk, and now and then looks which dirs are offline."""
+        for record in list(self._world.truth.desired.dirs.values()):
+            if record.state == "offline":
+                self.ask(LogDirOnline(log_dir=record.directory_id))
+        self._world.clockwork.after(20_000, self.bring_dirs_online)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -105,10 +105,12 @@ class World:
         left = []
         for log, record in desired.partitions.items():
             actor = self.ray.named.get(log.partition)
+            if record.directory is not None and self._is_lost(log, record.directory):
+                continue
+            if self._is_taken(log):
+                continue
             if record.state != "online":
                 left.append(f"{log} is {record.state}")
-            elif self._is_lost(log, record.directory or ""):
-                continue
             elif actor is None or not actor.is_alive or actor.is_learning or actor.log != log:
                 left.append(f"{log} is not served")
             elif actor.dir.directory_id != record.directory:
@@ -116,7 +118,8 @@ class World:
             elif actor.config_version < desired.topics[log.topic_id].version:
                 left.append(f"{log} obeys an old config")
         for actor in self.ray.named.values():
-            if actor.log not in desired.partitions:
+            # What older metadata does not know is served on: nobody takes it from its writer.
+            if actor.log not in desired.partitions and not self.metadata.was_restored:
                 left.append(f"{actor.log} is served, but not desired")
         return left
 
@@ -129,6 +132,12 @@ class World:
                 if dir.directory_id == directory_id:
                     return folder is None or folder.read_id != log.topic_id
         return True
+
+    def _is_taken(self, log: LogId) -> bool:
+        """Whether a log of its name is in the way that is served, and that nobody wants since a
+        restore of older metadata."""
+        actor = self.ray.named.get(log.partition)
+        return actor is not None and actor.log not in self.truth.desired.partitions
 
     # -- processes ---------------------------------------------------------------------------------
 
