@@ -289,6 +289,19 @@ class ForkedProcess(RaylogError):
     )
 
 
+class ReentrantCall(RaylogError):
+    """A signal handler or a finalizer (``__del__``) interrupts a call and makes another one, for
+    which the thread would wait for itself. The second call changed nothing."""
+
+    fields = ("what",)
+    what: str
+    template = (
+        "a signal handler or a finalizer uses the {what} in the middle of another call of the same "
+        "thread; only leave word there (a flag, a queue.SimpleQueue), and use the {what} when that "
+        "call is over"
+    )
+
+
 class SeveralBrokers(RaylogError):
     """More than one Ray cluster on this machine has a broker in this namespace."""
 

@@ -35,7 +35,7 @@ from raylog.actors.errors import (
 from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.columns import to_table
 from raylog.cluster.client.producer import Producer, SentRecord
-from raylog.cluster.client.producer.sender import MOST_FAILURES
+from raylog.cluster.client.producer.failures import MOST_FAILURES
 from raylog.storage.errors import InvalidRecord, InvalidTopic, OutOfOrderSequence, RecordTooLarge
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
