@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from raylog.actors.errors import (
     BrokerNotFound,
     BrokerRunning,
+    BufferExhausted,
     ConsumerBusy,
     ConsumerClosed,
     ConsumerWokenUp,
@@ -125,6 +126,7 @@ __all__ = [
     "AsideRefused",
     "BrokerNotFound",
     "BrokerRunning",
+    "BufferExhausted",
     "CleaningAborted",
     "ConsumerBusy",
     "ConsumerClosed",

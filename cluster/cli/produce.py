@@ -36,6 +36,7 @@ MOST_PENDING = 200_000
 # An escape of JSON has up to six bytes for one. A longer line cannot be a record.
 LONGEST_LINE_FACTOR = 6
 LEAST_REQUEST_BYTES = 1 << 20
+LEAST_BUFFER_BYTES = 32 << 20
 TOLD_REASONS = 10
 
 
@@ -225,11 +226,13 @@ def _producer(
 
     known = broker.connection().metadata(topic, timeout_s=CALL_TIMEOUT_S).result()
     count = len(known.partitions)
+    most_bytes = max(LEAST_REQUEST_BYTES, known.max_message_bytes)
     if partition is not None and partition >= count:
         raise UnknownTopicOrPartition(topic, partition, f"the topic has {count} partitions")
     return broker.producer(
         compression_type=compression.value,
-        max_request_size=max(LEAST_REQUEST_BYTES, known.max_message_bytes),
+        max_request_size=most_bytes,
+        buffer_memory=max(LEAST_BUFFER_BYTES, most_bytes),
     )
 
 

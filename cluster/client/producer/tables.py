@@ -270,4 +270,4 @@ def _charge(taking: Taking, config: ProducerConfig, size_bytes: int) -> None:
         if taking.sender.accumulator.free_bytes >= needed:
             taking.sender.release(-size_bytes)
             return
-        taking.wait_for_room(since, deadline)
+        taking.wait_for_room("the rest of the table", since, deadline)
