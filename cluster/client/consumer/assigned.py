@@ -19,6 +19,7 @@ class Assigned:
         "failures",
         "fetch_at",
         "fetched_epoch",
+        "had_end",
         "has_answered",
         "high_watermark",
         "is_edge",
@@ -30,9 +31,16 @@ class Assigned:
         "seeking",
     )
 
-    def __init__(self, partition: TopicPartition, start: Start | None, end: Start | None) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        start: Start | None,
+        end: Start | None,
+        *,
+        had_end: bool = False,
+    ) -> None:
         self.partition = partition
-        self.end = end
+        self.end, self.had_end = end, had_end  # whether the log had it at any time
         self.is_edge = False  # ``end`` is where the log ended when it was looked up
         self.chunks: deque[Chunk] = deque()
         self.asked = 0  # the number of the request that is on its way
@@ -61,11 +69,6 @@ class Assigned:
     def is_at_end(self) -> bool:
         """Whether everything up to the end was handed out."""
         return self._is_behind_end(self.position)
-
-    @property
-    def has_caught_up(self) -> bool:
-        """Whether everything was handed out that was there at the last answer."""
-        return self.position is not None and 0 <= self.high_watermark <= self.position
 
     @property
     def is_fetched(self) -> bool:

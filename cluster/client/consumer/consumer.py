@@ -122,14 +122,16 @@ class Consumer:
         to: Places = None,
         partitions: Iterable[int] | None = None,
         _waiter: Waiter | None = None,
+        _reads_ranges: bool = False,
         **config: Any,
     ) -> None:
+        """``_reads_ranges``: the ends are in the logs now; else a log may still reach its end."""
         self._config = ConsumerConfig.of(config).with_start(from_)
         self._connection, self._given_config = connection, config
         self._waiter = _waiter or Waiter()
         self._lock, self._process = threading.RLock(), os.getpid()
         self._is_closed = self._is_woken = False
-        self._machine = Machine(self._config)
+        self._machine = Machine(self._config, reads_ranges=_reads_ranges)
         self._fetcher = Fetcher(connection, self._machine, self._waiter.now, self._waiter.wake)
         # what an iteration has taken out, what is left of it, and what it yielded last
         self._taken: Taken | None = None
@@ -393,10 +395,7 @@ class Consumer:
 
     @_exclusive
     def next_batch(self, max_bytes: int) -> pa.RecordBatch | None:
-        """As ``poll_arrow``, of one partition, as ``decode_table`` makes it.
-
-        None when everything that is there was read.
-        """
+        """As ``poll_arrow``, of one partition, as ``decode_table`` makes it; None at the end."""
         self._set_aside()
         batch: pa.RecordBatch | None = None
 
@@ -405,9 +404,7 @@ class Consumer:
             taken = self._fetcher.take_table(max_bytes)
             if taken is not None:
                 batch = taken[1]
-            return taken is not None or all(
-                each.is_at_end or each.has_caught_up for each in self._machine.assigned.values()
-            )
+            return taken is not None or self._is_finished()
 
         self._wait_for(take, is_poll=True)
         return batch
@@ -502,6 +499,7 @@ class Consumer:
             to=to,
             partitions=partitions,
             _waiter=self._waiter.another(),
+            _reads_ranges=True,
             **self._given_config,
         ) as reader:
             tables = []
@@ -592,15 +590,9 @@ class Consumer:
             raise NothingAssigned()
 
     def _tell_resets(self) -> None:
+        who = f"consumer {self._config.client_id}: " if self._config.client_id else ""
         for reset in self._machine.resets:
-            logger.warning(
-                "%s%s: offset %d is not there; going on at %s: %s",
-                f"consumer {self._config.client_id}: " if self._config.client_id else "",
-                reset.partition,
-                reset.offset,
-                reset.place,
-                reset.why,
-            )
+            logger.warning("%s%s", who, reset)
         self._machine.resets.clear()
 
     def wakeup(self) -> None:

@@ -65,6 +65,27 @@ class Reset(NamedTuple):
     place: str  # where it goes on
     why: Exception
 
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: offset {self.offset} is not there; going on at {self.place}: "
+            f"{self.why}"
+        )
+
+
+class Shortened(NamedTuple):
+    """A partition ends before its end, which the log has lost: to be told."""
+
+    partition: TopicPartition
+    end: int
+    log_end: int
+    why: Exception
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: the log ends at {self.log_end}, before offset {self.end}, where "
+            f"reading was to end: {self.why}"
+        )
+
 
 class Chunk(Protocol):
     """The batches of one answer."""
