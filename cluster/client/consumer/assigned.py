@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from raylog.cluster.client.consumer.instructions import Chunk, Start, When
+from raylog.cluster.client.consumer.instructions import Chunk, OffsetAndEpoch, Start, When
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.epochs import NO_EPOCH
 
@@ -58,6 +58,8 @@ class Assigned:
         ``fetched_epoch``: of a batch that was fetched from before ``place``, or from behind it
         while the log held both.
         """
+        if isinstance(place, OffsetAndEpoch):
+            place, fetched_epoch = place
         self.chunks.clear()
         self.asked, self.error = 0, None
         self.fetched_epoch = fetched_epoch

@@ -23,7 +23,8 @@ from raylog.cluster.client.consumer.consumer import (
     Partition,
     at_most,
 )
-from raylog.cluster.client.consumer.places import Places
+from raylog.cluster.client.consumer.instructions import OffsetAndEpoch
+from raylog.cluster.client.consumer.places import Offset, Places
 from raylog.cluster.client.consumer.topics import Topics
 from raylog.cluster.client.consumer.waiter import Waiter
 from raylog.storage.names import TopicPartition
@@ -231,6 +232,10 @@ class AsyncConsumer:
         """As ``Consumer.position``."""
         return await self._call(self._started.position, topic, partition)
 
+    async def positions(self) -> dict[TopicPartition, OffsetAndEpoch]:
+        """As ``Consumer.positions``."""
+        return await self._call(self._started.positions)
+
     async def read_table(
         self,
         topic: str,
@@ -255,7 +260,7 @@ class AsyncConsumer:
         """As ``Consumer.end_offsets``."""
         return await self._call(self._started.end_offsets, list(partitions))
 
-    def seek(self, topic: str, partition: int, offset: int) -> None:
+    def seek(self, topic: str, partition: int, offset: Offset) -> None:
         """As ``Consumer.seek``."""
         with self._exclusive():
             self._started.seek(topic, partition, offset)

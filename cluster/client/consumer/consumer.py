@@ -35,14 +35,17 @@ from raylog.cluster.client.consumer.asking import Asking
 from raylog.cluster.client.consumer.assigned import Assigned
 from raylog.cluster.client.consumer.config import ConsumerConfig
 from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
-from raylog.cluster.client.consumer.instructions import When
+from raylog.cluster.client.consumer.instructions import OffsetAndEpoch, When
 from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.consumer.places import (
+    Offset,
     Place,
     Places,
+    check_are_read,
     ends,
     offset_of,
     partition_of,
+    saved_offset,
     starts,
     timestamp_of,
 )
@@ -96,11 +99,11 @@ class Consumer:
     """Reads topics, or partitions of them.
 
     ``from_``: where to begin: "earliest", "latest", a datetime, ms since the epoch, or a dict with
-    a place for each (topic, partition), in which an integer is an offset. Without it
-    ``auto.offset.reset`` says, which is "latest" unless given. ``to``: None to read for ever, or
-    where to stop, in the same words; a partition that a dict leaves out stops at its end.
-    ``partitions``: only these of each topic. ``config``: Kafka's keys, see ``config.py`` and
-    docs/CLIENTS.md.
+    a place for each (topic, partition), in which an integer is an offset; :meth:`positions` makes
+    such a dict. Without it ``auto.offset.reset`` says, which is "latest" unless given. ``to``: None
+    to read for ever, or where to stop, in the same words; a partition that a dict leaves out stops
+    at its end. ``partitions``: only these of each topic. ``config``: Kafka's keys, see
+    ``config.py`` and docs/CLIENTS.md.
 
     A position whose record has gone, because retention was faster or because the topic was deleted
     and made again, goes on as ``auto.offset.reset`` says: "earliest", "latest", or "none", which
@@ -153,7 +156,7 @@ class Consumer:
     def __reduce__(self) -> Any:
         raise TypeError(
             "a Consumer cannot be pickled: pass the broker, or an address, and make one there; "
-            "position() and from_={(topic, partition): offset} carry its place over"
+            "positions() and from_=positions carry its places over"
         )
 
     # -- what is read ------------------------------------------------------------------------------
@@ -168,6 +171,7 @@ class Consumer:
     ) -> None:
         """Read these partitions, in the place of those before."""
         wanted = [partition_of(each) for each in partitions]
+        _check_places(wanted, from_, to)
         self._set_aside()
         self._machine.unsubscribe()
         self._assign(wanted, from_, to)
@@ -177,8 +181,10 @@ class Consumer:
         self, partitions: Iterable[Partition], *, from_: Places = None, to: Places = None
     ) -> None:
         """Read these partitions, too; the others go on where they are, also if this raises."""
+        wanted = [partition_of(each) for each in partitions]
+        _check_places(wanted, from_, to)
         self._set_aside()
-        self._assign([partition_of(each) for each in partitions], from_, to)
+        self._assign(wanted, from_, to)
 
     @_exclusive
     def incremental_unassign(self, partitions: Iterable[Partition]) -> None:
@@ -210,6 +216,7 @@ class Consumer:
         self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
         try:
             self._settle(self._machine.assigned)
+            _check_places(self._machine.assigned, from_, to)
         except BaseException:
             self._machine.unsubscribe()
             raise
@@ -234,7 +241,22 @@ class Consumer:
     @_exclusive
     def position(self, topic: str, partition: int) -> int:
         """The offset behind the record that was handed out last: where to go on after a crash."""
-        each = self._of((topic, partition))
+        return self._position(self._of((topic, partition)))
+
+    @_exclusive
+    def positions(self) -> dict[TopicPartition, OffsetAndEpoch]:
+        """All positions, each with a leader epoch: to be kept, and given back as ``from_``.
+
+        By the epoch a log that has lost records before a position is known by it (KIP-320), also
+        when it has grown again. They can be pickled; in JSON a place is a list of two integers,
+        which ``from_`` and :meth:`seek` take.
+        """
+        return {
+            partition: OffsetAndEpoch(self._position(each), each.fetched_epoch)
+            for partition, each in list(self._machine.assigned.items())
+        }
+
+    def _position(self, each: Assigned) -> int:
         if self._taken is not None and self._taken.each is each and self._last is not None:
             return self._last.offset + 1
         self._wait_for(lambda: each.position is not None or each.error is not None)
@@ -243,15 +265,16 @@ class Consumer:
         return each.position
 
     @_exclusive
-    def seek(self, topic: str, partition: int, offset: int) -> None:
+    def seek(self, topic: str, partition: int, offset: Offset) -> None:
         """Go on at ``offset``. What was fetched of the partition is forgotten.
 
         Where the log does not have it, ``auto.offset.reset`` says what the next poll does.
+        ``offset``: also with its leader epoch, as :meth:`positions` gives it.
         """
         each = self._of((topic, partition))
-        number = offset_of(offset)
+        place = saved_offset(offset)
         self._set_aside()
-        self._machine.seek(each.partition, number)
+        self._machine.seek(each.partition, place)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
         """Go on at the oldest records of these partitions, or of all."""
@@ -616,6 +639,12 @@ class Consumer:
         if namespace == getattr(self._connection, "namespace", None):
             self._machine.refresh(topic)
             self._waiter.wake()
+
+
+def _check_places(read: Collection[TopicPartition], from_: Places, to: Places) -> None:
+    """No place is given in vain. Raises UnknownTopicOrPartition, InvalidRequest."""
+    check_are_read(from_, "from_", read)
+    check_are_read(to, "to", read)
 
 
 def at_most(argument: str, wanted: int | None, default: int) -> int:

@@ -3,6 +3,7 @@
 from typing import NamedTuple, Protocol
 
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.epochs import NO_EPOCH
 
 
 class When(NamedTuple):
@@ -11,7 +12,17 @@ class When(NamedTuple):
     timestamp: int
 
 
-Start = int | When  # an offset, or what leads to one
+class OffsetAndEpoch(NamedTuple):
+    """A place that can be kept: an offset, and of which leader epoch the records before it are.
+
+    With the epoch, a log knows whether it still has those records (KIP-320); -1: not known.
+    """
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+
+
+Start = int | OffsetAndEpoch | When  # an offset, or what leads to one
 
 
 # -- instructions ----------------------------------------------------------------------------------

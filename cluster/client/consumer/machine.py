@@ -378,7 +378,7 @@ class Machine:
         each = self._answered(number)
         if each is None:
             return
-        place: Start = When(LATEST) if offset < 0 else offset
+        place: int | When = When(LATEST) if offset < 0 else offset
         if isinstance(each.end, When):
             each.is_edge = each.end.timestamp == LATEST
             each.end, each.had_end = place, True
