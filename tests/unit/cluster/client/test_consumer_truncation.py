@@ -180,16 +180,17 @@ def test_a_damaged_epoch_above_all_resets_nothing(connection: FakeConnection) ->
 
 
 class Impatient(FakeConnection):
-    """Nobody waits on it for ever. ``on_fetch``: called before each fetch is answered."""
+    """Nobody waits on it for ever. ``on_fetch``: called before the fetch ``at_fetch`` is answered."""
 
     on_fetch: Callable[[], object] | None = None
+    at_fetch = 3
 
     def pass_time(self, seconds: float) -> None:
         assert self.now_s < 5000, "somebody waits for ever"
         super().pass_time(seconds)
 
     def fetch(self, request: FetchRequest, *, timeout_s: float) -> "Future[Any]":
-        if self.on_fetch is not None and len(self.fetches) == 3:
+        if self.on_fetch is not None and len(self.fetches) == self.at_fetch:
             self.on_fetch()
         return super().fetch(request, timeout_s=timeout_s)
 
@@ -221,6 +222,13 @@ def test_a_reader_whose_end_is_lost_ends_where_the_log_does(
     assert consumer.is_at_end
     (warning,) = caplog.messages
     assert re.match(r"t-0: the log ends at 4, before offset (9|10), where .* was to end: ", warning)
+
+
+@pytest.mark.parametrize("end", [T0 + 9, "latest"])
+def test_an_end_that_is_lost_before_the_first_answer(impatient: Impatient, end: Any) -> None:
+    impatient.at_fetch = 0
+    consumer = impatient.consumer("t", from_="earliest", to=end, **ONE_BATCH)
+    assert [record.offset for record in consumer] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -155,7 +155,7 @@ def test_positions_wait_for_a_seek_and_raise_what_keeps_one_away(
 
 
 @pytest.mark.parametrize(
-    "place", [(1,), (1, 2, 3), (-1, 0), (1, -2), (1, "0"), (1, True), [1, 1.5]]
+    "place", [(1,), (1, 2, 3), (-1, 0), (1, -2), (1, "0"), (1, True), (1, 1 << 31), [1, 1.5]]
 )
 def test_what_is_no_place_is_refused(connection: FakeConnection, place: Any) -> None:
     with pytest.raises(InvalidRequest, match="from_"):
