@@ -180,7 +180,7 @@ def test_a_damaged_epoch_above_all_resets_nothing(connection: FakeConnection) ->
 
 
 class Impatient(FakeConnection):
-    """Nobody waits on it for ever. ``on_fetch``: called before the fetch ``at_fetch`` is answered."""
+    """Nobody waits on it for ever. ``on_fetch``: called before the fetch ``at_fetch``."""
 
     on_fetch: Callable[[], object] | None = None
     at_fetch = 3
