@@ -183,6 +183,7 @@ def _assign(
     else:
         partitions = [(topic, number) for topic in topics for number in dict.fromkeys(numbers)]
         consumer.assign(partitions, from_=place)
+    _check_some(consumer, topics, numbers, wanted)
     starts = _starts(consumer, wanted) if wanted.needs_edges else {}
     if wanted.end is None:
         for each, start in starts.items():
@@ -193,8 +194,25 @@ def _assign(
     end = wanted.end
     ends: Places = dict.fromkeys(assignment, end.offset) if isinstance(end, Offset) else end
     consumer.assign(assignment, from_=starts or place, to=ends)
-    if not assignment:
-        note("no topic matches")
+
+
+def _check_some(
+    consumer: "Consumer",
+    topics: list[str] | re.Pattern[str],
+    numbers: list[int] | None,
+    wanted: Range,
+) -> None:
+    """Whether there is something to read, or may be later; UnknownTopicOrPartition else."""
+    from raylog.actors.errors import UnknownTopicOrPartition
+
+    if consumer.assignment or not isinstance(topics, re.Pattern):
+        return
+    if numbers is not None:
+        why = "no topic that matches has such a partition"
+        raise UnknownTopicOrPartition(topics.pattern, numbers[0], why)
+    if wanted.end is not None:
+        raise UnknownTopicOrPartition(topics.pattern, None, "no topic matches")
+    note("no topic matches yet; waiting for one")
 
 
 def _starts(consumer: "Consumer", wanted: Range) -> dict[tuple[str, int], Any]:

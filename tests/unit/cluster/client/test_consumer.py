@@ -832,7 +832,17 @@ def test_a_topic_that_is_not_there(connection: FakeConnection) -> None:
     [
         ({"auto_offset_rest": "latest"}, "did you mean auto.offset.reset"),
         ({"fetch.min.byte": 1}, "did you mean fetch.min.bytes"),
-        ({"group.id": "g"}, "no groups yet"),
+        ({"group.id": "g"}, r"no groups yet: keep positions(), and begin at them with from_"),
+        ({"group.instance.id": "g"}, "no groups yet"),
+        ({"enable.auto.commit": False}, "no groups yet: keep positions()"),
+        ({"auto.commit.interval.ms": 5}, "no groups yet: keep positions()"),
+        ({"session.timeout.ms": 5}, "assign partitions"),
+        ({"max_poll_interval_ms": 5}, "assign partitions"),
+        ({"bootstrap.servers": "here:9092"}, "raylog.connect(address)"),
+        ({"allow.auto.create.topics": True}, "broker.create_topic"),
+        ({"fetch.wait.max.ms": 5}, "it is called fetch.max.wait.ms"),
+        ({"security.protocol": "SSL"}, "Ray's own network"),
+        ({"max_poll_records": 5, "max.poll.records": 6}, "is given twice, in both spellings"),
         ({"auto.offset.reset": "smallest"}, "earliest, latest, none"),
         ({"max.poll.bytes": 0}, "1 or more"),
         ({"max.poll.records": True}, "1 or more"),
@@ -844,7 +854,7 @@ def test_a_topic_that_is_not_there(connection: FakeConnection) -> None:
 def test_a_wrong_setting_is_refused_by_name(
     connection: FakeConnection, setting: dict[str, Any], why: str
 ) -> None:
-    with pytest.raises(InvalidConfig, match=re.escape(next(iter(setting)))) as at:
+    with pytest.raises(InvalidConfig, match=re.escape(list(setting)[-1])) as at:
         connection.consumer("t", **setting)
     assert why in str(at.value)
 
