@@ -9,8 +9,6 @@ set (``seek``).
 
 import functools
 import logging
-import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
@@ -19,10 +17,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import pyarrow as pa
 
 from raylog.actors.errors import (
-    ConsumerBusy,
-    ConsumerClosed,
     ConsumerWokenUp,
-    ForkedProcess,
     InvalidRequest,
     NothingAssigned,
     RequestTimedOut,
@@ -31,11 +26,13 @@ from raylog.actors.errors import (
 from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.consumer.access import Access
 from raylog.cluster.client.consumer.asking import Asking
 from raylog.cluster.client.consumer.assigned import Assigned
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
+from raylog.cluster.client.consumer.fetcher import Fetcher
 from raylog.cluster.client.consumer.instructions import OffsetAndEpoch, When
+from raylog.cluster.client.consumer.iteration import Iteration
 from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.consumer.places import (
     Offset,
@@ -67,30 +64,11 @@ POLL_TIMEOUT_MS = 1000
 def _exclusive(
     method: "Callable[Concatenate[Consumer, P], T]",
 ) -> "Callable[Concatenate[Consumer, P], T]":
-    """For one thread at a time, of a consumer that is open.
-
-    Where it is interrupted (KeyboardInterrupt), nobody got what it took out: it comes again.
-    """
+    """For one thread at a time, of a consumer that is open: see ``access.py``."""
 
     @functools.wraps(method)
     def call(self: "Consumer", *args: P.args, **kwargs: P.kwargs) -> T:
-        if self._process != os.getpid():
-            raise ForkedProcess("consumer")
-        if not self._lock.acquire(blocking=False):
-            raise ConsumerBusy()
-        try:
-            if self._is_closed:
-                raise ConsumerClosed()
-            answer = method(self, *args, **kwargs)
-            self._machine.keep()
-            return answer
-        except RaylogError:
-            raise
-        except BaseException:
-            self._begin_again()
-            raise
-        finally:
-            self._lock.release()
+        return self._access.call(partial(method, self, *args, **kwargs))
 
     return call  # type: ignore[return-value]
 
@@ -132,14 +110,11 @@ class Consumer:
         self._config = ConsumerConfig.of(config).with_start(from_)
         self._connection, self._given_config = connection, config
         self._waiter = _waiter or Waiter()
-        self._lock, self._process = threading.RLock(), os.getpid()
-        self._is_closed = self._is_woken = False
+        self._is_woken = False
         self._machine = Machine(self._config, reads_ranges=_reads_ranges)
         self._fetcher = Fetcher(connection, self._machine, self._waiter.now, self._waiter.wake)
-        # what an iteration has taken out, what is left of it, and what it yielded last
-        self._taken: Taken | None = None
-        self._left: Iterator[ConsumerRecord] = iter(())
-        self._last: ConsumerRecord | None = None
+        self._iteration = Iteration(self._fetcher)
+        self._access = Access(self._machine.keep, self._begin_again)
         hear_of_partitions(self)
         if partitions is not None:
             numbers = [offset_of(number, "partitions") for number in partitions]
@@ -172,7 +147,7 @@ class Consumer:
         """Read these partitions, in the place of those before."""
         wanted = [partition_of(each) for each in partitions]
         _check_places(wanted, from_, to)
-        self._set_aside()
+        self._iteration.set_aside()
         self._machine.unsubscribe()
         self._assign(wanted, from_, to)
 
@@ -183,13 +158,13 @@ class Consumer:
         """Read these partitions, too; the others go on where they are, also if this raises."""
         wanted = [partition_of(each) for each in partitions]
         _check_places(wanted, from_, to)
-        self._set_aside()
+        self._iteration.set_aside()
         self._assign(wanted, from_, to)
 
     @_exclusive
     def incremental_unassign(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions no more."""
-        self._set_aside()
+        self._iteration.set_aside()
         self._machine.unassign([self._of(partition).partition for partition in partitions])
 
     def _assign(self, wanted: list[TopicPartition], from_: Places, to: Places) -> None:
@@ -211,7 +186,7 @@ class Consumer:
         their beginning on, within ``metadata.max.age.ms``; not with ``to``.
         """
         names, pattern = names_or_pattern(topics)
-        self._set_aside()
+        self._iteration.set_aside()
         start_of, end_of = starts(from_), ends(to)
         self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
         try:
@@ -224,7 +199,7 @@ class Consumer:
     @_exclusive
     def unsubscribe(self) -> None:
         """Read nothing."""
-        self._set_aside()
+        self._iteration.set_aside()
         self._machine.unsubscribe()
 
     def _settle(self, partitions: Collection[TopicPartition]) -> None:
@@ -257,8 +232,8 @@ class Consumer:
         }
 
     def _position(self, each: Assigned) -> int:
-        if self._taken is not None and self._taken.each is each and self._last is not None:
-            return self._last.offset + 1
+        if (yielded := self._iteration.position(each)) is not None:
+            return yielded
         self._wait_for(lambda: each.position is not None or each.error is not None)
         if each.position is None:
             raise self._machine.take_error(each)
@@ -273,7 +248,7 @@ class Consumer:
         """
         each = self._of((topic, partition))
         place = saved_offset(offset)
-        self._set_aside()
+        self._iteration.set_aside()
         self._machine.seek(each.partition, place)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
@@ -294,7 +269,7 @@ class Consumer:
     @_exclusive
     def _seek_all(self, partitions: Collection[Partition], place: When) -> None:
         chosen = [self._of(each).partition for each in partitions] or self.assignment
-        self._set_aside()
+        self._iteration.set_aside()
         for partition in chosen:
             self._machine.seek(partition, place)
 
@@ -302,7 +277,7 @@ class Consumer:
     def pause(self, *partitions: Partition) -> None:
         """Hand out nothing of these partitions until :meth:`resume`; they keep their places."""
         chosen = [self._of(each).partition for each in partitions]
-        self._set_aside()
+        self._iteration.set_aside()
         for partition in chosen:
             self._machine.pause(partition)
 
@@ -336,7 +311,7 @@ class Consumer:
     @property
     def is_at_end(self) -> bool:
         """Whether everything up to ``to`` was handed out."""
-        if self._taken is not None and self._taken.rows:
+        if self._iteration.has_records:
             return False
         return all(each.is_at_end for each in self._machine.assigned.values())
 
@@ -352,7 +327,7 @@ class Consumer:
         moved, and the next poll goes on there.
         """
         most = at_most("max_records", max_records, self._config.max_poll_records)
-        self._set_aside()
+        self._iteration.set_aside()
         polled: list[ConsumerRecord] = []
         self._wait_for(lambda: self._poll(polled, most), timeout_ms / 1000, is_poll=True)
         return polled
@@ -401,7 +376,7 @@ class Consumer:
         is a part of what is there: ``read_table`` reads a whole range.
         """
         most = at_most("max_bytes", max_bytes, self._config.max_poll_bytes)
-        self._set_aside()
+        self._iteration.set_aside()
         batches: list[pa.RecordBatch] = []
         self._wait_for(lambda: self._poll_arrow(batches, most), timeout_ms / 1000, is_poll=True)
         return pa.Table.from_batches(batches, schema=SCHEMA)
@@ -419,7 +394,7 @@ class Consumer:
     @_exclusive
     def next_batch(self, max_bytes: int) -> pa.RecordBatch | None:
         """As ``poll_arrow``, of one partition, as ``decode_table`` makes it; None at the end."""
-        self._set_aside()
+        self._iteration.set_aside()
         batch: pa.RecordBatch | None = None
 
         def take() -> bool:
@@ -438,64 +413,29 @@ class Consumer:
         The position is behind the record that was yielded last.
         """
         while True:
-            for record in self._left:
-                self._last = record
-                yield record
+            yield from self._iteration.rest()
             if not self._take_more():
                 return
 
     @_exclusive
     def _take_more(self) -> bool:
         """Records for an iteration, which has yielded those before; False at the end."""
-        if self._is_untouched:
-            return self._begin_taken()
-        self._hand_out_taken()
+        if self._iteration.is_untouched:
+            return self._iteration.begin()
+        self._iteration.hand_out()
         self._wait_for(partial(self._take_some, self._config.max_poll_records), is_poll=True)
-        return self._begin_taken()
+        return self._iteration.begin()
 
     def _take_some(self, most: int) -> bool:
         """Take records of one partition out; they are handed out later."""
-        self._taken = self._fetcher.take_rows(most, self._config.max_poll_bytes)
-        return self._taken is not None or self._is_finished()
-
-    @property
-    def _is_untouched(self) -> bool:
-        """Whether something was taken out of which nothing was yielded: a wait was cancelled."""
-        return self._taken is not None and self._last is None
-
-    def _begin_taken(self) -> bool:
-        """Iterate over what was taken out, if anything was."""
-        if self._taken is not None:
-            self._left = iter(self._taken.rows)
-        return self._taken is not None
-
-    def _hand_out_taken(self) -> list[ConsumerRecord]:
-        """All of what was taken out is the user's now."""
-        if self._taken is None:
-            return []
-        taken = self._taken
-        self._fetcher.hand_out(taken)
-        self._taken = self._last = None
-        return taken.rows
-
-    def _set_aside(self) -> None:
-        """What an iteration has taken out and not yielded is fetched data again."""
-        taken = self._taken
-        if taken is None:
-            return
-        taken.rows.clear()  # ends the iteration's own loop over them
-        if self._last is not None:
-            self._fetcher.hand_out_up_to(taken, self._last.offset + 1)
-        else:
-            self._fetcher.hand_out_up_to(taken, taken.each.position or 0)
-        self._taken = self._last = None
+        return self._iteration.take(most, self._config.max_poll_bytes) or self._is_finished()
 
     def _begin_again(self) -> None:
         """A call was interrupted, at any line: positions stay where the user knows them.
 
         What the call has taken out comes again, and what was on its way is asked for again.
         """
-        self._set_aside()
+        self._iteration.set_aside()
         self._fetcher.begin_again()
 
     def _is_finished(self) -> bool:
@@ -625,14 +565,11 @@ class Consumer:
 
     def close(self) -> None:
         """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once."""
-        if not self._lock.acquire(blocking=False):
-            raise ConsumerBusy()
-        try:
-            self._set_aside()
-            self._machine.unsubscribe()
-            self._is_closed = True
-        finally:
-            self._lock.release()
+        self._access.close(self._forget)
+
+    def _forget(self) -> None:
+        self._iteration.set_aside()
+        self._machine.unsubscribe()
 
     def tell(self, namespace: str, topic: str, partitions: int) -> None:
         """Somebody in this process has added partitions; called in any thread."""
