@@ -1,7 +1,30 @@
-"""What producers and consumers say of a setting that they do not have."""
+"""Settings of producers and consumers, by Kafka's names: dotted, or with underscores."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from typing import Any
+
+from raylog.storage.errors import InvalidConfig
+
+
+def by_name(
+    given: Mapping[str, Any],
+    names: Collection[str],
+    instead: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """``given`` with underscores. Raises InvalidConfig for a name that is unknown, or given twice.
+
+    ``names``: those that there are, with underscores. ``instead``: see ``no_such_setting``.
+    """
+    settings: dict[str, Any] = {}
+    for key, value in given.items():
+        name = key.replace(".", "_")
+        if name not in names:
+            raise InvalidConfig(key, value, no_such_setting(key, names, instead))
+        if name in settings:
+            raise InvalidConfig(key, value, "is given twice, in both spellings; give it once")
+        settings[name] = value
+    return settings
 
 
 def no_such_setting(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from raylog.cluster.client.producer.batches import Compression
-from raylog.cluster.client.settings import no_such_setting
+from raylog.cluster.client.settings import by_name
 from raylog.storage.errors import InvalidConfig, UnsupportedCompressionType
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records.compression import CODECS
@@ -130,15 +130,7 @@ class ProducerConfig:
     def of(cls, settings: Mapping[str, Any]) -> Self:
         """Settings by either spelling. Raises InvalidConfig, UnsupportedCompressionType."""
         known = [field.name for field in dataclasses.fields(cls)]
-        values: dict[str, Any] = {}
-        for key, value in settings.items():
-            name = key.replace(".", "_")
-            if name not in known:
-                raise InvalidConfig(key, value, no_such_setting(key, known, _INSTEAD))
-            if name in values:
-                raise InvalidConfig(key, value, "is given twice, in both spellings; give it once")
-            values[name] = value
-        return cls(**values)
+        return cls(**by_name(settings, known, _INSTEAD))
 
 
 # Kafka's.
