@@ -187,12 +187,23 @@ class RequestTimedOut(RaylogError):
     """The answer did not arrive in time. It is not known whether the request took effect."""
 
     code, error_name = 7, "REQUEST_TIMED_OUT"
-    fields = ("what", "timeout_ms")
+    fields: ClassVar[tuple[str, ...]] = ("what", "timeout_ms")
     what: str
     timeout_ms: int
     template = (
         "{what}: no answer within {timeout_ms} ms; the request may have taken effect. Check "
         "`raylog status`, then retry"
+    )
+
+
+class BufferExhausted(RequestTimedOut):
+    """A producer's buffer had no room in time. What did not fit was not taken, and is not sent."""
+
+    fields = ("what", "timeout_ms", "buffer_memory")
+    buffer_memory: int
+    template = (
+        "buffer.memory={buffer_memory} had no room within {timeout_ms} ms, so {what} was not "
+        "taken; check `raylog status`, then send it again, or raise buffer.memory or max.block.ms"
     )
 
 
@@ -289,6 +300,19 @@ class ForkedProcess(RaylogError):
     )
 
 
+class ReentrantCall(RaylogError):
+    """A signal handler or a finalizer (``__del__``) interrupts a call and makes another one, for
+    which the thread would wait for itself. The second call changed nothing."""
+
+    fields = ("what",)
+    what: str
+    template = (
+        "a signal handler or a finalizer uses the {what} in the middle of another call of the same "
+        "thread; only leave word there (a flag, a queue.SimpleQueue), and use the {what} when that "
+        "call is over"
+    )
+
+
 class SeveralBrokers(RaylogError):
     """More than one Ray cluster on this machine has a broker in this namespace."""
 
@@ -371,8 +395,9 @@ class RecordTooLargeToSend(RecordTooLarge):
     fields = ("size_bytes", "limit_key", "max_bytes")
     limit_key: str
     template = (
-        "a record of {size_bytes} bytes exceeds {limit_key}={max_bytes} of the producer; raise it "
-        "(and max.message.bytes of the topic), or send smaller records"
+        "a record of {size_bytes} bytes exceeds {limit_key}={max_bytes} of the producer; send "
+        "smaller records, or raise max.message.bytes of the topic, and in a program also "
+        "{limit_key} of the producer"
     )
 
 

@@ -33,6 +33,7 @@ class InstantAnswer:
     log_start_offset = 0
     aborted = None
     end_offset = -1
+    diverging = None
 
     def __init__(self, records: bytes) -> None:
         self._records = records

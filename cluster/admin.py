@@ -10,19 +10,23 @@ nobody knows whether the request took effect. ``Broker`` has the same for one to
 waits until it is done.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from raylog.actors.errors import InvalidRequest
 from raylog.actors.messages import ConfigEntry
 from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer
+from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.stubs import LogActorStub
+from raylog.cluster.client.connection import TopicMetadata
 from raylog.cluster.client.consumer.places import offset_of, timestamp_of
 from raylog.cluster.client.offsets import list_offsets
+from raylog.cluster.client.partitions import ask_partitions
 from raylog.cluster.client.ray_connection import RayConnection
+from raylog.cluster.client.repeating import repeated, then
 from raylog.cluster.controller.placement import ClusterDescription, TopicDescription
 from raylog.cluster.controller.stub import ControllerStub
 from raylog.storage.names import TopicPartition
@@ -31,6 +35,8 @@ from raylog.storage.readable import EARLIEST, LATEST, MAX_TIMESTAMP
 TIMEOUT_S = 60.0  # Kafka's default.api.timeout.ms
 _NAMED_TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 Time = int | str | datetime
+Answer = TypeVar("Answer")
+Futures = dict[TopicPartition, Future[Answer]]
 
 
 class NewTopic(NamedTuple):
@@ -61,21 +67,17 @@ class Admin:
         ``validate_only``: only look whether each could be made now. The futures fail with
         InvalidTopic, TopicExists, TopicBusy, InvalidPartitions, InvalidConfig, NoLogDirs.
         """
-        wanted = {entry.topic: entry for entry in _new_topics(topics)}
-        return {
-            topic: self._connection.ask_controller(
-                f"creating {topic}",
-                timeout_s,
-                partial(
-                    ControllerStub.create_topic,
-                    topic=topic,
-                    partitions=entry.partitions,
-                    config=dict(entry.config or {}),
-                    validate_only=validate_only,
-                ),
+        requests = {
+            entry.topic: partial(
+                ControllerStub.create_topic,
+                topic=entry.topic,
+                partitions=entry.partitions,
+                config=dict(entry.config or {}),
+                validate_only=validate_only,
             )
-            for topic, entry in wanted.items()
+            for entry in _new_topics(topics)
         }
+        return self._ask_controller("creating", requests, timeout_s)
 
     def add_partitions(
         self,
@@ -85,45 +87,32 @@ class Admin:
         timeout_s: float = TIMEOUT_S,
     ) -> "dict[str, Future[TopicDescription]]":
         """Extend topics to so many partitions: topic -> total. See ``Broker.add_partitions``."""
-        return {
-            topic: self._connection.ask_controller(
-                f"extending {topic}",
-                timeout_s,
-                partial(
-                    ControllerStub.add_partitions,
-                    topic=topic,
-                    total=total,
-                    validate_only=validate_only,
-                ),
+        requests = {
+            topic: partial(
+                ControllerStub.add_partitions,
+                topic=topic,
+                total=total,
+                validate_only=validate_only,
             )
             for topic, total in totals.items()
         }
+        return self._ask_controller("extending", requests, timeout_s)
 
     def delete_topics(
         self, topics: Iterable[str], *, timeout_s: float = TIMEOUT_S
     ) -> "dict[str, Future[None]]":
         """Delete topics and their records. UnknownTopicOrPartition, TopicBusy."""
-        return {
-            topic: self._connection.ask_controller(
-                f"deleting {topic}",
-                timeout_s,
-                partial(ControllerStub.delete_topic, topic=topic),
-            )
-            for topic in _check_distinct(topics)
-        }
+        return self._ask_controller(
+            "deleting", _each(ControllerStub.delete_topic, topics), timeout_s
+        )
 
     def describe_topics(
         self, topics: Iterable[str], *, timeout_s: float = TIMEOUT_S
     ) -> "dict[str, Future[TopicDescription]]":
         """Topics, their configs, and where their partitions are. UnknownTopicOrPartition."""
-        return {
-            topic: self._connection.ask_controller(
-                f"describing {topic}",
-                timeout_s,
-                partial(ControllerStub.describe_topic, topic=topic),
-            )
-            for topic in _check_distinct(topics)
-        }
+        return self._ask_controller(
+            "describing", _each(ControllerStub.describe_topic, topics), timeout_s
+        )
 
     def list_topics(self, *, timeout_s: float = TIMEOUT_S) -> "Future[list[str]]":
         """The names of all topics, sorted."""
@@ -146,14 +135,9 @@ class Admin:
 
         UnknownTopicOrPartition.
         """
-        return {
-            topic: self._connection.ask_controller(
-                f"the config of {topic}",
-                timeout_s,
-                partial(ControllerStub.topic_config, topic=topic),
-            )
-            for topic in _check_distinct(topics)
-        }
+        return self._ask_controller(
+            "the config of", _each(ControllerStub.topic_config, topics), timeout_s
+        )
 
     def alter_configs(
         self,
@@ -171,19 +155,28 @@ class Admin:
         """
         for topic, values in changes.items():
             _check_mapping(f"changes[{topic!r}]", values)
-        return {
-            topic: self._connection.ask_controller(
-                f"configuring {topic}",
-                timeout_s,
-                partial(
-                    ControllerStub.alter_topic_config,
-                    topic=topic,
-                    changes={key: value for key, value in values.items() if value is not None},
-                    delete=[key for key, value in values.items() if value is None],
-                    validate_only=validate_only,
-                ),
+        requests = {
+            topic: partial(
+                ControllerStub.alter_topic_config,
+                topic=topic,
+                changes={key: value for key, value in values.items() if value is not None},
+                delete=[key for key, value in values.items() if value is None],
+                validate_only=validate_only,
             )
             for topic, values in changes.items()
+        }
+        return self._ask_controller("configuring", requests, timeout_s)
+
+    def _ask_controller(
+        self,
+        what: str,
+        requests: Mapping[str, Callable[[ControllerStub], Call[Answer]]],
+        timeout_s: float,
+    ) -> "dict[str, Future[Answer]]":
+        """A request for each topic. ``what``: as errors say it, with the topic behind."""
+        return {
+            topic: self._connection.ask_controller(f"{what} {topic}", timeout_s, request)
+            for topic, request in requests.items()
         }
 
     # -- offsets -----------------------------------------------------------------------------------
@@ -199,35 +192,91 @@ class Admin:
 
         ``wanted``: (topic, partition) -> ms since the epoch, a ``datetime`` (UTC if it has no
         zone), "earliest", "latest", or "max_timestamp" for the record with the largest. An answer's
-        offset is -1 where there is no such record. A future fails with UnknownTopicOrPartition, or
-        with NotLeader while its partition is being started: ask again.
+        offset is -1 where there is no such record. A partition that is being started is asked again
+        within ``timeout_s``. A future fails with UnknownTopicOrPartition, or NotLeader.
         """
         asked = {TopicPartition(*key): _timestamp(when) for key, when in wanted.items()}
-        futures = list_offsets(self._connection, asked, isolation=isolation, timeout_s=timeout_s)
-        for key, future in futures.items():
-            self._connection.deadlines.watch(future, f"an offset of {key}", timeout_s)
-        return futures
+
+        def ask(keys: Iterable[TopicPartition], left_s: float) -> Futures[OffsetAnswer]:
+            times = {key: asked[key] for key in keys}
+            return list_offsets(self._connection, times, isolation=isolation, timeout_s=left_s)
+
+        return self._ask_again("an offset of", asked, ask, timeout_s)
 
     def delete_records(
         self, before: Mapping[tuple[str, int], int], *, timeout_s: float = TIMEOUT_S
     ) -> "dict[TopicPartition, Future[int]]":
         """Make the records of partitions below an offset unreadable.
 
-        ``before``: (topic, partition) -> offset; -1: all that there are. The futures have the new
-        log start offsets. They fail with OffsetOutOfRange, UnknownTopicOrPartition, PolicyViolation
-        where ``cleanup.policy`` has no delete, or NotLeader while the partition is being started;
-        what is done twice is done once.
+        ``before``: (topic, partition) -> offset; -1: all that there are now. The futures have the
+        new log start offsets. A partition that is being started is asked again within
+        ``timeout_s``. The futures fail with OffsetOutOfRange, UnknownTopicOrPartition,
+        PolicyViolation where ``cleanup.policy`` has no delete, or NotLeader; what is done twice is
+        done once.
         """
         wanted = {
             TopicPartition(*key): offset if offset == -1 else offset_of(offset, "before")
             for key, offset in before.items()
         }
+        futures = self._delete_before(
+            {key: offset for key, offset in wanted.items() if offset != -1}, timeout_s
+        )
+        # Their ends first, since what is asked again must not delete what came in between.
+        whole = [key for key, offset in wanted.items() if offset == -1]
+        ends_at = self._connection.deadlines.now() + timeout_s
+        ends = self.list_offsets(dict.fromkeys(whole, "latest"), timeout_s=timeout_s)
+        for key, end in ends.items():
+            futures[key] = then(end, partial(self._delete_all, key, ends_at))
+        return {key: futures[key] for key in wanted}
+
+    def _delete_all(self, key: TopicPartition, ends_at: float, end: OffsetAnswer) -> "Future[int]":
+        left_s = ends_at - self._connection.deadlines.now()
+        return self._delete_before({key: end.offset}, left_s)[key]
+
+    def _delete_before(
+        self, wanted: Mapping[TopicPartition, int], timeout_s: float
+    ) -> "dict[TopicPartition, Future[int]]":
+        def ask(keys: Iterable[TopicPartition], left_s: float) -> Futures[int]:
+            def delete(key: TopicPartition, _: TopicMetadata) -> "Future[int]":
+                request = partial(LogActorStub.delete_records, before_offset=wanted[key])
+                return self._connection.ask_partition(key, left_s, request)
+
+            return ask_partitions(self._connection, keys, delete, timeout_s=left_s)
+
+        return self._ask_again("deleting records of", wanted, ask, timeout_s)
+
+    def _ask_again(
+        self,
+        what: str,
+        keys: Iterable[TopicPartition],
+        ask: Callable[[Iterable[TopicPartition], float], Futures[Answer]],
+        timeout_s: float,
+    ) -> Futures[Answer]:
+        """``ask`` all partitions at once, and those again that are away. It gets what time is left.
+
+        ``what``: as RequestTimedOut says it, with the partition behind.
+        """
+
+        def ask_one(key: TopicPartition, left_s: float) -> "Future[Answer]":
+            return ask([key], left_s)[key]
+
         return {
-            key: self._connection.ask_partition(
-                key, timeout_s, partial(LogActorStub.delete_records, before_offset=offset)
+            key: repeated(
+                first,
+                partial(ask_one, key),
+                self._connection.deadlines,
+                what=f"{what} {key}",
+                timeout_s=timeout_s,
             )
-            for key, offset in wanted.items()
+            for key, first in ask(keys, timeout_s).items()
         }
+
+
+def _each(
+    ask: Callable[..., Call[Answer]], topics: Iterable[str]
+) -> dict[str, Callable[[ControllerStub], Call[Answer]]]:
+    """The same request for each topic."""
+    return {topic: partial(ask, topic=topic) for topic in _check_distinct(topics)}
 
 
 def _new_topics(topics: Iterable[NewTopic | str]) -> list[NewTopic]:

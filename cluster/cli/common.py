@@ -29,6 +29,20 @@ Namespace = Annotated[
     str, typer.Option(metavar="NAME", help="Namespace of the broker in the Ray cluster.")
 ]
 
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        min=0,
+        metavar="N",
+        help="Only this partition of each topic. Repeat for more. Default: all.",
+    ),
+]
+ValidateOnly = Annotated[
+    bool, typer.Option("--validate-only", help="Only check whether it could be done now.")
+]
+
 
 class Output(StrEnum):
     table = "table"

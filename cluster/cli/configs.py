@@ -11,6 +11,7 @@ from raylog.cluster.cli.common import (
     Format,
     Namespace,
     Output,
+    ValidateOnly,
     connected,
     pairs,
     show,
@@ -88,9 +89,7 @@ def set_keys(
             "keys.",
         ),
     ] = None,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Only check whether it could be changed now.")
-    ] = False,
+    validate_only: ValidateOnly = False,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, connected, note
+from raylog.cluster.cli.common import NAMESPACE, Address, Namespace, Partitions, connected, note
 from raylog.cluster.cli.interrupts import Interrupts
 from raylog.cluster.cli.lines import Print, as_given, template, to_json
 from raylog.cluster.cli.places import Offset, Place, place_of
@@ -36,69 +36,69 @@ class Range(NamedTuple):
         return self.last is not None or isinstance(self.start, Offset)
 
 
+Topics = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC...", help="Topics; or one pattern, which begins with ^."),
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        "-o",
+        metavar="WHERE",
+        help="Start at: earliest, latest (only new records), an offset, a time "
+        "(2026-11-22T08:30Z; UTC without a zone), a time ago (-1h; ms, s, m, d, w), or @MS: "
+        "ms since the epoch. Default: latest; with --to or --exit: earliest.",
+    ),
+]
+Last = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Start at the last N offsets of each partition."),
+]
+To = Annotated[
+    str | None,
+    typer.Option(metavar="WHERE", help="Stop before this place, see --from. Default: never."),
+]
+Exit = Annotated[bool, typer.Option("--exit", "-e", help="Stop at the current end: --to latest.")]
+Count = Annotated[
+    int | None, typer.Option("--count", "-c", min=1, metavar="N", help="Stop after N records.")
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="text|json|TEMPLATE",
+        help="text: values. json: one object per line, which produce takes. TEMPLATE, for "
+        "example '%t %o %k %v\\n': %t topic, %p partition, %o offset, %T timestamp, %k key, "
+        "%v or %s value, %K %V their bytes (-1: null), %h headers, %%.",
+    ),
+]
+WithKey = Annotated[
+    bool,
+    typer.Option(
+        "--with-key", help="With --format text: print the key and a tab before the value."
+    ),
+]
+NullValue = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="Print null keys and values as TEXT. Default: as empty ones."
+    ),
+]
+
+
 def consume(
-    topics: Annotated[
-        list[str],
-        typer.Argument(metavar="TOPIC...", help="Topics; or one pattern, which begins with ^."),
-    ],
-    from_: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            "-o",
-            metavar="WHERE",
-            help="Start at: earliest, latest (only new records), an offset, a time "
-            "(2026-11-22T08:30Z; UTC without a zone), a time ago (-1h; ms, s, m, d, w), or @MS: "
-            "ms since the epoch. Default: latest; with --to or --exit: earliest.",
-        ),
-    ] = None,
-    last: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Start at the last N offsets of each partition."),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="WHERE", help="Stop before this place, see --from. Default: never."),
-    ] = None,
-    exit_: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at the current end: --to latest.")
-    ] = False,
-    count: Annotated[
-        int | None, typer.Option("--count", "-c", min=1, metavar="N", help="Stop after N records.")
-    ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            metavar="N",
-            help="Read only this partition of each topic. Repeat for more.",
-        ),
-    ] = None,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="text|json|TEMPLATE",
-            help="text: values. json: one object per line, which produce takes. TEMPLATE, for "
-            "example '%t %o %k %v\\n': %t topic, %p partition, %o offset, %T timestamp, %k key, "
-            "%v or %s value, %K %V their bytes (-1: null), %h headers, %%.",
-        ),
-    ] = "text",
-    with_key: Annotated[
-        bool,
-        typer.Option(
-            "--with-key", help="With --format text: print the key and a tab before the value."
-        ),
-    ] = False,
-    null_value: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="Print null keys and values as TEXT. Default: as empty ones."
-        ),
-    ] = None,
+    topics: Topics,
+    from_: From = None,
+    last: Last = None,
+    to: To = None,
+    exit_: Exit = False,
+    count: Count = None,
+    partition: Partitions = None,
+    format_: Format = "text",
+    with_key: WithKey = False,
+    null_value: NullValue = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -183,6 +183,7 @@ def _assign(
     else:
         partitions = [(topic, number) for topic in topics for number in dict.fromkeys(numbers)]
         consumer.assign(partitions, from_=place)
+    _check_some(consumer, topics, numbers, wanted)
     starts = _starts(consumer, wanted) if wanted.needs_edges else {}
     if wanted.end is None:
         for each, start in starts.items():
@@ -193,8 +194,25 @@ def _assign(
     end = wanted.end
     ends: Places = dict.fromkeys(assignment, end.offset) if isinstance(end, Offset) else end
     consumer.assign(assignment, from_=starts or place, to=ends)
-    if not assignment:
-        note("no topic matches")
+
+
+def _check_some(
+    consumer: "Consumer",
+    topics: list[str] | re.Pattern[str],
+    numbers: list[int] | None,
+    wanted: Range,
+) -> None:
+    """Whether there is something to read, or may be later; UnknownTopicOrPartition else."""
+    from raylog.actors.errors import UnknownTopicOrPartition
+
+    if consumer.assignment or not isinstance(topics, re.Pattern):
+        return
+    if numbers is not None:
+        why = "no topic that matches has such a partition"
+        raise UnknownTopicOrPartition(topics.pattern, numbers[0], why)
+    if wanted.end is not None:
+        raise UnknownTopicOrPartition(topics.pattern, None, "no topic matches")
+    note("no topic matches yet; waiting for one")
 
 
 def _starts(consumer: "Consumer", wanted: Range) -> dict[tuple[str, int], Any]:

@@ -36,6 +36,7 @@ MOST_PENDING = 200_000
 # An escape of JSON has up to six bytes for one. A longer line cannot be a record.
 LONGEST_LINE_FACTOR = 6
 LEAST_REQUEST_BYTES = 1 << 20
+LEAST_BUFFER_BYTES = 32 << 20
 TOLD_REASONS = 10
 
 
@@ -52,81 +53,94 @@ class Input(StrEnum):
     json = "json"
 
 
+# The command's own options, in the order of its help.
+Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+File = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Read this file instead of standard input.")
+]
+Format = Annotated[
+    Input,
+    typer.Option(
+        "--format",
+        "-f",
+        help="text: each line is a value. json: each line is a record, as consume --format "
+        "json prints it; topic and offset are ignored.",
+    ),
+]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator",
+        "-K",
+        metavar="TEXT",
+        help="Split each line into key and value at the first TEXT; '\\t' is a tab. "
+        "A line without TEXT has no key.",
+    ),
+]
+Key = Annotated[
+    str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of all records.")
+]
+NullValue = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Send keys and values that equal TEXT as null. '': those that are empty.",
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        metavar="NAME=VALUE",
+        help="A header of all records; NAME alone has the value null. Repeat for more.",
+    ),
+]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="The timestamp of all records: 2026-11-22T08:30Z, -1h, or @MS. Default: now, or "
+        "that of the JSON line.",
+    ),
+]
+Partition = Annotated[
+    int | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        min=0,
+        metavar="N",
+        help="Send all records to this partition. Default: that of the JSON line; else by key, "
+        "as in Kafka; records without a key go to the partitions in turn.",
+    ),
+]
+IgnorePartition = Annotated[
+    bool,
+    typer.Option("--ignore-partition", help="Ignore the partition of JSON lines: choose by key."),
+]
+Codec = Annotated[
+    Compression, typer.Option("--compression", "-z", help="Compression of the batches.")
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Print the partition and offset of each line."),
+]
+
+
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Read this file instead of standard input.")
-    ] = None,
-    format_: Annotated[
-        Input,
-        typer.Option(
-            "--format",
-            "-f",
-            help="text: each line is a value. json: each line is a record, as consume --format "
-            "json prints it; topic and offset are ignored.",
-        ),
-    ] = Input.text,
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator",
-            "-K",
-            metavar="TEXT",
-            help="Split each line into key and value at the first TEXT; '\\t' is a tab. "
-            "A line without TEXT has no key.",
-        ),
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of all records.")
-    ] = None,
-    null_value: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Send keys and values that equal TEXT as null. '': those that are empty.",
-        ),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header",
-            "-H",
-            metavar="NAME=VALUE",
-            help="A header of all records; NAME alone has the value null. Repeat for more.",
-        ),
-    ] = None,
-    timestamp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="The timestamp of all records: 2026-11-22T08:30Z, -1h, or @MS. Default: now, or "
-            "that of the JSON line.",
-        ),
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            metavar="N",
-            help="Send all records to this partition. Default: that of the JSON line; else by key, "
-            "as in Kafka; records without a key go to the partitions in turn.",
-        ),
-    ] = None,
-    ignore_partition: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-partition", help="Ignore the partition of JSON lines: choose by key."
-        ),
-    ] = False,
-    compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="Compression of the batches.")
-    ] = Compression.none,
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="Print the partition and offset of each line."),
-    ] = False,
+    topic: Topic,
+    file: File = None,
+    format_: Format = Input.text,
+    key_separator: KeySeparator = None,
+    key: Key = None,
+    null_value: NullValue = None,
+    header: Headers = None,
+    timestamp: Timestamp = None,
+    partition: Partition = None,
+    ignore_partition: IgnorePartition = False,
+    compression: Codec = Compression.none,
+    verbose: Verbose = False,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:
@@ -134,14 +148,7 @@ def produce(
 
     Ctrl-C ends the input. Lines that were read before are sent; an unfinished one is not.
     """
-    if format_ is Input.json:
-        if key is not None or key_separator is not None or null_value is not None:
-            raise typer.BadParameter(
-                "--key, --key-separator and --null-value are for --format text"
-            )
-        parse: Callable[[bytes], Row] = from_json
-    else:
-        parse = _text_parser(key, key_separator, null_value)
+    parse = _parser(format_, key, key_separator, null_value)
     if ignore_partition and (format_ is Input.text or partition is not None):
         raise typer.BadParameter("--ignore-partition is for --format json, without --partition")
     given = Row(
@@ -169,6 +176,16 @@ def produce(
 
 
 # -- options ---------------------------------------------------------------------------------------
+
+
+def _parser(
+    format_: Input, key: str | None, key_separator: str | None, null_value: str | None
+) -> Callable[[bytes], Row]:
+    if format_ is Input.text:
+        return _text_parser(key, key_separator, null_value)
+    if key is not None or key_separator is not None or null_value is not None:
+        raise typer.BadParameter("--key, --key-separator and --null-value are for --format text")
+    return from_json
 
 
 def _text_parser(
@@ -225,11 +242,13 @@ def _producer(
 
     known = broker.connection().metadata(topic, timeout_s=CALL_TIMEOUT_S).result()
     count = len(known.partitions)
+    most_bytes = max(LEAST_REQUEST_BYTES, known.max_message_bytes)
     if partition is not None and partition >= count:
         raise UnknownTopicOrPartition(topic, partition, f"the topic has {count} partitions")
     return broker.producer(
         compression_type=compression.value,
-        max_request_size=max(LEAST_REQUEST_BYTES, known.max_message_bytes),
+        max_request_size=most_bytes,
+        buffer_memory=max(LEAST_BUFFER_BYTES, most_bytes),
     )
 
 

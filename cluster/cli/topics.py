@@ -18,6 +18,8 @@ from raylog.cluster.cli.common import (
     Format,
     Namespace,
     Output,
+    Partitions,
+    ValidateOnly,
     connected,
     note,
     pairs,
@@ -40,9 +42,6 @@ app = typer.Typer(
 )
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
-ValidateOnly = Annotated[
-    bool, typer.Option("--validate-only", help="Only check whether it could be done now.")
-]
 Answer = TypeVar("Answer")
 # How long a partition may take that is asked what it holds.
 STATUS_TIMEOUT_S = 5.0
@@ -309,16 +308,7 @@ def trim(
             "all.",
         ),
     ],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition",
-            "-p",
-            min=0,
-            metavar="N",
-            help="Only this partition of each topic. Repeat for more. Default: all.",
-        ),
-    ] = None,
+    partition: Partitions = None,
     address: Address = None,
     namespace: Namespace = NAMESPACE,
 ) -> None:

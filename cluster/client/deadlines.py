@@ -1,4 +1,4 @@
-"""Futures that end in time: with RequestTimedOut, where nothing else has ended them.
+"""Futures that end in time: with RequestTimedOut, where nothing else has ended them. And pauses.
 
 An actor that hangs answers nothing, and Ray tells nobody. So one thread looks after all requests of
 a process, and sleeps until the next of them is due.
@@ -39,6 +39,15 @@ class Deadlines:
 
     def __len__(self) -> int:
         return len(self._due)
+
+    def now(self) -> float:
+        return self._clock()
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call, after so long, what neither waits nor raises."""
+        pause: Future[None] = Future()
+        pause.add_done_callback(lambda _: call())
+        self.watch(pause, "a pause", seconds)
 
     def watch(self, future: "Future[Any]", what: str, timeout_s: float) -> None:
         """Fail ``future`` with RequestTimedOut(what), unless it ends within ``timeout_s``."""

@@ -30,6 +30,15 @@ cdef extern from "Python.h":
     const char* utf8_or_null "PyUnicode_AsUTF8AndSize" (PyObject* given, Py_ssize_t* size)
     bint PyErr_ExceptionMatches(object kind)
     void PyErr_Clear()
+    int PyUnicode_Compare(object left, object right) except? -1
+    ctypedef PyObject* (*PyCFunction)(PyObject* self, PyObject* args)
+    ctypedef struct PyMethodDef:
+        const char* ml_name
+        PyCFunction ml_meth
+        int ml_flags
+        const char* ml_doc
+    int METH_FASTCALL, METH_KEYWORDS
+    object PyCFunction_New(PyMethodDef* method, object self)
 
 from cpython.ref cimport Py_XDECREF
 
@@ -286,8 +295,13 @@ cdef class Accumulator:
         """Give memory back; a negative number takes some."""
         self.free_bytes += size_bytes
 
-    def send(self, topic, value=None, *, key=None, timestamp=None, headers=None, partition=None):
+    @property
+    def send(self):
         """Take a row in; returns its receipt. See ``Producer.send``."""
+        return PyCFunction_New(&_SEND, self)
+
+    cdef object take_in(self, topic, value, key, timestamp, headers, partition):
+        """Take a row in, or have the careful way take it; returns its receipt."""
         cdef int64_t at_ms = -1, number = -1
         cdef int overflow = 0, why = _TOPIC_HAS_CHANGED
         cdef bint is_plain = self.direct and PyUnicode_CheckExact(topic)
@@ -384,3 +398,77 @@ cdef class Accumulator:
         if (<Receipt>receipt).index == 0 or before < self.batch_bytes <= size:
             self.wake(batch)
         return receipt
+
+
+# -- the call of send ------------------------------------------------------------------------------
+
+# The arguments of send, in the order of its signature.
+cdef enum:
+    _TOPIC = 0
+    _VALUE = 1
+    _KEY = 2
+    _TIMESTAMP = 3
+    _HEADERS = 4
+    _PARTITION = 5
+    _ARGUMENTS = 6
+    # of them, those that may be given without their names
+    _POSITIONAL = 2
+
+cdef tuple _NAMES = ("topic", "value", "key", "timestamp", "headers", "partition")
+
+
+cdef int argument_named(object name) except -1:
+    """Which argument of send has this name. Raises TypeError if none has."""
+    cdef int i
+    for i in range(_ARGUMENTS):
+        if <PyObject*>name == <PyObject*>PyTuple_GetItem(_NAMES, i):
+            return i
+    for i in range(_ARGUMENTS):
+        if PyUnicode_Compare(name, <object>PyTuple_GetItem(_NAMES, i)) == 0:
+            return i
+    raise TypeError(f"send() got an unexpected keyword argument {name!r}")
+
+
+cdef object call_send(object accumulator, PyObject** given, Py_ssize_t count, PyObject* names):
+    """``Accumulator.send``, as the interpreter calls it.
+
+    ``given``: ``count`` arguments by position, and behind them one for each of ``names`` (NULL:
+    none). Within the stable ABI of 3.11, a ``def`` of Cython is called with a new tuple and, for
+    names, a new dict. They take nearly as long as the row itself.
+    """
+    cdef PyObject* fields[_ARGUMENTS]
+    cdef Py_ssize_t i
+    cdef int field
+    for i in range(_ARGUMENTS):
+        fields[i] = NULL
+    if count > _POSITIONAL:
+        raise TypeError(f"send() takes at most {_POSITIONAL} positional arguments ({count} given)")
+    for i in range(count):
+        fields[i] = given[i]
+    if names != NULL:
+        for i in range(PyTuple_Size(<object>names)):
+            name = <object>PyTuple_GetItem(<object>names, i)
+            field = argument_named(name)
+            if fields[field] != NULL:
+                raise TypeError(f"send() got multiple values for argument {name!r}")
+            fields[field] = given[count + i]
+    if fields[_TOPIC] == NULL:
+        raise TypeError("send() needs a topic")
+    for i in range(_ARGUMENTS):
+        if fields[i] == NULL:
+            fields[i] = <PyObject*>None
+    return (<Accumulator>accumulator).take_in(
+        <object>fields[_TOPIC], <object>fields[_VALUE], <object>fields[_KEY],
+        <object>fields[_TIMESTAMP], <object>fields[_HEADERS], <object>fields[_PARTITION],
+    )
+
+
+cdef PyMethodDef _SEND
+_SEND.ml_name = "send"
+_SEND.ml_meth = <PyCFunction><void*>call_send
+_SEND.ml_flags = METH_FASTCALL | METH_KEYWORDS
+_SEND.ml_doc = (
+    "send($self, topic, value=None, *, key=None, timestamp=None, headers=None, partition=None)\n"
+    "--\n\n"
+    "Take a row in; returns its receipt. See ``Producer.send``."
+)

@@ -48,6 +48,8 @@ NO_TIMESTAMP_TYPE: Final = -1  # Kafka's id; 0 is CreateTime, 1 LogAppendTime
 MAX_SET_BYTES: Final = 64 << 20
 MAX_SET_MESSAGES: Final = 1_000_000
 
+MAX_OFFSET: Final = (1 << 63) - 1
+
 _CODECS: Final = (CODECS["none"], CODECS["gzip"], CODECS["snappy"], CODECS["lz4"])
 
 
@@ -89,18 +91,19 @@ def as_records(
     if header.last_offset < start_offset:
         return None
     outer = _message(memoryview(buffer), position, header)
-    plain, count, first, last = bytearray(), 0, 0, 0
+    plain, count, first, last, highest = bytearray(), 0, 0, 0, 0
     for message in _messages_of(outer, position, header, MAX_SET_BYTES, MAX_SET_MESSAGES):
         if check and not message.is_valid:
             raise _corrupt(position, f"the CRC-32 of its message {message.offset} is wrong")
         first, last = message.offset if not count else first, message.offset
+        highest = max(highest, last)
         _put_record(plain, message, first)
         count += 1
     kind = (
         NO_TIMESTAMP_TYPE if header.magic == 0 else int(bool(header.attributes & LOG_APPEND_TIME))
     )
-    base_offset = first + _shift(last, outer, header, position)
-    return LegacyRecords(base_offset=base_offset, timestamp_type=kind, count=count, plain=plain)
+    shift = _shift(last, highest, outer, header, position)
+    return LegacyRecords(base_offset=first + shift, timestamp_type=kind, count=count, plain=plain)
 
 
 def _put_record(out: bytearray, message: Message, base_offset: int) -> None:
@@ -119,7 +122,8 @@ def read_messages(buffer: Buffer, position: int, header: BatchHeader) -> list[Me
     """The message at ``position``, or those in it if it is a wrapper. Raises CorruptRecord."""
     outer = _message(memoryview(buffer), position, header)
     messages = list(_messages_of(outer, position, header, MAX_SET_BYTES, MAX_SET_MESSAGES))
-    shift = _shift(messages[-1].offset, outer, header, position)
+    highest = max(message.offset for message in messages)
+    shift = _shift(messages[-1].offset, highest, outer, header, position)
     return [message._replace(offset=message.offset + shift) for message in messages]
 
 
@@ -180,15 +184,24 @@ def _inner_messages(plain: memoryview) -> Iterator[Message]:
         yield _message(plain, position, header)
 
 
-def _shift(last_offset: int, outer: Message, header: BatchHeader, position: int) -> int:
-    """What the wrapper says is to be added to the offsets of its messages, of which the last is."""
+def _shift(
+    last_offset: int, highest_offset: int, outer: Message, header: BatchHeader, position: int
+) -> int:
+    """What the wrapper says is to be added to the offsets of its messages, of which the last is.
+
+    Where the offsets do not rise, the last need not be the highest.
+    """
     if header.magic == 0 or not header.codec or not outer.offset:
         return 0
     if last_offset > outer.offset:
         raise _corrupt(
             position, f"its last message has offset {last_offset}, but the set has {outer.offset}"
         )
-    return outer.offset - last_offset
+    shift = outer.offset - last_offset
+    if highest_offset + shift > MAX_OFFSET:
+        why = f"its message {highest_offset} would have offset {highest_offset + shift}"
+        raise _corrupt(position, f"{why}, which is beyond 64 bits")
+    return shift
 
 
 def _message(view: memoryview, position: int, header: BatchHeader) -> Message:

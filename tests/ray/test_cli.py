@@ -306,7 +306,9 @@ def test_records_are_read_from_offsets_times_and_the_end(
     assert values(topics[0], topics[1], "--from", "-1h") == ["now"]
     assert values("^r[12]$", "--last", "1") == ["9", "now"]
     assert values("^r[12]$", "-p", "1") == ["now"]
-    assert values("^no-such") == []
+    none = raylog("consume", "^no-such", "--exit")
+    assert (none.returncode, none.stdout) == (1, "")
+    assert none.stderr.startswith("error: topic '^no-such': no topic matches;")
     to = ("--from", "2", "--to", "4", "-p", "0")
     assert raylog.lines("consume", topics[0], *to) == ["2", "3"]
     times = ("--from", f"@{T0 + 2000}", "--to", f"@{T0 + 4000}")

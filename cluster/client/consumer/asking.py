@@ -5,9 +5,9 @@ from concurrent.futures import Future
 
 from raylog.cluster.client.connection import Connection, OffsetAnswer
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.cluster.client.consumer.machine import may_pass
 from raylog.cluster.client.consumer.waiter import Waiter
 from raylog.cluster.client.offsets import list_offsets
+from raylog.cluster.client.patience import may_pass
 from raylog.storage.names import TopicPartition
 
 

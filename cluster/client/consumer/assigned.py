@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from raylog.cluster.client.consumer.instructions import Chunk, Start, When
+from raylog.cluster.client.consumer.instructions import Chunk, OffsetAndEpoch, Start, When
 from raylog.storage.names import TopicPartition
 from raylog.storage.state.epochs import NO_EPOCH
 
@@ -19,6 +19,7 @@ class Assigned:
         "failures",
         "fetch_at",
         "fetched_epoch",
+        "had_end",
         "has_answered",
         "high_watermark",
         "is_edge",
@@ -30,9 +31,16 @@ class Assigned:
         "seeking",
     )
 
-    def __init__(self, partition: TopicPartition, start: Start | None, end: Start | None) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        start: Start | None,
+        end: Start | None,
+        *,
+        had_end: bool = False,
+    ) -> None:
         self.partition = partition
-        self.end = end
+        self.end, self.had_end = end, had_end  # whether the log had it at any time
         self.is_edge = False  # ``end`` is where the log ended when it was looked up
         self.chunks: deque[Chunk] = deque()
         self.asked = 0  # the number of the request that is on its way
@@ -50,6 +58,8 @@ class Assigned:
         ``fetched_epoch``: of a batch that was fetched from before ``place``, or from behind it
         while the log held both.
         """
+        if isinstance(place, OffsetAndEpoch):
+            place, fetched_epoch = place
         self.chunks.clear()
         self.asked, self.error = 0, None
         self.fetched_epoch = fetched_epoch
@@ -61,11 +71,6 @@ class Assigned:
     def is_at_end(self) -> bool:
         """Whether everything up to the end was handed out."""
         return self._is_behind_end(self.position)
-
-    @property
-    def has_caught_up(self) -> bool:
-        """Whether everything was handed out that was there at the last answer."""
-        return self.position is not None and 0 <= self.high_watermark <= self.position
 
     @property
     def is_fetched(self) -> bool:

@@ -23,7 +23,8 @@ from raylog.cluster.client.consumer.consumer import (
     Partition,
     at_most,
 )
-from raylog.cluster.client.consumer.places import Places
+from raylog.cluster.client.consumer.instructions import OffsetAndEpoch
+from raylog.cluster.client.consumer.places import Offset, Places
 from raylog.cluster.client.consumer.topics import Topics
 from raylog.cluster.client.consumer.waiter import Waiter
 from raylog.storage.names import TopicPartition
@@ -120,7 +121,7 @@ class AsyncConsumer:
             raise InvalidRequest(
                 "consumer", "not started", "await start(), or use it with async with"
             )
-        if self._consumer._is_closed:
+        if self._consumer._access.is_closed:
             raise ConsumerClosed()
         return self._consumer
 
@@ -142,10 +143,10 @@ class AsyncConsumer:
         """As ``Consumer.poll``; the records are of one partition."""
         with self._exclusive():
             consumer = self._started
-            consumer._set_aside()
+            consumer._iteration.set_aside()
             most = at_most("max_records", max_records, consumer._config.max_poll_records)
             await self._wait_for(partial(consumer._take_some, most), timeout_ms / 1000)
-            return consumer._hand_out_taken()
+            return consumer._iteration.hand_out()
 
     async def poll_one(self, timeout_ms: int = POLL_TIMEOUT_MS) -> ConsumerRecord | None:
         """The next record; None if none comes in time."""
@@ -159,7 +160,7 @@ class AsyncConsumer:
         with self._exclusive():
             consumer = self._started
             most = at_most("max_bytes", max_bytes, consumer._config.max_poll_bytes)
-            consumer._set_aside()
+            consumer._iteration.set_aside()
             batches: list[pa.RecordBatch] = []
             try:
                 is_there = partial(consumer._poll_arrow, batches, most)
@@ -174,17 +175,16 @@ class AsyncConsumer:
         """Record by record, until the end if ``to`` is given, else for ever."""
         while True:
             consumer = self._started
-            for record in consumer._left:
-                consumer._last = record
+            for record in consumer._iteration.rest():
                 yield record
             with self._exclusive():
-                if consumer._is_untouched:
-                    consumer._begin_taken()
+                if consumer._iteration.is_untouched:
+                    consumer._iteration.begin()
                     continue
-                consumer._hand_out_taken()
+                consumer._iteration.hand_out()
                 most = consumer._config.max_poll_records
                 await self._wait_for(partial(consumer._take_some, most), None)
-                if not consumer._begin_taken():
+                if not consumer._iteration.begin():
                     return
 
     async def _wait_for(self, is_there: Callable[[], bool], timeout_s: float | None) -> None:
@@ -231,6 +231,10 @@ class AsyncConsumer:
         """As ``Consumer.position``."""
         return await self._call(self._started.position, topic, partition)
 
+    async def positions(self) -> dict[TopicPartition, OffsetAndEpoch]:
+        """As ``Consumer.positions``."""
+        return await self._call(self._started.positions)
+
     async def read_table(
         self,
         topic: str,
@@ -255,7 +259,7 @@ class AsyncConsumer:
         """As ``Consumer.end_offsets``."""
         return await self._call(self._started.end_offsets, list(partitions))
 
-    def seek(self, topic: str, partition: int, offset: int) -> None:
+    def seek(self, topic: str, partition: int, offset: Offset) -> None:
         """As ``Consumer.seek``."""
         with self._exclusive():
             self._started.seek(topic, partition, offset)

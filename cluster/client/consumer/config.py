@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
-from raylog.cluster.client.settings import no_such_setting
+from raylog.cluster.client.settings import by_name
 from raylog.storage.errors import InvalidConfig
 
 Deserializer = Callable[[bytes], Any]
@@ -12,19 +12,42 @@ Deserializer = Callable[[bytes], Any]
 RESETS: Final = ("earliest", "latest", "none")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 
-# Kafka's keys that mean nothing here, and why; a key that ends in a dot: all that begin so.
+_NO_GROUPS = "there are no groups yet: keep positions(), and begin at them with from_ or seek"
+_NO_MEMBERS = "there are no groups yet: assign partitions; no consumer is expelled"
+_RAYS_NETWORK = "Ray's own network is used"
+_PATTERNS = "subscribe to a pattern with what it is to match"
+# Kafka's keys, and librdkafka's and kafka-python's, that mean nothing here, and what to do; a key
+# that ends in a dot: all that begin so.
 _ELSEWHERE: Final = {
     "bootstrap.servers": "a consumer belongs to its broker: raylog.connect(address)",
-    "group.": "there are no groups yet: assign partitions, and keep position() yourself",
-    "enable.auto.commit": "there are no groups yet: keep position() yourself, and seek to it",
-    "auto.commit.": "there are no groups yet: keep position() yourself, and seek to it",
-    "session.timeout.ms": "there are no groups yet: assign partitions",
-    "heartbeat.interval.ms": "there are no groups yet: assign partitions",
-    "partition.assignment.strategy": "there are no groups yet: assign partitions",
-    "security.": "Ray's own network is used",
-    "sasl.": "Ray's own network is used",
-    "ssl.": "Ray's own network is used",
+    "metadata.broker.list": "a consumer belongs to its broker: raylog.connect(address)",
+    "group.": _NO_GROUPS,
+    "enable.auto.commit": _NO_GROUPS,
+    "enable.auto.offset.store": _NO_GROUPS,
+    "auto.commit.": _NO_GROUPS,
+    "session.timeout.ms": _NO_MEMBERS,
+    "heartbeat.interval.ms": _NO_MEMBERS,
+    "max.poll.interval.ms": _NO_MEMBERS,
+    "partition.assignment.strategy": _NO_MEMBERS,
+    "exclude.internal.topics": _PATTERNS,
+    "allow.auto.create.topics": "no topic is made by reading it: broker.create_topic(name)",
+    "interceptor.classes": "call them on what poll returns",
+    "consumer.timeout.ms": "poll(timeout_ms) returns in time; to= ends a loop",
+    "enable.partition.eof": "give to=; is_at_end tells when everything before it was read",
+    "fetch.message.max.bytes": "it is called max.partition.fetch.bytes",
+    "fetch.wait.max.ms": "it is called fetch.max.wait.ms",
+    "queued.min.messages": "give queued.max.messages.kbytes",
+    "client.rack": "each partition has one replica, which is read",
     "check.crcs": "checksums are always checked",
+    "api.version.": "clients and brokers of one raylog understand each other",
+    "connections.max.idle.ms": _RAYS_NETWORK,
+    "receive.": _RAYS_NETWORK,
+    "reconnect.": _RAYS_NETWORK,
+    "sasl.": _RAYS_NETWORK,
+    "security.": _RAYS_NETWORK,
+    "send.": _RAYS_NETWORK,
+    "socket.": _RAYS_NETWORK,
+    "ssl.": _RAYS_NETWORK,
 }
 
 
@@ -70,15 +93,8 @@ class ConsumerConfig:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Raises InvalidConfig for a name that is no setting, with the nearest one."""
-        names = {field.name for field in fields(cls)}
-        known = {}
-        for key, value in settings.items():
-            name = key.replace(".", "_")
-            if name not in names:
-                raise InvalidConfig(key, value, _what_instead(key, names))
-            known[name] = value
-        return cls(**known)
+        """Settings by either spelling. Raises InvalidConfig, which says what there is instead."""
+        return cls(**by_name(settings, {field.name for field in fields(cls)}, _ELSEWHERE))
 
     def with_start(self, start: object) -> Self:
         """With an ``auto.offset.reset`` in any case.
@@ -132,11 +148,3 @@ def _check_choice(key: str, value: object, choices: tuple[str, ...]) -> None:
 def _check_integer(key: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidConfig(key, value, f"must be an integer of {least} or more")
-
-
-def _what_instead(key: str, names: set[str]) -> str:
-    dotted = key.replace("_", ".")
-    for known, why in _ELSEWHERE.items():
-        if dotted == known or (known.endswith(".") and dotted.startswith(known)):
-            return why
-    return no_such_setting(key, names)

@@ -9,8 +9,6 @@ set (``seek``).
 
 import functools
 import logging
-import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
@@ -19,10 +17,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import pyarrow as pa
 
 from raylog.actors.errors import (
-    ConsumerBusy,
-    ConsumerClosed,
     ConsumerWokenUp,
-    ForkedProcess,
     InvalidRequest,
     NothingAssigned,
     RequestTimedOut,
@@ -31,18 +26,23 @@ from raylog.actors.errors import (
 from raylog.cluster.client.added_partitions import hear_of_partitions
 from raylog.cluster.client.columns import SCHEMA, to_table
 from raylog.cluster.client.connection import Connection
+from raylog.cluster.client.consumer.access import Access
 from raylog.cluster.client.consumer.asking import Asking
 from raylog.cluster.client.consumer.assigned import Assigned
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.cluster.client.consumer.fetcher import Fetcher, Taken
-from raylog.cluster.client.consumer.instructions import When
+from raylog.cluster.client.consumer.fetcher import Fetcher
+from raylog.cluster.client.consumer.instructions import OffsetAndEpoch, When
+from raylog.cluster.client.consumer.iteration import Iteration
 from raylog.cluster.client.consumer.machine import Machine
 from raylog.cluster.client.consumer.places import (
+    Offset,
     Place,
     Places,
+    check_are_read,
     ends,
     offset_of,
     partition_of,
+    saved_offset,
     starts,
     timestamp_of,
 )
@@ -64,30 +64,11 @@ POLL_TIMEOUT_MS = 1000
 def _exclusive(
     method: "Callable[Concatenate[Consumer, P], T]",
 ) -> "Callable[Concatenate[Consumer, P], T]":
-    """For one thread at a time, of a consumer that is open.
-
-    Where it is interrupted (KeyboardInterrupt), nobody got what it took out: it comes again.
-    """
+    """For one thread at a time, of a consumer that is open: see ``access.py``."""
 
     @functools.wraps(method)
     def call(self: "Consumer", *args: P.args, **kwargs: P.kwargs) -> T:
-        if self._process != os.getpid():
-            raise ForkedProcess("consumer")
-        if not self._lock.acquire(blocking=False):
-            raise ConsumerBusy()
-        try:
-            if self._is_closed:
-                raise ConsumerClosed()
-            answer = method(self, *args, **kwargs)
-            self._machine.keep()
-            return answer
-        except RaylogError:
-            raise
-        except BaseException:
-            self._begin_again()
-            raise
-        finally:
-            self._lock.release()
+        return self._access.call(partial(method, self, *args, **kwargs))
 
     return call  # type: ignore[return-value]
 
@@ -96,11 +77,11 @@ class Consumer:
     """Reads topics, or partitions of them.
 
     ``from_``: where to begin: "earliest", "latest", a datetime, ms since the epoch, or a dict with
-    a place for each (topic, partition), in which an integer is an offset. Without it
-    ``auto.offset.reset`` says, which is "latest" unless given. ``to``: None to read for ever, or
-    where to stop, in the same words; a partition that a dict leaves out stops at its end.
-    ``partitions``: only these of each topic. ``config``: Kafka's keys, see ``config.py`` and
-    docs/CLIENTS.md.
+    a place for each (topic, partition), in which an integer is an offset; :meth:`positions` makes
+    such a dict. Without it ``auto.offset.reset`` says, which is "latest" unless given. ``to``: None
+    to read for ever, or where to stop, in the same words; a partition that a dict leaves out stops
+    at its end. ``partitions``: only these of each topic. ``config``: Kafka's keys, see
+    ``config.py`` and docs/CLIENTS.md.
 
     A position whose record has gone, because retention was faster or because the topic was deleted
     and made again, goes on as ``auto.offset.reset`` says: "earliest", "latest", or "none", which
@@ -122,19 +103,18 @@ class Consumer:
         to: Places = None,
         partitions: Iterable[int] | None = None,
         _waiter: Waiter | None = None,
+        _reads_ranges: bool = False,
         **config: Any,
     ) -> None:
+        """``_reads_ranges``: the ends are in the logs now; else a log may still reach its end."""
         self._config = ConsumerConfig.of(config).with_start(from_)
         self._connection, self._given_config = connection, config
         self._waiter = _waiter or Waiter()
-        self._lock, self._process = threading.RLock(), os.getpid()
-        self._is_closed = self._is_woken = False
-        self._machine = Machine(self._config)
+        self._is_woken = False
+        self._machine = Machine(self._config, reads_ranges=_reads_ranges)
         self._fetcher = Fetcher(connection, self._machine, self._waiter.now, self._waiter.wake)
-        # what an iteration has taken out, what is left of it, and what it yielded last
-        self._taken: Taken | None = None
-        self._left: Iterator[ConsumerRecord] = iter(())
-        self._last: ConsumerRecord | None = None
+        self._iteration = Iteration(self._fetcher)
+        self._access = Access(self._machine.keep, self._begin_again)
         hear_of_partitions(self)
         if partitions is not None:
             numbers = [offset_of(number, "partitions") for number in partitions]
@@ -151,7 +131,7 @@ class Consumer:
     def __reduce__(self) -> Any:
         raise TypeError(
             "a Consumer cannot be pickled: pass the broker, or an address, and make one there; "
-            "position() and from_={(topic, partition): offset} carry its place over"
+            "positions() and from_=positions carry its places over"
         )
 
     # -- what is read ------------------------------------------------------------------------------
@@ -166,7 +146,8 @@ class Consumer:
     ) -> None:
         """Read these partitions, in the place of those before."""
         wanted = [partition_of(each) for each in partitions]
-        self._set_aside()
+        _check_places(wanted, from_, to)
+        self._iteration.set_aside()
         self._machine.unsubscribe()
         self._assign(wanted, from_, to)
 
@@ -175,13 +156,15 @@ class Consumer:
         self, partitions: Iterable[Partition], *, from_: Places = None, to: Places = None
     ) -> None:
         """Read these partitions, too; the others go on where they are, also if this raises."""
-        self._set_aside()
-        self._assign([partition_of(each) for each in partitions], from_, to)
+        wanted = [partition_of(each) for each in partitions]
+        _check_places(wanted, from_, to)
+        self._iteration.set_aside()
+        self._assign(wanted, from_, to)
 
     @_exclusive
     def incremental_unassign(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions no more."""
-        self._set_aside()
+        self._iteration.set_aside()
         self._machine.unassign([self._of(partition).partition for partition in partitions])
 
     def _assign(self, wanted: list[TopicPartition], from_: Places, to: Places) -> None:
@@ -203,11 +186,12 @@ class Consumer:
         their beginning on, within ``metadata.max.age.ms``; not with ``to``.
         """
         names, pattern = names_or_pattern(topics)
-        self._set_aside()
+        self._iteration.set_aside()
         start_of, end_of = starts(from_), ends(to)
         self._machine.subscribe(names, pattern, start_of, None if to is None else end_of)
         try:
             self._settle(self._machine.assigned)
+            _check_places(self._machine.assigned, from_, to)
         except BaseException:
             self._machine.unsubscribe()
             raise
@@ -215,7 +199,7 @@ class Consumer:
     @_exclusive
     def unsubscribe(self) -> None:
         """Read nothing."""
-        self._set_aside()
+        self._iteration.set_aside()
         self._machine.unsubscribe()
 
     def _settle(self, partitions: Collection[TopicPartition]) -> None:
@@ -232,24 +216,40 @@ class Consumer:
     @_exclusive
     def position(self, topic: str, partition: int) -> int:
         """The offset behind the record that was handed out last: where to go on after a crash."""
-        each = self._of((topic, partition))
-        if self._taken is not None and self._taken.each is each and self._last is not None:
-            return self._last.offset + 1
+        return self._position(self._of((topic, partition)))
+
+    @_exclusive
+    def positions(self) -> dict[TopicPartition, OffsetAndEpoch]:
+        """All positions, each with a leader epoch: to be kept, and given back as ``from_``.
+
+        By the epoch a log that has lost records before a position is known by it (KIP-320), also
+        when it has grown again. They can be pickled; in JSON a place is a list of two integers,
+        which ``from_`` and :meth:`seek` take.
+        """
+        return {
+            partition: OffsetAndEpoch(self._position(each), each.fetched_epoch)
+            for partition, each in list(self._machine.assigned.items())
+        }
+
+    def _position(self, each: Assigned) -> int:
+        if (yielded := self._iteration.position(each)) is not None:
+            return yielded
         self._wait_for(lambda: each.position is not None or each.error is not None)
         if each.position is None:
             raise self._machine.take_error(each)
         return each.position
 
     @_exclusive
-    def seek(self, topic: str, partition: int, offset: int) -> None:
+    def seek(self, topic: str, partition: int, offset: Offset) -> None:
         """Go on at ``offset``. What was fetched of the partition is forgotten.
 
         Where the log does not have it, ``auto.offset.reset`` says what the next poll does.
+        ``offset``: also with its leader epoch, as :meth:`positions` gives it.
         """
         each = self._of((topic, partition))
-        number = offset_of(offset)
-        self._set_aside()
-        self._machine.seek(each.partition, number)
+        place = saved_offset(offset)
+        self._iteration.set_aside()
+        self._machine.seek(each.partition, place)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
         """Go on at the oldest records of these partitions, or of all."""
@@ -269,7 +269,7 @@ class Consumer:
     @_exclusive
     def _seek_all(self, partitions: Collection[Partition], place: When) -> None:
         chosen = [self._of(each).partition for each in partitions] or self.assignment
-        self._set_aside()
+        self._iteration.set_aside()
         for partition in chosen:
             self._machine.seek(partition, place)
 
@@ -277,7 +277,7 @@ class Consumer:
     def pause(self, *partitions: Partition) -> None:
         """Hand out nothing of these partitions until :meth:`resume`; they keep their places."""
         chosen = [self._of(each).partition for each in partitions]
-        self._set_aside()
+        self._iteration.set_aside()
         for partition in chosen:
             self._machine.pause(partition)
 
@@ -311,7 +311,7 @@ class Consumer:
     @property
     def is_at_end(self) -> bool:
         """Whether everything up to ``to`` was handed out."""
-        if self._taken is not None and self._taken.rows:
+        if self._iteration.has_records:
             return False
         return all(each.is_at_end for each in self._machine.assigned.values())
 
@@ -327,7 +327,7 @@ class Consumer:
         moved, and the next poll goes on there.
         """
         most = at_most("max_records", max_records, self._config.max_poll_records)
-        self._set_aside()
+        self._iteration.set_aside()
         polled: list[ConsumerRecord] = []
         self._wait_for(lambda: self._poll(polled, most), timeout_ms / 1000, is_poll=True)
         return polled
@@ -376,7 +376,7 @@ class Consumer:
         is a part of what is there: ``read_table`` reads a whole range.
         """
         most = at_most("max_bytes", max_bytes, self._config.max_poll_bytes)
-        self._set_aside()
+        self._iteration.set_aside()
         batches: list[pa.RecordBatch] = []
         self._wait_for(lambda: self._poll_arrow(batches, most), timeout_ms / 1000, is_poll=True)
         return pa.Table.from_batches(batches, schema=SCHEMA)
@@ -393,11 +393,8 @@ class Consumer:
 
     @_exclusive
     def next_batch(self, max_bytes: int) -> pa.RecordBatch | None:
-        """As ``poll_arrow``, of one partition, as ``decode_table`` makes it.
-
-        None when everything that is there was read.
-        """
-        self._set_aside()
+        """As ``poll_arrow``, of one partition, as ``decode_table`` makes it; None at the end."""
+        self._iteration.set_aside()
         batch: pa.RecordBatch | None = None
 
         def take() -> bool:
@@ -405,9 +402,7 @@ class Consumer:
             taken = self._fetcher.take_table(max_bytes)
             if taken is not None:
                 batch = taken[1]
-            return taken is not None or all(
-                each.is_at_end or each.has_caught_up for each in self._machine.assigned.values()
-            )
+            return taken is not None or self._is_finished()
 
         self._wait_for(take, is_poll=True)
         return batch
@@ -418,64 +413,29 @@ class Consumer:
         The position is behind the record that was yielded last.
         """
         while True:
-            for record in self._left:
-                self._last = record
-                yield record
+            yield from self._iteration.rest()
             if not self._take_more():
                 return
 
     @_exclusive
     def _take_more(self) -> bool:
         """Records for an iteration, which has yielded those before; False at the end."""
-        if self._is_untouched:
-            return self._begin_taken()
-        self._hand_out_taken()
+        if self._iteration.is_untouched:
+            return self._iteration.begin()
+        self._iteration.hand_out()
         self._wait_for(partial(self._take_some, self._config.max_poll_records), is_poll=True)
-        return self._begin_taken()
+        return self._iteration.begin()
 
     def _take_some(self, most: int) -> bool:
         """Take records of one partition out; they are handed out later."""
-        self._taken = self._fetcher.take_rows(most, self._config.max_poll_bytes)
-        return self._taken is not None or self._is_finished()
-
-    @property
-    def _is_untouched(self) -> bool:
-        """Whether something was taken out of which nothing was yielded: a wait was cancelled."""
-        return self._taken is not None and self._last is None
-
-    def _begin_taken(self) -> bool:
-        """Iterate over what was taken out, if anything was."""
-        if self._taken is not None:
-            self._left = iter(self._taken.rows)
-        return self._taken is not None
-
-    def _hand_out_taken(self) -> list[ConsumerRecord]:
-        """All of what was taken out is the user's now."""
-        if self._taken is None:
-            return []
-        taken = self._taken
-        self._fetcher.hand_out(taken)
-        self._taken = self._last = None
-        return taken.rows
-
-    def _set_aside(self) -> None:
-        """What an iteration has taken out and not yielded is fetched data again."""
-        taken = self._taken
-        if taken is None:
-            return
-        taken.rows.clear()  # ends the iteration's own loop over them
-        if self._last is not None:
-            self._fetcher.hand_out_up_to(taken, self._last.offset + 1)
-        else:
-            self._fetcher.hand_out_up_to(taken, taken.each.position or 0)
-        self._taken = self._last = None
+        return self._iteration.take(most, self._config.max_poll_bytes) or self._is_finished()
 
     def _begin_again(self) -> None:
         """A call was interrupted, at any line: positions stay where the user knows them.
 
         What the call has taken out comes again, and what was on its way is asked for again.
         """
-        self._set_aside()
+        self._iteration.set_aside()
         self._fetcher.begin_again()
 
     def _is_finished(self) -> bool:
@@ -502,6 +462,7 @@ class Consumer:
             to=to,
             partitions=partitions,
             _waiter=self._waiter.another(),
+            _reads_ranges=True,
             **self._given_config,
         ) as reader:
             tables = []
@@ -592,15 +553,9 @@ class Consumer:
             raise NothingAssigned()
 
     def _tell_resets(self) -> None:
+        who = f"consumer {self._config.client_id}: " if self._config.client_id else ""
         for reset in self._machine.resets:
-            logger.warning(
-                "%s%s: offset %d is not there; going on at %s: %s",
-                f"consumer {self._config.client_id}: " if self._config.client_id else "",
-                reset.partition,
-                reset.offset,
-                reset.place,
-                reset.why,
-            )
+            logger.warning("%s%s", who, reset)
         self._machine.resets.clear()
 
     def wakeup(self) -> None:
@@ -610,20 +565,23 @@ class Consumer:
 
     def close(self) -> None:
         """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once."""
-        if not self._lock.acquire(blocking=False):
-            raise ConsumerBusy()
-        try:
-            self._set_aside()
-            self._machine.unsubscribe()
-            self._is_closed = True
-        finally:
-            self._lock.release()
+        self._access.close(self._forget)
+
+    def _forget(self) -> None:
+        self._iteration.set_aside()
+        self._machine.unsubscribe()
 
     def tell(self, namespace: str, topic: str, partitions: int) -> None:
         """Somebody in this process has added partitions; called in any thread."""
         if namespace == getattr(self._connection, "namespace", None):
             self._machine.refresh(topic)
             self._waiter.wake()
+
+
+def _check_places(read: Collection[TopicPartition], from_: Places, to: Places) -> None:
+    """No place is given in vain. Raises UnknownTopicOrPartition, InvalidRequest."""
+    check_are_read(from_, "from_", read)
+    check_are_read(to, "to", read)
 
 
 def at_most(argument: str, wanted: int | None, default: int) -> int:

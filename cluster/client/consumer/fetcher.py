@@ -184,6 +184,7 @@ class Fetcher:
             buffer = answer.read()
             if buffer is None:
                 self.machine.found_nothing(asked.number, mark)
+                self.machine.log_ends(asked.partition, answer.log_start_offset, mark)
                 return
             part = _sound_part(buffer, asked, answer)
             if part.damage is not None:
@@ -195,6 +196,7 @@ class Fetcher:
             self.machine.failed(asked.number, error, now)
             return
         self.machine.fetched(asked.number, Answer(buffer), part.next_offset, epoch, mark)
+        self.machine.log_ends(asked.partition, answer.log_start_offset, mark)
 
     def _is_iterated(self, partition: TopicPartition) -> bool:
         """Whether records were taken out that are not handed out yet: no place can change now."""

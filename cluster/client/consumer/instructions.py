@@ -3,6 +3,7 @@
 from typing import NamedTuple, Protocol
 
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.epochs import NO_EPOCH
 
 
 class When(NamedTuple):
@@ -11,7 +12,17 @@ class When(NamedTuple):
     timestamp: int
 
 
-Start = int | When  # an offset, or what leads to one
+class OffsetAndEpoch(NamedTuple):
+    """A place that can be kept: an offset, and of which leader epoch the records before it are.
+
+    With the epoch, a log knows whether it still has those records (KIP-320); -1: not known.
+    """
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+
+
+Start = int | OffsetAndEpoch | When  # an offset, or what leads to one
 
 
 # -- instructions ----------------------------------------------------------------------------------
@@ -64,6 +75,27 @@ class Reset(NamedTuple):
     offset: int
     place: str  # where it goes on
     why: Exception
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: offset {self.offset} is not there; going on at {self.place}: "
+            f"{self.why}"
+        )
+
+
+class Shortened(NamedTuple):
+    """A partition ends before its end, which the log has lost: to be told."""
+
+    partition: TopicPartition
+    end: int
+    log_end: int
+    why: Exception
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: the log ends at {self.log_end}, before offset {self.end}, where "
+            f"reading was to end: {self.why}"
+        )
 
 
 class Chunk(Protocol):

@@ -23,6 +23,9 @@ which never gives an epoch out twice, answers where it parts from that (KIP-320)
 and not handed out is fetched anew then. If records were handed out that are gone, the partition
 goes back to where they began; with ``auto.offset.reset=none`` LogTruncation is raised.
 
+**A reader with an end** that the log had, and has lost, ends where the log does now; with
+``auto.offset.reset=none`` OffsetOutOfRange is raised.
+
 Who carries out instructions, and what a ``Chunk`` holds, is the shell's business (``fetcher.py``).
 """
 
@@ -32,11 +35,7 @@ from random import Random
 
 from raylog.actors.errors import (
     THROTTLED,
-    FencedLeaderEpoch,
     NoOffsetForPartition,
-    NotLeader,
-    RequestTimedOut,
-    UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -51,35 +50,19 @@ from raylog.cluster.client.consumer.instructions import (
     ListTopics,
     LookUp,
     Reset,
+    Shortened,
     Start,
     When,
 )
+from raylog.cluster.client.patience import backoff_s, may_pass
 from raylog.storage.errors import (
     LogTruncation,
     OffsetOutOfRange,
-    RaylogError,
     SegmentDeleted,
-    StorageError,
 )
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
 from raylog.storage.state.epochs import NO_EPOCH, EpochEnd
-
-# What may pass by itself: a restart, a move, or a segment that was deleted before it was read.
-PASSING = (
-    NotLeader,
-    RequestTimedOut,
-    StorageError,
-    FencedLeaderEpoch,
-    UnknownLeaderEpoch,
-    UnknownTopicId,
-)
-
-
-def may_pass(error: BaseException) -> bool:
-    """Whether to ask again before a poll says so; what has no name tells nothing."""
-    return isinstance(error, PASSING) or not isinstance(error, RaylogError)
-
 
 # Answers of one partition that are kept: one is handed out while the next one comes.
 MOST_CHUNKS = 2
@@ -90,10 +73,13 @@ LEAST_FETCH_BYTES = 64 << 10
 class Machine:
     """The partitions of one consumer."""
 
-    def __init__(self, config: ConsumerConfig, random: Random | None = None) -> None:
-        self.config = config
+    def __init__(
+        self, config: ConsumerConfig, random: Random | None = None, *, reads_ranges: bool = False
+    ) -> None:
+        """``reads_ranges``: the ends are in the logs now; else a log may still reach its end."""
+        self.config, self._reads_ranges = config, reads_ranges
         self.assigned: dict[TopicPartition, Assigned] = {}
-        self.resets: list[Reset] = []  # taken by the shell
+        self.resets: list[Reset | Shortened] = []  # taken by the shell
         self.troubles: list[Exception] = []  # of no partition; raised by the shell
         self._random = random or Random()
         self._topics: dict[str, Topic] = {}
@@ -341,6 +327,24 @@ class Machine:
             each.has_answered = True
             self._changed(each)
 
+    def log_ends(self, partition: TopicPartition, log_start: int, high_watermark: int) -> None:
+        """Where the log ended at an answer. One that lost ``end`` may never have it again."""
+        each = self.assigned[partition]
+        if not isinstance(each.end, int):
+            return
+        if high_watermark >= each.end:
+            each.had_end = True
+            return
+        if not each.had_end:
+            return
+        lost = OffsetOutOfRange(str(partition), each.end, log_start, high_watermark)
+        if self.config.reset == "none":
+            each.error = lost
+        else:
+            self.resets.append(Shortened(partition, each.end, high_watermark, lost))
+            each.end = high_watermark
+        self._changed(each)
+
     def diverged(self, number: int, common: EpochEnd, log_start: int, high_watermark: int) -> None:
         """The log parts from what was fetched; up to ``common`` it holds the same.
 
@@ -374,10 +378,10 @@ class Machine:
         each = self._answered(number)
         if each is None:
             return
-        place: Start = When(LATEST) if offset < 0 else offset
+        place: int | When = When(LATEST) if offset < 0 else offset
         if isinstance(each.end, When):
             each.is_edge = each.end.timestamp == LATEST
-            each.end = place
+            each.end, each.had_end = place, True
         elif isinstance(place, When):
             each.seeking = place
         else:
@@ -432,10 +436,8 @@ class Machine:
         each.retry_at = now + self._backoff_s(each.failures)
 
     def _backoff_s(self, failures: int) -> float:
-        """Kafka's: doubled each time, up to a most, a fifth more or less at random."""
-        most = self.config.retry_backoff_max_s
-        backoff = min(self.config.retry_backoff_s * 2 ** min(failures, 20), most)
-        return backoff * self._random.uniform(0.8, 1.2)
+        first, most = self.config.retry_backoff_s, self.config.retry_backoff_max_s
+        return backoff_s(failures, first, most, self._random)
 
     def _reset(self, each: Assigned, why: Exception) -> None:
         """The offset is not there: go on where auto.offset.reset says."""
@@ -552,7 +554,7 @@ class Machine:
     def _add(self, partition: TopicPartition, start: Start | None, end: Start | None) -> None:
         if start is None:
             start = {"earliest": When(EARLIEST), "latest": When(LATEST)}.get(self.config.reset)
-        each = Assigned(partition, start, end)
+        each = Assigned(partition, start, end, had_end=self._reads_ranges)
         if start is None:
             each.error = NoOffsetForPartition(str(partition))
         self.assigned[partition] = each

@@ -5,24 +5,27 @@
 ``"latest"``           behind the last record that is there
 a ``datetime``         the first record at or after it; one without a zone is UTC
 an integer             ms since the epoch, likewise; in a dict it is an offset
-a dict                 a place for each (topic, partition); integers are offsets. One that ``to``
+a dict                 a place for each (topic, partition); integers are offsets, pairs are of an
+                       offset and a leader epoch, as ``positions()`` gives them. One that ``to``
                        leaves out ends at its end; of ``from_``, ``auto.offset.reset`` says
 ====================== =========================================================
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from raylog.actors.errors import InvalidRequest
-from raylog.cluster.client.consumer.instructions import Start, When
+from raylog.actors.errors import InvalidRequest, UnknownTopicOrPartition
+from raylog.cluster.client.consumer.instructions import OffsetAndEpoch, Start, When
 from raylog.cluster.client.times import milliseconds
-from raylog.storage.limits import MAX_LONG
+from raylog.storage.limits import MAX_INT, MAX_LONG
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST
+from raylog.storage.state.epochs import NO_EPOCH
 
-Place = str | int | datetime
-Places = Place | Mapping[tuple[str, int], Place] | None
+Offset = int | tuple[int, int] | list[int]  # the pairs: OffsetAndEpoch, also of JSON
+Place = str | datetime | Offset
+Places = Place | Mapping[tuple[str, int], Place] | Mapping[TopicPartition, Place] | None
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -44,6 +47,16 @@ def offset_of(offset: object, argument: str = "offset") -> int:
     return number
 
 
+def saved_offset(given: object, argument: str = "offset") -> int | OffsetAndEpoch:
+    """An offset, or a pair of one and a leader epoch. Raises InvalidRequest."""
+    if not isinstance(given, tuple | list):
+        return offset_of(given, argument)
+    epoch = _integer(given[1]) if len(given) == 2 else None
+    if epoch is None or not NO_EPOCH <= epoch <= MAX_INT:
+        raise InvalidRequest(argument, given, "must be an offset, or (offset, leader epoch)")
+    return OffsetAndEpoch(offset_of(given[0], argument), epoch)
+
+
 def partition_of(given: Any) -> TopicPartition:
     """Raises InvalidRequest."""
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
@@ -61,8 +74,10 @@ def starts(given: Places, argument: str = "from_") -> Callable[[TopicPartition],
     of_each: dict[TopicPartition, Start] = {}
     for key, place in given.items():
         partition = _key(key, argument)
-        is_offset = _integer(place) is not None
-        of_each[partition] = offset_of(place, argument) if is_offset else _time(place, argument)
+        if _integer(place) is not None or isinstance(place, tuple | list):
+            of_each[partition] = saved_offset(place, argument)
+        else:
+            of_each[partition] = _time(place, argument)
     return of_each.get
 
 
@@ -74,9 +89,22 @@ def ends(given: Places) -> Callable[[TopicPartition], Start | None]:
 
     def end_of(partition: TopicPartition) -> Start:
         place = place_of(partition)
+        if isinstance(place, OffsetAndEpoch):
+            return place.offset
         return When(LATEST) if place is None else place
 
     return end_of
+
+
+def check_are_read(given: Places, argument: str, read: Collection[TopicPartition]) -> None:
+    """Raise UnknownTopicOrPartition for a place of a partition that is not read."""
+    if not isinstance(given, Mapping):
+        return
+    for key in given:
+        partition = _key(key, argument)
+        if partition not in read:
+            why = f"{argument} has a place for it, but it is not among what is to be read"
+            raise UnknownTopicOrPartition(*partition, why)
 
 
 def _key(given: Any, argument: str) -> TopicPartition:

@@ -5,6 +5,7 @@ room. Whatever may wait (a topic's first record, full memory, flush, close) goes
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -54,11 +55,17 @@ class AsyncProducer:
     async def start(self) -> None:
         """Get a producer id, the first time. Raises the errors of a cluster that does not answer.
 
-        Every task may call this before it sends: all of them get the same producer.
+        Every task may call this before it sends: all of them get the same producer. Who is
+        cancelled leaves nothing behind; whoever calls it next starts anew.
         """
         async with self._starting:
             if self._producer is None:
-                self._producer = await _elsewhere(self._make)
+                making = _Making(self._make)
+                try:
+                    self._producer = await _elsewhere(making.run)
+                except BaseException:
+                    making.abandon()
+                    raise
 
     async def send(
         self, topic: str, value: Any = None, **row: Any
@@ -108,6 +115,34 @@ class AsyncProducer:
             return False
         is_number = isinstance(partition, int)
         return partition is None or (is_number and partition < len(state.batches))
+
+
+class _Making:
+    """A producer that is made in a thread, and closed if nobody waits for it any more."""
+
+    def __init__(self, make: Callable[[], Producer]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: Producer | None = None
+        self._is_abandoned = False
+
+    def run(self) -> Producer:
+        """Make it, in the thread."""
+        producer = self._make()
+        with self._lock:
+            self._made = producer
+            is_abandoned = self._is_abandoned
+        if is_abandoned:
+            producer.close()
+        return producer
+
+    def abandon(self) -> None:
+        """Nobody uses it: close it here if it is made, else in the thread."""
+        with self._lock:
+            self._is_abandoned = True
+            producer = self._made
+        if producer is not None:
+            producer.close()
 
 
 async def _elsewhere(work: Callable[[], Answer]) -> Answer:

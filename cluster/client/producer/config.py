@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from raylog.cluster.client.producer.batches import Compression
-from raylog.cluster.client.settings import no_such_setting
+from raylog.cluster.client.settings import by_name
 from raylog.storage.errors import InvalidConfig, UnsupportedCompressionType
 from raylog.storage.limits import MAX_INT
 from raylog.storage.records.compression import CODECS
@@ -18,6 +18,44 @@ from raylog.storage.records.compression import CODECS
 PARTITIONERS: Final = ("murmur2", "sticky", "round_robin")
 # Kafka's values of ``acks`` that mean the same while a partition has one replica.
 _ACKS: Final = ("all", "1", "-1", 1, -1)
+
+_BROKER = "a producer belongs to its broker: raylog.connect(address)"
+_ATTEMPTS = "a batch is sent again until delivery.timeout.ms is over, however often: set that"
+_TRANSACTIONS = (
+    "there are no transactions yet; enable.idempotence writes each record once, within a partition"
+)
+_BUFFER = "use buffer.memory, in bytes"
+_NETWORK = "Ray's own network is used"
+# Kafka's keys, and those of librdkafka, that mean nothing here, and what to use instead. A key that
+# ends in a dot: all that begin so.
+_INSTEAD: Final = {
+    "bootstrap.servers": _BROKER,
+    "metadata.broker.list": _BROKER,
+    "retries": _ATTEMPTS,
+    "message.send.max.retries": _ATTEMPTS,
+    "message.timeout.ms": "use delivery.timeout.ms",
+    "transactional.id": _TRANSACTIONS,
+    "transaction.": _TRANSACTIONS,
+    "request.required.acks": "use acks",
+    "max.in.flight": "use max.in.flight.requests.per.connection",
+    "message.max.bytes": "use max.request.size, and max.message.bytes of the topic",
+    "batch.num.messages": "bytes bound a batch: use batch.size and max.request.size",
+    "queue.buffering.max.ms": "use linger.ms",
+    "queue.buffering.max.messages": _BUFFER,
+    "queue.buffering.max.kbytes": _BUFFER,
+    "compression.codec": "use compression.type",
+    "compression.level": (
+        "use that of the codec: compression.gzip.level, compression.lz4.level, "
+        "compression.zstd.level"
+    ),
+    "partitioner.": (
+        f"use partitioner: one of {', '.join(PARTITIONERS)}, or a function; sticky ignores keys"
+    ),
+    "interceptor.classes": "there are none: use a callback of what send returns",
+    "security.": _NETWORK,
+    "sasl.": _NETWORK,
+    "ssl.": _NETWORK,
+}
 
 Partitioner = Callable[[str, bytes | None, int], int]
 Serializer = Callable[[Any], bytes | None]
@@ -92,15 +130,7 @@ class ProducerConfig:
     def of(cls, settings: Mapping[str, Any]) -> Self:
         """Settings by either spelling. Raises InvalidConfig, UnsupportedCompressionType."""
         known = [field.name for field in dataclasses.fields(cls)]
-        values: dict[str, Any] = {}
-        for key, value in settings.items():
-            name = key.replace(".", "_")
-            if name not in known:
-                raise InvalidConfig(key, value, no_such_setting(key, known))
-            if name in values:
-                raise InvalidConfig(key, value, "is given twice, in both spellings; give it once")
-            values[name] = value
-        return cls(**values)
+        return cls(**by_name(settings, known, _INSTEAD))
 
 
 # Kafka's.

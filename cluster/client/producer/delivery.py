@@ -154,7 +154,8 @@ class Delivery:
 
     def untold(self, outcome: Outcome) -> int:
         """How many of an outcome's failures nobody has seen."""
-        told = [n for n in self._told if 0 <= n - outcome.first < outcome.count]
+        seen = self._told.copy()  # users add to it at any time
+        told = [n for n in seen if 0 <= n - outcome.first < outcome.count]
         return outcome.count - len(told)
 
     def failure(self, outcome: Outcome) -> ProduceFailed:

@@ -120,7 +120,7 @@ class Producer:
         topic's partitions and for room in ``buffer.memory``.
 
         Raises RecordTooLargeToSend, UnknownTopicOrPartition, InvalidTopic, InvalidRecord;
-        RequestTimedOut if there is no room; InvalidRequest once closed.
+        BufferExhausted if there is no room; InvalidRequest once closed.
         """
         raise NotImplementedError("each producer has the kernel's method in this place")
 
@@ -142,7 +142,7 @@ class Producer:
         Returns a Future of the ranges of offsets; its ``offsets()`` has those of each row.
 
         Raises InvalidRecord for a table of another shape, UnknownTopicOrPartition,
-        RecordTooLargeToSend; rows before the one that raised are sent.
+        RecordTooLargeToSend, BufferExhausted; rows before the one that raised are sent.
         """
         from raylog.cluster.client.producer.tables import send_table  # Arrow, which rows do without
 

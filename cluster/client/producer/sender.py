@@ -8,10 +8,10 @@
     time                        --+
 
 The lock guards the machines. Nothing is compressed, sent or called back under it. ``send`` takes it
-only to close a full batch. What users hear (results, callbacks), they hear from the thread.
+only to close a full batch. Code that interrupts a holder of it and needs it, too, is refused
+(``call_lock.py``). What users hear (results, callbacks), they hear from the thread.
 """
 
-import heapq
 import logging
 import random
 import threading
@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -39,8 +38,10 @@ from raylog.cluster.client.connection import (
     TopicMetadata,
 )
 from raylog.cluster.client.producer.batches import NOBODY, Batch, ProducerIdentity, Rows
+from raylog.cluster.client.producer.call_lock import CallLock
 from raylog.cluster.client.producer.config import ProducerConfig
 from raylog.cluster.client.producer.delivery import Delivery, Outcome, SentRecord
+from raylog.cluster.client.producer.failures import Failures
 from raylog.cluster.client.producer.machine import (
     THROTTLED,
     AskProducerId,
@@ -51,6 +52,7 @@ from raylog.cluster.client.producer.machine import (
     Times,
     backoff_s,
 )
+from raylog.cluster.client.producer.timers import Timers
 from raylog.storage.errors import InvalidRecord, RaylogError, RecordTooLarge
 from raylog.storage.records import kernel
 
@@ -58,9 +60,6 @@ logger = logging.getLogger(__name__)
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 UNKNOWN_TOPIC_ID: Final = 100
-# How many failed batches that nobody looked at are remembered one by one.
-MOST_FAILURES: Final = 1000
-FEWEST_TIMERS: Final = 1000
 Event = Any  # an OpenBatch of the kernel that is to be looked at, or a function to be called
 
 
@@ -90,6 +89,7 @@ class SendingPartition:
                 "was waited for in a callback, which holds up the producer; "
                 "use the record's own callback instead",
             )
+        self.sender.lock.check()
         delivery.is_hurried = True
         self.sender.events.put(self.rows)
 
@@ -113,7 +113,7 @@ class Sender:
         """``careful``: the way of the rows that are not plain. ``is_threaded`` False: whoever made
         this calls ``step``."""
         self.clock, self._config, self._connection = clock, config, connection
-        self.lock = threading.Lock()
+        self.lock = CallLock("producer")
         self.events: SimpleQueue[Event] = SimpleQueue()
         # notified when batches have ended, and memory is free again
         self.changed = threading.Condition()
@@ -153,13 +153,8 @@ class Sender:
         self._ending: dict[Delivery, None] = {}
         # topics whose name another topic has, until what waited for them has failed
         self._retired: list[Any] = []
-        self._failures: deque[tuple[Delivery, Outcome]] = deque()
-        # failures that are remembered only by their number, and the first of them
-        self._forgotten = 0
-        self._first_forgotten: ProduceFailed | None = None
-        self._timers: list[tuple[float, int, SendingPartition]] = []
-        self._most_timers = FEWEST_TIMERS  # more than this are cleared of void ones
-        self._order = count()
+        self._failures = Failures()
+        self._timers: Timers[SendingPartition] = Timers()
         self._refreshing: set[str] = set()
         self._refresh_at = clock() + config.metadata_max_age_ms / 1000
         # as it stands in what is logged
@@ -176,7 +171,7 @@ class Sender:
     def learn(self, metadata: TopicMetadata) -> Any:
         """Use what is known of a topic now; returns its OpenTopic."""
         topic, limit = metadata.topic, self._limit(metadata.max_message_bytes)
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             if not self._is_of(topic, metadata.topic_id):
                 self._retire(topic, metadata.topic_id)
             state = self._topics.get(topic)
@@ -215,12 +210,12 @@ class Sender:
             sending: SendingPartition = batch.owner
             error = UnknownTopicId(sending.name, sending.topic_id, topic_id)
             self._tell(sending, partial(sending.machine.retire, error))
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             self._retired.remove(state)
 
     def refresh(self, topic: str) -> None:
         """Ask for a topic's metadata; the thread hears the answer."""
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             if topic in self._refreshing:
                 return
             self._refreshing.add(topic)
@@ -239,7 +234,7 @@ class Sender:
 
     def _refreshed(self, topic: str, known: Any, done: "Future[TopicMetadata]") -> None:
         """``known``: the topic as it was when this was asked."""
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             self._refreshing.discard(topic)
             if self._topics.get(topic) is not known:
                 return  # another topic has the name since, of which this may not tell
@@ -287,7 +282,7 @@ class Sender:
     def close_rows(self, batch: Any) -> None:
         """The next row does not fit into a batch."""
         sending: SendingPartition = batch.owner
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             sending.machine.close_rows()
         self.events.put(batch)
 
@@ -296,7 +291,7 @@ class Sender:
         sending: SendingPartition = batch.owner
         delivery = self._new_delivery(batch)
         delivery.count = rows.count
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             if self.accumulator.topics.get(sending.topic) is not state:
                 return None
             sending.machine.add(Batch(delivery, rows.count, rows=rows, charged_bytes=charged_bytes))
@@ -309,7 +304,7 @@ class Sender:
     def hurry(self) -> list[Delivery]:
         """Nothing that waits now lingers; returns all of it."""
         waiting: list[Delivery] = []
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             waiting += self._ending
             for state in [*self._topics.values(), *self._retired]:
                 for batch in list(state.batches):
@@ -339,16 +334,9 @@ class Sender:
     def take_failures(self) -> tuple[ProduceFailed | None, int]:
         """What has failed since the last time and nobody has seen: the first, and how many records
         in all."""
-        with self.lock:
-            failures, self._failures = self._failures, deque()
-            records, self._forgotten = self._forgotten, 0
-            first, self._first_forgotten = self._first_forgotten, None
-        for delivery, outcome in failures:
-            untold = delivery.untold(outcome)
-            records += untold
-            if untold and first is None:
-                first = ProduceFailed(delivery.partition.name, untold, outcome.error)
-        return first, records
+        with self.lock.thread, self.lock.alone():
+            failures, self._failures = self._failures, Failures()
+        return failures.untold()
 
     def is_own_thread(self) -> bool:
         """Whether this runs in a callback, where nothing may wait for the producer."""
@@ -359,7 +347,7 @@ class Sender:
     def leave_to_parent(self) -> None:
         """This process was forked off: all that was taken is the parent's to send."""
         # whoever held them is not here
-        self.lock, self.changed = threading.Lock(), threading.Condition()
+        self.lock, self.changed = CallLock("producer"), threading.Condition()
         self.is_forked = self.is_closed = self._is_stopped = True
         self.accumulator.topics.clear()
 
@@ -370,7 +358,7 @@ class Sender:
 
     def close(self) -> None:
         """Take nothing more in; whoever waits for room hears it."""
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             self.is_closed = True
             self.accumulator.topics.clear()
         self._has_changed()
@@ -412,11 +400,8 @@ class Sender:
             else:
                 touched[event.owner] = None
         now = self.clock()
-        while self._timers and self._timers[0][0] <= now:
-            due_at, _, sending = heapq.heappop(self._timers)
-            if sending.due_at == due_at:
-                sending.due_at = None
-                touched[sending] = None
+        for sending in self._timers.take_due(now):
+            touched[sending] = None
         if self._refresh_at <= now:
             self._refresh_at = now + self._config.metadata_max_age_ms / 1000
             for topic in list(self._topics):
@@ -442,22 +427,23 @@ class Sender:
             return events
 
     def _until_next(self) -> float:
-        next_at = min(self._refresh_at, self._timers[0][0] if self._timers else self._refresh_at)
-        return max(next_at - self.clock(), 0.0)
+        next_at = self._timers.next_at
+        wake_at = self._refresh_at if next_at is None else min(self._refresh_at, next_at)
+        return max(wake_at - self.clock(), 0.0)
 
     def _advance(self, sending: SendingPartition) -> None:
         now = self.clock()
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             todo = sending.machine.advance(now)
             due_at = sending.machine.due_at(now)
             self._note_ends(todo)
-        if due_at is not None and due_at != sending.due_at:
-            self._schedule(sending, due_at)
+        if due_at is not None:
+            self._timers.schedule(sending, due_at)
         self._perform(sending, todo)
 
     def _tell(self, sending: SendingPartition, event: Callable[[], Sequence[Instruction]]) -> None:
         """Tell a machine, and do what it says."""
-        with self.lock:
+        with self.lock.thread, self.lock.alone():
             todo = event()
             self._note_ends(todo)
         self._perform(sending, todo)
@@ -467,15 +453,6 @@ class Sender:
         for instruction in todo:
             if isinstance(instruction, End):
                 self._ending[instruction.batch.delivery] = None
-
-    def _schedule(self, sending: SendingPartition, due_at: float) -> None:
-        """Look at a partition at this time; its timer of before is void."""
-        sending.due_at = due_at
-        heapq.heappush(self._timers, (due_at, next(self._order), sending))
-        if len(self._timers) > self._most_timers:
-            self._timers = [timer for timer in self._timers if timer[2].due_at == timer[0]]
-            heapq.heapify(self._timers)
-            self._most_timers = max(FEWEST_TIMERS, 2 * len(self._timers))
 
     def _perform(self, sending: SendingPartition, todo: Sequence[Instruction]) -> None:
         for instruction in todo:
@@ -546,7 +523,7 @@ class Sender:
         if code == UNKNOWN_TOPIC_OR_PARTITION:
             self.refresh(sending.topic)
         if code == UNKNOWN_TOPIC_ID:
-            with self.lock:
+            with self.lock.thread, self.lock.alone():
                 if self._is_of(sending.topic, sending.topic_id):
                     self._retire(sending.topic, getattr(error, "served_topic_id", ""))
         if isinstance(error, RecordTooLarge):
@@ -566,23 +543,14 @@ class Sender:
             error=error,
         )
         if error is not None:
-            with self.lock:
-                self._failures.append((batch.delivery, outcome))
-                if len(self._failures) > MOST_FAILURES:
-                    self._forget(*self._failures.popleft())
+            with self.lock.thread, self.lock.alone():
+                self._failures.add(batch.delivery, outcome)
         self.accumulator.release(batch.charged_bytes)
         batch.delivery.end(outcome)
         if batch.delivery.has_told:
-            with self.lock:
+            with self.lock.thread, self.lock.alone():
                 self._ending.pop(batch.delivery, None)
         self._has_changed()
-
-    def _forget(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Remember a failure only by its number. The caller holds the lock."""
-        untold = delivery.untold(outcome)
-        self._forgotten += untold
-        if untold and self._first_forgotten is None:
-            self._first_forgotten = ProduceFailed(delivery.partition.name, untold, outcome.error)
 
     # -- producer ids ------------------------------------------------------------------------------
 
@@ -600,7 +568,7 @@ class Sender:
     def _take_producer_id(self, sending: SendingPartition, done: "Future[int]") -> None:
         error = done.exception()
         if error is None:
-            with self.lock:
+            with self.lock.thread, self.lock.alone():
                 sending.machine.take_producer_id(done.result())
             self._advance(sending)
             return

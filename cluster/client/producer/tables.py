@@ -1,6 +1,6 @@
 """Arrow tables into a producer: which rows go where, and what becomes of them."""
 
-import threading
+import itertools
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raylog.actors.errors import ProduceFailed, RecordTooLargeToSend
+from raylog.actors.errors import ProduceFailed, RecordTooLargeToSend, ReentrantCall
 from raylog.cluster.client.producer.batches import Rows
 from raylog.cluster.client.producer.config import Partitioner, ProducerConfig
 from raylog.cluster.client.producer.delivery import Delivery, Outcome
@@ -54,8 +54,9 @@ class SentTable(Future):
         super().__init__()
         self.num_rows = num_rows
         self._parts: list[_Part] = []
-        self._left = 0
-        self._lock = threading.Lock()
+        # of the parts, and of all having been sent; each is counted in one step, without a lock,
+        # for which a finalizer in the same thread would wait for ever
+        self._ends, self._last = itertools.count(1), 1
         self.set_running_or_notify_cancel()
 
     def cancel(self) -> bool:
@@ -64,16 +65,14 @@ class SentTable(Future):
 
     def follow(self, parts: list[_Part]) -> None:
         """The producer's: these are all parts of the table."""
-        self._parts, self._left = parts, len(parts) + 1
+        self._parts, self._last = parts, len(parts) + 1
         for part in parts:
             part.delivery.when_done(self._part_ended)
         self._part_ended()
 
     def _part_ended(self) -> None:
-        with self._lock:
-            self._left -= 1
-            if self._left:
-                return
+        if next(self._ends) < self._last:
+            return
         failures = [pair for pair in self._outcomes() if pair[1].error is not None]
         if not failures:
             self.set_result(self._ranges())
@@ -251,7 +250,11 @@ def _send_columns(
         if size_bytes > config.max_request_size:
             raise RecordTooLargeToSend(size_bytes, "max.request.size", config.max_request_size)
         _charge(taking, config, size_bytes)
-        delivery = taking.sender.add(state, batch, rows, size_bytes)
+        try:
+            delivery = taking.sender.add(state, batch, rows, size_bytes)
+        except ReentrantCall:
+            taking.sender.release(size_bytes)
+            raise
         if delivery is None:  # another topic has this name now
             taking.sender.release(size_bytes)
             continue
@@ -267,4 +270,4 @@ def _charge(taking: Taking, config: ProducerConfig, size_bytes: int) -> None:
         if taking.sender.accumulator.free_bytes >= needed:
             taking.sender.release(-size_bytes)
             return
-        taking.wait_for_room(since, deadline)
+        taking.wait_for_room("the rest of the table", since, deadline)

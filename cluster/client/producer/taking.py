@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from raylog.actors.errors import (
+    BufferExhausted,
     InvalidRequest,
     NotLeader,
     RecordTooLargeToSend,
@@ -68,7 +69,7 @@ class Taking:
                 target = _target(state, key, number, ignores_keys=self._ignores_keys)
                 self.sender.close_rows(state.batches[target])
             elif put == kernel.ops.MEMORY_IS_FULL:
-                self.wait_for_room(since, deadline)
+                self.wait_for_room("the record", since, deadline)
 
     def _serialized(self, content: Any, serializer: Any, what: str) -> bytes | None:
         if content is not None and serializer is not None:
@@ -132,13 +133,14 @@ class Taking:
         """Until when a call may wait for room, by the sender's clock."""
         return self.sender.clock() + self._config.max_block_ms / 1000
 
-    def wait_for_room(self, since: int, deadline: float) -> None:
-        """Wait until memory may be free. Raises RequestTimedOut."""
-        self.sender.hurry()
-        if self.sender.is_own_thread() or not self.sender.wait_for_change(since, deadline):
-            raise RequestTimedOut(
-                "send: waiting for space in buffer.memory", self._config.max_block_ms
-            )
+    def wait_for_room(self, what: str, since: int, deadline: float) -> None:
+        """Wait until memory may be free for ``what``. Raises BufferExhausted."""
+        config, sender = self._config, self.sender
+        sender.hurry()
+        if sender.is_own_thread():  # a callback, which holds up what would make room
+            raise BufferExhausted(what, 0, config.buffer_memory)
+        if not sender.wait_for_change(since, deadline):
+            raise BufferExhausted(what, config.max_block_ms, config.buffer_memory)
 
 
 def chosen_partition(

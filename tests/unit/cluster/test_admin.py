@@ -1,5 +1,6 @@
 """Many things asked at once: each succeeds or fails by itself, and in time."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -17,11 +18,13 @@ from raylog.actors.errors import (
 from raylog.actors.requests import READ_COMMITTED, OffsetAnswer, Serves, decode_offset
 from raylog.actors.runtime.names import CONTROLLER
 from raylog.cluster.admin import Admin, NewTopic
+from raylog.cluster.client.connection import PartitionMetadata, TopicMetadata
 from raylog.storage.errors import InvalidConfig, InvalidPartitions, OffsetOutOfRange
 from raylog.storage.names import TopicPartition
 from tests.unit.cluster.client.test_ray_connection import HERE, Actor, World, metadata
 from tests.unit.cluster.controller.controllers import Cluster, Manager
 
+KEY = ("orders", 0)
 SERVES = Serves(TopicPartition("orders", 0), "id", 5)
 
 
@@ -165,26 +168,102 @@ def test_offsets_are_asked_of_the_topic_that_the_metadata_names(
     assert futures[key].result(0) == OffsetAnswer(7, -1, 2)
 
 
-def test_who_asks_again_finds_the_actor_that_serves_a_partition_now(
+QUESTIONS: dict[str, tuple[Callable[[Admin], Any], Any, Any]] = {
+    "list_offsets": (
+        lambda admin: admin.list_offsets({KEY: "latest"}, timeout_s=10.0),
+        OffsetAnswer(7, -1, 2).encode(),
+        OffsetAnswer(7, -1, 2),
+    ),
+    "delete_records": (lambda admin: admin.delete_records({KEY: 7}, timeout_s=10.0), 7, 7),
+}
+
+
+def pass_time(world: World, controller: Actor, seconds: float) -> None:
+    """So many seconds; the Controller answers what it is asked then."""
+    world.clock.now_s += seconds
+    world.deadlines.expire()
+    answer_metadata(world, controller)
+
+
+def answer_metadata(world: World, controller: Actor) -> None:
+    world.work()
+    while controller.calls:
+        method, _, _ = controller.calls[0]
+        controller.answer(metadata(HERE) if method == "topic_metadata" else None)
+        world.work()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_partition_that_is_away_is_asked_again_when_it_is_back(
+    world: World, controller: Actor, admin: Admin, question: str
+) -> None:
+    ask, answer, expected = QUESTIONS[question]
+    dead = world.serve()
+    (future,) = ask(admin).values()
+    answer_metadata(world, controller)
+    dead.answer(ActorDiedError())
+    del world.actors["Log:orders-0"]
+    looks = len(world.looks)
+    pass_time(world, controller, 0.07)
+    assert len(world.looks) == looks, "it pauses"
+    for _ in range(3):
+        pass_time(world, controller, 1.3)
+        assert not future.done()
+    successor = world.serve()
+    pass_time(world, controller, 1.3)
+    successor.answer(answer)
+    assert future.result(0) == expected
+    assert len(world.deadlines) == 0
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_partition_that_stays_away_is_named_in_time(
+    world: World, controller: Actor, admin: Admin, question: str
+) -> None:
+    (future,) = QUESTIONS[question][0](admin).values()
+    for _ in range(6):
+        pass_time(world, controller, 1.3)
+        assert not future.done()
+    for _ in range(22):
+        pass_time(world, controller, 0.1)
+    assert isinstance(future.exception(0), NotLeader)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_partition_that_does_not_answer_is_told_in_time(
+    world: World, controller: Actor, admin: Admin, question: str
+) -> None:
+    world.serve()
+    (future,) = QUESTIONS[question][0](admin).values()
+    answer_metadata(world, controller)
+    pass_time(world, controller, 10.0)
+    assert isinstance(future.exception(0), RequestTimedOut)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_slow_controller_takes_of_the_same_time(
+    world: World, controller: Actor, admin: Admin, question: str
+) -> None:
+    world.serve()
+    (future,) = QUESTIONS[question][0](admin).values()
+    for _ in range(2):
+        world.work()
+        assert not future.done()
+        world.clock.now_s += 5.0
+        answer_metadata(world, controller)
+    world.deadlines.expire()
+    assert isinstance(future.exception(0), RequestTimedOut)
+
+
+def test_what_nobody_waits_for_is_not_asked_again(
     world: World, controller: Actor, admin: Admin
 ) -> None:
-    key = TopicPartition("orders", 0)
-
-    def asked() -> Any:
-        futures = admin.list_offsets({("orders", 0): "latest"})
-        world.work()
-        controller.answer(metadata(HERE))
-        world.work()
-        return futures[key]
-
-    dead = world.serve()
-    first = asked()
-    dead.answer(ActorDiedError())
-    assert isinstance(first.exception(0), NotLeader)
-    successor = world.serve()
-    again = asked()
-    successor.answer(OffsetAnswer(7, -1, 2).encode())
-    assert again.result(0) == OffsetAnswer(7, -1, 2)
+    (future,) = QUESTIONS["delete_records"][0](admin).values()
+    answer_metadata(world, controller)
+    assert future.cancel()
+    looks = len(world.looks)
+    pass_time(world, controller, 1.3)
+    assert len(world.looks) == looks
 
 
 @pytest.mark.parametrize(
@@ -230,16 +309,45 @@ def test_a_time_that_is_none_is_refused_at_once(admin: Admin) -> None:
 
 
 def test_records_of_several_partitions_are_deleted_and_each_fails_by_itself(
-    world: World, admin: Admin
+    world: World, controller: Actor, admin: Admin
 ) -> None:
     first, second = world.serve("Log:orders-0"), world.serve("Log:orders-1")
-    futures = admin.delete_records({("orders", 0): 7, ("orders", 1): -1})
+    futures = admin.delete_records({("orders", 0): 7, ("orders", 1): 9})
+    world.work()
+    here = PartitionMetadata(0, -1, HERE)
+    controller.answer(TopicMetadata("orders", "id", (here, here), 1 << 20))
     world.work()
     assert first.answer(7) == (7,)
-    refused = OffsetOutOfRange("orders-1", -1, 0, 5)
-    assert second.answer(failed(refused)) == (-1,)
+    refused = OffsetOutOfRange("orders-1", 9, 0, 5)
+    assert second.answer(failed(refused)) == (9,)
     assert futures[TopicPartition("orders", 0)].result(0) == 7
     assert futures[TopicPartition("orders", 1)].exception(0) is refused
+
+
+def test_all_records_are_those_that_are_there_when_it_is_asked_first(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    """What is repeated must not delete what came in between."""
+    log_actor = world.serve()
+    (future,) = admin.delete_records({KEY: -1}).values()
+    answer_metadata(world, controller)
+    log_actor.answer(OffsetAnswer(7, -1, 2).encode())
+    answer_metadata(world, controller)
+    assert log_actor.answer(ActorDiedError()) == (7,)
+    log_actor = world.serve()
+    pass_time(world, controller, 0.2)
+    assert log_actor.answer(7) == (7,)
+    assert future.result(0) == 7
+
+
+def test_all_records_of_what_has_no_end_are_not_deleted(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    futures = admin.delete_records({("orders", 3): -1, ("orders", 4): 5})
+    answer_metadata(world, controller)
+    for future in futures.values():
+        with pytest.raises(UnknownTopicOrPartition, match="the topic has 1 partitions"):
+            future.result(0)
 
 
 @pytest.mark.parametrize("offset", [-2, "5", True, 1.5])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from raylog.actors.errors import NotLeader
+from raylog.actors.errors import NotLeader, UnknownTopicOrPartition
 from raylog.cluster.cli import consume
 from raylog.cluster.cli.consume import Range
 from raylog.cluster.cli.interrupts import Interrupts
@@ -79,7 +79,6 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "topics": ({"topics": ("t", "u"), "last": 1}, ["t-0:9", "t-1:1", "u-0:0"]),
     "a pattern": ({"topics": re.compile("^u|no")}, ["u-0:0"]),
     "a pattern's partition": ({"topics": re.compile("^."), "partitions": [1]}, ALL[-2:]),
-    "a pattern without topics": ({"topics": re.compile("^x")}, []),
     "a count without an end": ({"end": None, "count": 12}, ALL),
 }
 
@@ -90,6 +89,33 @@ def test_what_is_wanted_is_printed_once(
 ) -> None:
     wanted, expected = CASES[case]
     assert printed(consumer, capfdbinary, **wanted) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "partitions", "end", "why"),
+    [
+        ("^x", None, "latest", "topic '^x': no topic matches;"),
+        ("^x", [1], "latest", "topic '^x', partition 1: no topic that matches has"),
+        ("^t", [7], None, "topic '^t', partition 7: no topic that matches has"),
+    ],
+)
+def test_a_pattern_of_which_nothing_can_come_is_refused(
+    consumer: Consumer, pattern: str, partitions: list[int] | None, end: Any, why: str
+) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match=re.escape(why)):
+        consume._assign(consumer, re.compile(pattern), partitions, Range("earliest", end, None))
+
+
+def test_a_pattern_without_an_end_waits_for_a_topic_and_says_so(
+    connection: FakeConnection, consumer: Consumer, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    consume._assign(consumer, re.compile("^x"), None, Range("latest", None, None))
+    assert capfdbinary.readouterr().err == b"no topic matches yet; waiting for one\n"
+    fill(connection.create("x")[0], 1)
+    connection.now_s += 301
+    assert [record.topic for record in consumer.poll()] == ["x"]
+    consume._assign(consumer, re.compile("^u"), None, Range("latest", None, None))
+    assert capfdbinary.readouterr().err == b""
 
 
 def test_an_offset_behind_the_end_is_refused(consumer: Consumer) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import typer
 
 from raylog.cluster.cli import produce
 from raylog.cluster.cli.interrupts import Interrupts
@@ -143,3 +144,13 @@ def test_offsets_are_printed_in_the_order_of_the_lines(
     sending.producer.flush()
     sending.settle()
     assert capsysbinary.readouterr().out == b"line\tpartition\toffset\n1\t0\t0\n2\t0\t1\n"
+
+
+def test_options_for_text_are_refused_for_json() -> None:
+    assert produce._parser(produce.Input.json, None, None, None) is from_json
+    assert produce._parser(produce.Input.text, None, None, None) is Row
+    keyed = produce._parser(produce.Input.text, None, ":", None)(b"k:v")
+    assert (keyed.key, keyed.value) == (b"k", b"v")
+    for given in [("k", None, None), (None, ":", None), (None, None, "")]:
+        with pytest.raises(typer.BadParameter, match="for --format text"):
+            produce._parser(produce.Input.json, *given)

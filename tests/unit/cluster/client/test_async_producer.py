@@ -1,13 +1,15 @@
 """A producer that awaits: what waits does not hold the loop up."""
 
 import asyncio
-from concurrent.futures import Future
+import gc
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from raylog.actors.errors import InvalidRequest, ProduceFailed
+from raylog.actors.errors import InvalidRequest, NotLeader, ProduceFailed
 from raylog.cluster.client.producer import AsyncProducer
 from raylog.storage.errors import RecordTooLarge
 from tests.harness.connections import FakeConnection
@@ -125,3 +127,128 @@ def test_before_start_it_says_what_to_do(connection: FakeConnection) -> None:
         await producer.close()
 
     asyncio.run(work())
+
+
+class SlowStart(FakeConnection):
+    """Answers for a producer id only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.create("t", 1)
+        self.asked: list[Future[int]] = []
+
+    def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
+        self.asked.append(Future())
+        return self.asked[-1]
+
+    async def begun(self) -> None:
+        while not self.asked:
+            await asyncio.sleep(0)
+
+
+def threads_of(client_id: str) -> list[threading.Thread]:
+    name = f"raylog-producer-{client_id}"
+    return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+def test_a_start_that_is_cancelled_leaves_no_producer_behind() -> None:
+    connection = SlowStart()
+
+    async def work() -> None:
+        producer = AsyncProducer(connection, client_id="cancelled")
+        starting = asyncio.create_task(producer.start())
+        await connection.begun()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        connection.asked[0].set_result(1)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        with pytest.raises(InvalidRequest, match=r"await start\(\)"):
+            await producer.send("t", b"x")
+
+    asyncio.run(work())
+    assert threads_of("cancelled") == []
+
+
+def test_a_start_that_is_cancelled_behind_another_one_leaves_it_its_producer() -> None:
+    connection = SlowStart()
+
+    async def work() -> None:
+        producer = AsyncProducer(connection, client_id="behind", linger_ms=0)
+        first = asyncio.create_task(producer.start())
+        await connection.begun()
+        second = asyncio.create_task(producer.start())
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        connection.asked[0].set_result(1)
+        await first
+        assert (await producer.send_and_wait("t", b"x")).offset == 0
+        await producer.close()
+
+    asyncio.run(work())
+    assert threads_of("behind") == []
+    assert len(connection.asked) == 1
+
+
+def test_behind_a_start_that_was_cancelled_another_one_starts_anew() -> None:
+    connection = SlowStart()
+
+    async def work() -> None:
+        producer = AsyncProducer(connection, client_id="anew", linger_ms=0)
+        first = asyncio.create_task(producer.start())
+        await connection.begun()
+        second = asyncio.create_task(producer.start())
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        while len(connection.asked) < 2:
+            await asyncio.sleep(0)
+        connection.asked[1].set_result(2)
+        await second
+        connection.asked[0].set_result(1)
+        assert (await producer.send_and_wait("t", b"x")).offset == 0
+        await producer.close()
+
+    asyncio.run(work())
+    assert threads_of("anew") == []
+
+
+def test_a_start_that_is_cancelled_and_fails_then_tells_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    connection = SlowStart()
+
+    async def work() -> None:
+        producer = AsyncProducer(connection, client_id="failed")
+        starting = asyncio.create_task(producer.start())
+        await connection.begun()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        connection.asked[0].set_exception(NotLeader("t", "away"))
+
+    asyncio.run(work())
+    gc.collect()
+    assert threads_of("failed") == []
+    assert caplog.text == ""
+
+
+def test_a_start_that_is_cancelled_once_its_producer_is_made_closes_it() -> None:
+    connection = FakeConnection()
+
+    async def work() -> None:
+        pool = ThreadPoolExecutor(1)
+        asyncio.get_running_loop().set_default_executor(pool)
+        producer = AsyncProducer(connection, client_id="made")
+        starting = asyncio.create_task(producer.start())
+        await asyncio.sleep(0)
+        pool.shutdown(wait=True)  # it is made, and the loop has not heard of it
+        assert len(threads_of("made")) == 1
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    asyncio.run(work())
+    assert threads_of("made") == []

@@ -13,7 +13,14 @@ import pytest
 
 from raylog.actors.errors import NotLeader, TooManyPolls
 from raylog.cluster.client.consumer.config import ConsumerConfig
-from raylog.cluster.client.consumer.instructions import Fetch, Forget, Learn, LookUp, When
+from raylog.cluster.client.consumer.instructions import (
+    Fetch,
+    Forget,
+    Learn,
+    LookUp,
+    Reset,
+    When,
+)
 from raylog.cluster.client.consumer.machine import Machine
 from raylog.storage.errors import LogTruncation, OffsetOutOfRange, SegmentDeleted
 from raylog.storage.names import TopicPartition
@@ -336,6 +343,7 @@ def test_a_log_that_lost_its_end_is_read_from_there(policy: str) -> None:
     assert (fetch.offset, fetch.last_fetched_epoch) == (10, 3)
     machine.diverged(fetch.number, EpochEnd(2, 6), 0, 14)
     (reset,) = machine.resets
+    assert isinstance(reset, Reset)
     assert (reset.offset, reset.place) == (10, "offset 6")
     assert isinstance(reset.why, LogTruncation)
     fetch = asked(machine)

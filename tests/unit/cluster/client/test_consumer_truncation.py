@@ -1,12 +1,18 @@
 """What a consumer does about a log that lost its end under it, and has grown again."""
 
 import logging
+import re
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
 
+from raylog.cluster.client.connection import FetchRequest
 from raylog.cluster.client.consumer.consumer import Consumer
 from raylog.storage.errors import LogTruncation, OffsetOutOfRange
+from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import batch
 from tests.harness.consuming import FakeConnection, Served
 
@@ -168,3 +174,124 @@ def test_a_damaged_epoch_above_all_resets_nothing(connection: FakeConnection) ->
     assert read(consumer) == records(0, 1, b"old")
     append(connection, 1, b"new")
     assert read(consumer) == records(1, 2, b"new")
+
+
+# -- a reader with an end --------------------------------------------------------------------------
+
+
+class Impatient(FakeConnection):
+    """Nobody waits on it for ever. ``on_fetch``: called before the fetch ``at_fetch``."""
+
+    on_fetch: Callable[[], object] | None = None
+    at_fetch = 3
+
+    def pass_time(self, seconds: float) -> None:
+        assert self.now_s < 5000, "somebody waits for ever"
+        super().pass_time(seconds)
+
+    def fetch(self, request: FetchRequest, *, timeout_s: float) -> "Future[Any]":
+        if self.on_fetch is not None and len(self.fetches) == self.at_fetch:
+            self.on_fetch()
+        return super().fetch(request, timeout_s=timeout_s)
+
+
+ONE_BATCH = {"max_partition_fetch_bytes": 1}
+ENDS: dict[str, Any] = {"the end": "latest", "a time": T0 + 9, "an offset": {PLACE: 9}}
+RESETS = ["earliest", "latest"]
+
+
+@pytest.fixture
+def impatient() -> Impatient:
+    """Ten batches of one record, a millisecond apart, of which the fourth fetch loses six."""
+    made = Impatient(t=1)
+    for number in range(10):
+        made.topics["t"][0].partition.append(batch(timestamp=T0 + number, value=b"old"))
+    made.on_fetch = partial(made.topics["t"][0].lose_tail, 4)
+    return made
+
+
+@pytest.mark.parametrize("policy", RESETS)
+@pytest.mark.parametrize("end", ENDS)
+def test_a_reader_whose_end_is_lost_ends_where_the_log_does(
+    impatient: Impatient, caplog: pytest.LogCaptureFixture, policy: str, end: str
+) -> None:
+    consumer = impatient.consumer(
+        "t", from_="earliest", to=ENDS[end], auto_offset_reset=policy, **ONE_BATCH
+    )
+    assert [record.offset for record in consumer] == [0, 1, 2, 3]
+    assert consumer.is_at_end
+    (warning,) = caplog.messages
+    assert re.match(r"t-0: the log ends at 4, before offset (9|10), where .* was to end: ", warning)
+
+
+@pytest.mark.parametrize("end", [T0 + 9, "latest"])
+def test_an_end_that_is_lost_before_the_first_answer(impatient: Impatient, end: Any) -> None:
+    impatient.at_fetch = 0
+    consumer = impatient.consumer("t", from_="earliest", to=end, **ONE_BATCH)
+    assert [record.offset for record in consumer] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_without_a_reset_a_lost_end_is_raised_behind_the_records(
+    impatient: Impatient, end: str
+) -> None:
+    consumer = impatient.consumer(
+        "t", from_="earliest", to=ENDS[end], auto_offset_reset="none", **ONE_BATCH
+    )
+    found: list[int] = []
+    with pytest.raises(OffsetOutOfRange) as raised:
+        found.extend(record.offset for record in consumer)
+    assert found == [0, 1, 2, 3]
+    error = raised.value
+    assert (error.log_start_offset, error.log_end_offset) == (0, 4)
+    assert error.offset in (9, 10)
+    with pytest.raises(OffsetOutOfRange):
+        consumer.poll(1000)
+    assert consumer.position(*PLACE) == 4
+
+
+@pytest.mark.parametrize("policy", RESETS)
+@pytest.mark.parametrize("loss", ["read", "before"])
+def test_a_table_whose_end_is_lost_ends_where_the_log_does(
+    impatient: Impatient, policy: str, loss: str
+) -> None:
+    if loss == "before":
+        impatient.on_fetch = None
+        served_by(impatient).lose_tail(4)
+    consumer = impatient.consumer(auto_offset_reset=policy, **ONE_BATCH)
+    table = consumer.read_table("t", to={PLACE: 10})
+    assert table["offset"].to_pylist() == [0, 1, 2, 3]
+
+
+def test_without_a_reset_a_table_is_whole_or_raises(impatient: Impatient) -> None:
+    consumer = impatient.consumer(auto_offset_reset="none", **ONE_BATCH)
+    for end in (10, 7):  # it is lost while it is read; it is gone before
+        with pytest.raises(OffsetOutOfRange, match=f"offset {end} is out of range"):
+            consumer.read_table("t", to={PLACE: end})
+    assert consumer.read_table("t", to={PLACE: 4}).num_rows == 4
+
+
+@pytest.mark.parametrize("policy", [*RESETS, "none"])
+def test_an_end_that_the_log_never_had_is_waited_for(
+    connection: FakeConnection, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(connection, 3, b"old")
+    consumer = connection.consumer("t", from_={PLACE: 0}, to={PLACE: 5}, auto_offset_reset=policy)
+    assert read(consumer) == records(0, 3, b"old")
+    assert not consumer.is_at_end
+    append(connection, 4, b"new")
+    assert read(consumer) == records(3, 5, b"new")
+    assert consumer.is_at_end
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("policy", RESETS)
+@pytest.mark.parametrize("end", ENDS)
+def test_a_reader_ends_where_everything_before_its_end_was_deleted(
+    impatient: Impatient, policy: str, end: str
+) -> None:
+    impatient.on_fetch = partial(served_by(impatient).partition.delete_records, 10)
+    consumer = impatient.consumer(
+        "t", from_="earliest", to=ENDS[end], auto_offset_reset=policy, **ONE_BATCH
+    )
+    assert [record.offset for record in consumer] == [0, 1, 2]

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pytest
 
 from raylog.actors.errors import (
+    BufferExhausted,
     InvalidRequest,
     NotLeader,
     ProduceFailed,
@@ -35,7 +36,7 @@ from raylog.actors.errors import (
 from raylog.cluster.client.added_partitions import partitions_added
 from raylog.cluster.client.columns import to_table
 from raylog.cluster.client.producer import Producer, SentRecord
-from raylog.cluster.client.producer.sender import MOST_FAILURES
+from raylog.cluster.client.producer.failures import MOST_FAILURES
 from raylog.storage.errors import InvalidRecord, InvalidTopic, OutOfOrderSequence, RecordTooLarge
 from raylog.storage.records import _kernel_py, kernel
 from raylog.storage.records.batch import read_header
@@ -896,7 +897,9 @@ def test_a_send_without_room_waits_max_block_ms_and_takes_the_room_that_comes(la
         wait_for(lambda: producer._sender.changed._waiters, what="it waits")  # type: ignore[attr-defined]
         lab.clock.now_s += 4
         producer._sender._has_changed()
-        with pytest.raises(RequestTimedOut, match=r"waiting for space in buffer\.memory.* 4000 ms"):
+        with pytest.raises(
+            BufferExhausted, match=r"buffer\.memory=2000 had no room within 4000 ms"
+        ):
             blocked.result(DEADLINE_S)
 
 

@@ -1,6 +1,7 @@
 """The accumulator: exact sizes, whole rows, memory that is charged, both kernels alike."""
 
 import gc
+import inspect
 import threading
 from types import ModuleType
 from typing import Any
@@ -157,6 +158,68 @@ def test_a_row_goes_where_it_should(ops: Any) -> None:
     counts = [batch.count for batch in bench.batches]
     assert sum(counts) == 40
     assert all(counts), "the sticky partition changes after each batch.size"
+
+
+def test_send_is_called_as_any_function_of_python(ops: Any) -> None:
+    bench = Bench(ops)
+    send = bench.accumulator.send
+    pairs = (("a", b"b"),)
+    made = dict.fromkeys(["".join(("he", "aders"))], pairs)  # a name that is not interned
+    text = type("Text", (str,), {})
+    send("t")
+    send("t", b"1", partition=0, headers=pairs, timestamp=5, key=b"k")
+    send(value=b"2", topic="t", timestamp=6)
+    send("t", b"3", timestamp=7, **made)
+    send(*("t", b"4"), **{text("timestamp"): 8})
+    send("t", None, key=None, timestamp=None, headers=None, partition=None)
+    assert [row[1:] for row in bench.rows()] == [
+        (None, None, ()),
+        (b"k", b"1", pairs),
+        (None, b"2", ()),
+        (None, b"3", pairs),
+        (None, b"4", ()),
+        (None, None, ()),
+    ]
+    assert bench.careful == []
+
+
+@pytest.mark.parametrize(
+    ("positional", "named", "what"),
+    [
+        ((), {}, "topic"),
+        ((), {"value": b"x"}, "topic"),
+        (("t", b"x", b"k"), {}, "positional"),
+        (("t", b"x"), {"topic": "t"}, "multiple values for argument 'topic'"),
+        (("t", b"x"), {"value": b"y"}, "multiple values for argument 'value'"),
+        (("t", b"x"), {"keys": b"k"}, "unexpected keyword argument 'keys'"),
+        (("t", b"x"), {"": b"k"}, "unexpected keyword argument ''"),
+    ],
+)
+def test_a_call_of_send_that_does_not_fit_takes_nothing(
+    ops: Any, positional: tuple[Any, ...], named: dict[str, Any], what: str
+) -> None:
+    bench = Bench(ops)
+    with pytest.raises(TypeError, match=what):
+        bench.accumulator.send(*positional, **named)
+    assert bench.rows() == []
+    assert bench.careful == []
+
+
+def test_send_tells_the_same_signature_in_both_kernels() -> None:
+    of_compiled, of_twin = (inspect.signature(Bench(ops).accumulator.send) for ops in BOTH)
+    assert list(of_compiled.parameters) == list(of_twin.parameters)
+    for name, parameter in of_compiled.parameters.items():
+        twin = of_twin.parameters[name]
+        assert (parameter.kind, parameter.default) == (twin.kind, twin.default)
+
+
+def test_send_keeps_its_accumulator(ops: Any) -> None:
+    bench = Bench(ops)
+    send = bench.accumulator.send
+    del bench.accumulator
+    gc.collect()
+    send("t", b"x")
+    assert [row[2] for row in bench.rows()] == [b"x"]
 
 
 def test_a_batch_is_announced_with_its_first_row_and_when_it_is_ready(ops: Any) -> None:

@@ -19,7 +19,7 @@ from raylog.storage.records.compression import compress, decompress
 from raylog.storage.records.decode import decode_records, decode_table
 from raylog.storage.records.encode import encode_records
 from raylog.storage.records.layout import LOG_OVERHEAD
-from raylog.storage.records.legacy import encode_legacy
+from raylog.storage.records.legacy import encode_legacy, read_messages
 from raylog.storage.records.lz4_frames import with_broken_checksum, with_right_checksum, xxh32
 from tests.harness.paths import GOLDEN
 
@@ -189,6 +189,21 @@ def test_a_wrapper_before_its_last_message_is_corrupt() -> None:
         CorruptRecord, match="position 0: its last message has offset 2, but the set has 1"
     ):
         decode_records(wrapper(encode_legacy(ROWS, magic=1), 1))
+
+
+@pytest.mark.parametrize("offsets", [[9, 1, 2], [2, 9, 1]])
+def test_offsets_that_fall_behind_the_last_possible_one_are_corrupt(offsets: list[int]) -> None:
+    """The compiled kernel raised OverflowError, without a raylog name."""
+    highest = wrapper(encode_legacy(ROWS, magic=1, offsets=[0, 1, 2]), (1 << 63) - 2)
+    assert [row[0] for row in both(highest)][-1] == (1 << 63) - 2
+    data = wrapper(encode_legacy(ROWS, magic=1, offsets=offsets), (1 << 63) - 3)
+    for read in (
+        decode_records,
+        decode_table,
+        lambda data: read_messages(data, 0, read_header(data)),
+    ):
+        with pytest.raises(CorruptRecord, match="its message 9 would have offset 92233720368547"):
+            read(data)
 
 
 def test_the_append_time_is_the_wrappers() -> None:

@@ -1,0 +1,54 @@
+"""Who may call a consumer: a thread at a time, of the process that made it, until it is closed."""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from raylog.actors.errors import ConsumerBusy, ConsumerClosed, ForkedProcess
+from raylog.storage.errors import RaylogError
+
+T = TypeVar("T")
+
+
+class Access:
+    """The lock of one consumer."""
+
+    def __init__(self, keep: Callable[[], None], begin_again: Callable[[], None]) -> None:
+        """``keep``: the user has what a call took out. ``begin_again``: nobody got it."""
+        self.is_closed = False
+        self._keep, self._begin_again = keep, begin_again
+        self._lock, self._process = threading.RLock(), os.getpid()
+
+    def call(self, method: Callable[[], T]) -> T:
+        """Where it is interrupted (KeyboardInterrupt), nobody got what it took out.
+
+        Raises ForkedProcess, ConsumerBusy, ConsumerClosed.
+        """
+        if self._process != os.getpid():
+            raise ForkedProcess("consumer")
+        if not self._lock.acquire(blocking=False):
+            raise ConsumerBusy()
+        try:
+            if self.is_closed:
+                raise ConsumerClosed()
+            answer = method()
+            self._keep()
+            return answer
+        except RaylogError:
+            raise
+        except BaseException:
+            self._begin_again()
+            raise
+        finally:
+            self._lock.release()
+
+    def close(self, forget: Callable[[], None]) -> None:
+        """The last call; twice is once."""
+        if not self._lock.acquire(blocking=False):
+            raise ConsumerBusy()
+        try:
+            forget()
+            self.is_closed = True
+        finally:
+            self._lock.release()
