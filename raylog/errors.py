@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from raylog.actors.errors import (
     BrokerNotFound,
     BrokerRunning,
+    ConfigUnconfirmed,
     ConsumerBusy,
     ConsumerClosed,
     ConsumerWokenUp,
@@ -125,6 +126,7 @@ __all__ = [
     "BrokerNotFound",
     "BrokerRunning",
     "CleaningAborted",
+    "ConfigUnconfirmed",
     "ConsumerBusy",
     "ConsumerClosed",
     "ConsumerWokenUp",
