@@ -150,6 +150,16 @@ class LogRefused(NotLeader):
     template = "{partition} failed: {error}: {why}; {todo}"
 
 
+class ConfigUnconfirmed(NotLeader):
+    """Nothing is removed: the Controller has not confirmed lately the config that the log obeys."""
+
+    fields = ("partition", "why")
+    template = (
+        "nothing was removed from {partition}: {why}; the removal is tried again. If this stays, "
+        "look at `raylog health`: records are removed only while the Controller runs"
+    )
+
+
 class TooManyPolls(RaylogError):
     """The maximum number of fetches already wait at the partition. Fetch without waiting, or retry
     after a moment."""

@@ -268,10 +268,47 @@ class OfflineDir(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """What the Controller's watch asks a LogManager for."""
+    """What a LogManager answers to the Controller's watch."""
 
     life: str  # another one after each restart: what the actor was told before is gone
     offline: tuple[OfflineDir, ...]
+    number: int = 0  # of this answer; it rises within a life
+    # The desired versions that the LogManager has: whose, and up to which of their changes.
+    controller: str = ""
+    revision: int = 0
+
+
+class DesiredVersions(NamedTuple):
+    """What the Controller's watch tells a LogManager: the config versions that topics have now.
+
+    It confirms what the LogManager was told before: see ``actors/node/confirmations.py``. Only what
+    has changed since the LogManager's last answer is listed.
+    """
+
+    version: int  # of this message's layout
+    controller: str  # the Controller's life: another one after each restart
+    life: str  # the LogManager's, whose answer the Controller has; empty: it has none
+    number: int  # of that answer
+    since: int  # the changes behind this revision are listed; 0: everything is
+    revision: int
+    topics: tuple[tuple[str, int], ...]  # (topic id, config version, or REMOVED)
+
+
+# The version of ``DesiredVersions`` that this raylog knows.
+DESIRED_VERSIONS_VERSION = 1
+# In the place of a version: the topic is gone.
+REMOVED = -1
+
+
+class Confirmed(NamedTuple):
+    """The right to remove records: the Controller has confirmed the config that says which.
+
+    ``until_ms``: by the node's ``SteadyClock``.
+    """
+
+    topic_id: str
+    version: int
+    until_ms: int
 
 
 class LogDirStatus(NamedTuple):

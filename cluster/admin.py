@@ -150,8 +150,10 @@ class Admin:
 
         None as a value: the topic's own value goes, and the broker's applies again. Other keys keep
         their values, as with Kafka's incrementalAlterConfigs. Of one topic either all changes are
-        made, or none. ``validate_only``: only look whether each could be made now. The futures fail
-        with UnknownTopicOrPartition, InvalidConfig, UnknownConfigKey.
+        made, or none. ``outdated`` of a result names the partitions that do not obey the change
+        yet: they do when they are back, and nothing is removed from them before.
+        ``validate_only``: only look whether each could be made now. The futures fail with
+        UnknownTopicOrPartition, InvalidConfig, UnknownConfigKey.
         """
         for topic, values in changes.items():
             _check_mapping(f"changes[{topic!r}]", values)
@@ -211,8 +213,8 @@ class Admin:
         ``before``: (topic, partition) -> offset; -1: all that there are now. The futures have the
         new log start offsets. A partition that is being started is asked again within
         ``timeout_s``. The futures fail with OffsetOutOfRange, UnknownTopicOrPartition,
-        PolicyViolation where ``cleanup.policy`` has no delete, or NotLeader; what is done twice is
-        done once.
+        PolicyViolation where ``cleanup.policy`` has no delete, NotLeader, or ConfigUnconfirmed
+        while no Controller runs; what is done twice is done once.
         """
         wanted = {
             TopicPartition(*key): offset if offset == -1 else offset_of(offset, "before")

@@ -254,10 +254,11 @@ class Broker:
         """Change a topic's config while it serves: no restart, no pause.
 
         ``set``: Kafka's topic keys with new values; ``delete``: keys that get the broker's value
-        again. When this returns, all partitions that can be reached obey it; one that is away does
-        when it is back. What a segment is made with (``segment.index.bytes``,
-        ``segment.jitter.ms``, ``preallocate``) counts from the next one. Raises
-        UnknownTopicOrPartition, or InvalidConfig with nothing changed.
+        again. When this returns, all partitions obey it but for those that ``outdated`` of the
+        result names: they do when they are back, and nothing is removed from them before. (Such a
+        partition makes the call take up to 22 seconds.) What a segment is made with
+        (``segment.index.bytes``, ``segment.jitter.ms``, ``preallocate``) counts from the next one.
+        Raises UnknownTopicOrPartition, or InvalidConfig with nothing changed.
         """
         if set is not None and not isinstance(set, Mapping):
             raise InvalidRequest(
@@ -439,8 +440,8 @@ class Broker:
         """Make the records of a partition below an offset unreadable; returns its log start offset.
 
         -1: all that there are when it is called. Segments that hold nothing else are removed by the
-        next round of retention. Raises OffsetOutOfRange, UnknownTopicOrPartition, or
-        PolicyViolation where ``cleanup.policy`` has no delete.
+        next round of retention. Raises OffsetOutOfRange, UnknownTopicOrPartition, PolicyViolation
+        where ``cleanup.policy`` has no delete, or ConfigUnconfirmed while no Controller runs.
         """
         key = (topic, partition)
         if before_offset == -1:  # once: when the call is repeated, there may be newer records

@@ -15,24 +15,32 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from raylog.actors.errors import NoLogDirs
 from raylog.actors.events import warn
-from raylog.actors.messages import Hosted, LogDirStatus, NodeState, Recovering
+from raylog.actors.messages import (
+    Confirmed,
+    DesiredVersions,
+    Hosted,
+    LogDirStatus,
+    NodeState,
+    Recovering,
+)
 from raylog.actors.metrics import IDLE_EXPORT_INTERVAL_S, Exporter
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.confirmations import Confirmations
 from raylog.actors.node.dirs import NodeDirs
 from raylog.actors.node.meters import export_dirs
 from raylog.actors.node.recoveries import Recoveries
 from raylog.actors.runtime.calls import CALL_TIMEOUT_S, Call, gather
 from raylog.actors.runtime.handles import kill
-from raylog.actors.runtime.names import log_actor_name
+from raylog.actors.runtime.names import log_actor_name, log_manager_name
 from raylog.actors.runtime.nodes import own_node
 from raylog.actors.runtime.ray_metrics import ray_metric
 from raylog.actors.runtime.stubs import LogActorStub, find_log_actor
-from raylog.storage.clock import SystemClock
+from raylog.storage.clock import SteadyClock, SystemClock
 from raylog.storage.errors import OutOfResources, StorageError
 from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
@@ -67,17 +75,19 @@ class DirKeeper:
         self._lock = threading.RLock()
         delete_delay_ms = config.topic_defaults.file_delete_delay_ms
         self._dirs = NodeDirs(self._fs, SystemClock(), delete_delay_ms, self._lock)
-        self._life = random_id()
+        self._confirmations = Confirmations(log_manager_name(self._node.key), life=random_id())
+        self._steady = SteadyClock()
         self._stopped = threading.Event()
         self._recoveries = Recoveries(time.monotonic)
         self._exporter = Exporter(ray_metric, node=self._node.node_id)
 
     # -- what others ask ---------------------------------------------------------------------------
 
-    def state(self) -> NodeState:
-        """What the Controller's watch asks for."""
+    def state(self, desired: DesiredVersions) -> NodeState:
+        """What the Controller's watch asks for; it says what config versions topics have now."""
         with self._lock:
-            return NodeState(self._life, tuple(self._dirs.offline))
+            self._confirmations.hear(desired)
+            return self._confirmations.answer(tuple(self._dirs.offline), self._steady.now_ms())
 
     def log_dirs(self) -> list[LogDirStatus]:
         """Every log dir of this node."""
@@ -102,6 +112,17 @@ class DirKeeper:
         """The partitions that are served now and whose config is known."""
         with self._lock:
             return self._dirs.hosted()
+
+    def confirmed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Confirmed]:
+        """The right to remove records, for those that are served under a confirmed config."""
+        with self._lock:
+            now_ms = self._steady.now_ms()
+            rights = {
+                partition: self._confirmations.of(self._dirs.opened[partition].topic_id, now_ms)
+                for partition in partitions
+                if partition in self._dirs.opened
+            }
+        return {partition: right for partition, right in rights.items() if right is not None}
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition goes on."""

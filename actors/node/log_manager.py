@@ -186,11 +186,11 @@ class LogManagerImpl(Mover):
             node=self._node.key,
         )
         log, newest = self._start_actor(spec, place)
-        report = self._opening_of(log, spec)
+        report = self._opening_of(log, spec, newest)
         if report is None:
             kill(log_actor_name(partition), self._namespace)
             log, newest = self._start_actor(spec, place)
-            report = self._opening_of(log, spec)
+            report = self._opening_of(log, spec, newest)
         if report is None:
             raise NotLeader(str(partition), "its previous LogActor is still ending")
         if any(total.kind == "lost" for total in report.totals):
@@ -219,13 +219,15 @@ class LogManagerImpl(Mover):
         """This node, as new actors are pinned to it: another may carry its label by now."""
         return own_node() if self._node.label else self._node
 
-    def _opening_of(self, log: LogActorStub, spec: LogSpec) -> OpeningReport | None:
+    def _opening_of(
+        self, log: LogActorStub, spec: LogSpec, newest: Configured
+    ) -> OpeningReport | None:
         """What opening this log did; None if the actor does not serve it.
 
         One that was adopted may not: an unfinished stop, deletion or move leaves it closed, or with
-        another folder.
+        another folder. One that Ray has started again may wait for its config.
         """
-        serving = log.serving().get(OPEN_TIMEOUT_S)
+        serving = log.learn(newest).get(OPEN_TIMEOUT_S)
         if serving is None:
             return None
         is_own = self._is_same_log(serving, spec.topic_id, spec.folder)
@@ -259,29 +261,32 @@ class LogManagerImpl(Mover):
 
     def reconfigure(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int
-    ) -> None:
-        """Have a partition obey another config from now on; return when it does.
+    ) -> int:
+        """Have a partition obey another config from now on.
 
-        Nothing happens if it is another topic's.
+        Returns the version that it reports then. Raises NotLeader if it is not served here.
         """
         with self._lock:
             self._check_running(str(partition))
             newest = self._dirs.configure(partition, topic_id, Configured(config, version))
             if newest is None:
-                return
+                raise NotLeader(str(partition), "this node does not serve it")
             self._start_upkeep_of(newest.config)
         log = find_log_actor(partition, self._namespace)
         if log is None:
             raise NotLeader(str(partition), "its LogActor is starting")
-        log.reconfigure(newest).get()
-        if not newest.config.is_compacted:
-            self._abandon_compaction(partition)
+        obeyed = log.reconfigure(newest).get()
+        # its swap would be refused: it goes by the config of before
+        self._abandon_compaction(partition)
+        return obeyed
 
-    def config_of(self, partition: TopicPartition) -> Configured | None:
+    def config_of(self, partition: TopicPartition, topic_id: str) -> Configured | None:
         """The config that a partition obeys; None if this process has not opened it yet."""
         with self._lock:
             opened = self._dirs.opened.get(partition)
-            return None if opened is None else opened.configured
+            if opened is None or opened.topic_id != topic_id:
+                return None
+            return opened.configured
 
     def _start_upkeep_of(self, config: LogConfig) -> None:
         """Start the actor that looks after a log of this config, or find it running."""

@@ -15,7 +15,7 @@ It is made of these, each with a state of its own:
 ``log_events.py``      what is found, has ended, has failed
 ``log_steps.py``       what is done next for a log; the table is in ``log_states.py``
 ``log_book.py``        the logs, and the dirs in which they lie (``places.py``)
-``confirmations.py``   which config versions the Controller has confirmed of late
+``confirmed_logs.py``  which config versions the Controller has confirmed of late
 ``upkeep_schedule.py`` when retention and compaction have their rounds
 ``report_maker.py``    the report
 =====================  ============================================================================
@@ -29,7 +29,7 @@ from dataclasses import replace
 
 from raylog.actors.control import LogId, Orders, ReadBack, Remove
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.actors.node.confirmations import Confirmations
+from raylog.actors.node.confirmed_logs import ConfirmedLogs
 from raylog.actors.node.epoch_gate import EpochGate
 from raylog.actors.node.events import (
     ActorGone,
@@ -75,7 +75,7 @@ class NodeMachine:
         self._openings_at_once = config.num_recovery_threads_per_data_dir
         self._steps = LogSteps(self._book, self._openings_at_once)
         self._reports = ReportMaker(node, life)
-        self._confirmations = Confirmations()
+        self._confirmations = ConfirmedLogs()
         self._upkeep = UpkeepSchedule(config)
         self._room = -1
         self._is_started = False

@@ -1,14 +1,18 @@
 """LogActor: the Ray actor that owns one partition's folder. A shell over ``partition.py``.
 
 It is pinned to the node that has the folder, and Ray restarts it there for ever; everything is
-rebuilt from the disk. In ``__init__`` it locks the folder, so that there are never two writers, and
-begins a new leader epoch. What happens after a failure:
+rebuilt from the disk. What it does around its partition (learn the config, open the log, report a
+disk's failure, end) is decided by the machine in ``life.py``; here its instructions are executed.
+It locks the folder, so that there are never two writers, and begins a new leader epoch. What
+happens after a failure:
 
 =============================================  =====================================================
 failure                                        what follows
 =============================================  =====================================================
 in ``__init__`` (data missing, folder locked)  raised; the actor stays dead with that error, since
                                                no restart would help
+the LogManager does not say the config of a    requests are refused with NotLeader until it does
+log that Ray has started again
 an error that is not raylog's                  the actor's state cannot be trusted: it ends its
                                                process, and Ray starts another, which recovers; Ray
                                                itself would let the failed actor live on
@@ -25,16 +29,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import ray
 
+from raylog.actors.errors import ConfigUnconfirmed, NotLeader
 from raylog.actors.events import event, set_up_logs, warn
 from raylog.actors.messages import (
     AppendResult,
+    Configured,
+    Confirmed,
     FetchResult,
-    OpeningReport,
     PartitionOffsets,
     PartitionStatus,
     RemovedSegments,
@@ -48,14 +53,38 @@ from raylog.actors.partition.bounds import (
     REFUSALS_AT_ONCE,
 )
 from raylog.actors.partition.exports import export_opening, export_partition
-from raylog.actors.partition.locking import lock_patiently
-from raylog.actors.partition.opening import (
-    ProgressTeller,
-    asides_in,
-    log_mended,
-    report_of,
+from raylog.actors.partition.life import (
+    AskConfig,
+    Closed,
+    Constructed,
+    Created,
+    DiskFailed,
+    Distrusted,
+    EndForGood,
+    EndProcess,
+    Event,
+    Heard,
+    Instruction,
+    Learned,
+    Life,
+    LookAfter,
+    Note,
+    NotHeard,
+    NotLearned,
+    Opened,
+    OpenLog,
+    Raise,
+    Refused,
+    Report,
+    Restarted,
+    Stuck,
+    Tick,
 )
+from raylog.actors.partition.log_opening import OpenedLog, open_partition
+from raylog.actors.partition.manager_link import ManagerLink
 from raylog.actors.partition.partition import Partition
+from raylog.actors.partition.removal import Permit, any_version, permit
+from raylog.actors.partition.spec import LogSpec
 from raylog.actors.requests import (
     PRODUCE_VERSION,
     READ_COMMITTED,
@@ -67,57 +96,36 @@ from raylog.actors.requests import (
     decode_offset,
     records_in,
 )
+from raylog.actors.runtime.calls import OPEN_TIMEOUT_S
+from raylog.actors.runtime.handles import end_own_actor
 from raylog.actors.runtime.nodes import is_restarted, own_name, own_node, own_node_id
 from raylog.actors.runtime.ray_metrics import ray_metric
-from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
-from raylog.storage.clock import SystemClock
+from raylog.storage.clock import SteadyClock
 from raylog.storage.config import LogConfig
-from raylog.storage.errors import CorruptCheckpoint, RaylogError, StorageError
-from raylog.storage.files import RealFileSystem
+from raylog.storage.errors import RaylogError
 from raylog.storage.indexes.time_index import TimestampOffset
-from raylog.storage.loader import open_log
-from raylog.storage.names import TopicPartition
+from raylog.storage.log import HIGH_WATERMARK
 from raylog.storage.readable import COMMITTED, Isolation
 from raylog.storage.records.kernel import KERNEL
-from raylog.storage.report import Progress
 from raylog.storage.segment import SegmentId
-from raylog.storage.state.checkpoints import (
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    read_offsets,
-    read_whole_lines,
-)
-from raylog.storage.state.producers import ProducerExpiration
 from raylog.storage.swap import RoundId
+
+__all__ = ["OPTIONS", "LogActor", "LogActorImpl", "LogSpec"]
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
-# How long its LogManager is waited for.
-MANAGER_TIMEOUT_S = 5.0
 # With the default of 5 ms, one busy thread makes every small call take 10 ms.
 SWITCH_INTERVAL_S = 0.0005
 # Upkeep and metrics of a partition that is busy; one that is idle rests until something is due.
 UPKEEP_INTERVAL_S = 1.0
-
-
-class LogSpec(NamedTuple):
-    """What a LogActor is told about the log it opens."""
-
-    partition: TopicPartition
-    topic_id: str
-    folder: str
-    config: LogConfig
-    is_clean: bool  # the broker before stopped in order; believed once, not after a restart
-    producer_expiration: ProducerExpiration
-    config_version: int = 0
-    namespace: str = ""
-    # The key of its node, whose LogManager it reports to, and asks for the config after a restart;
-    # empty where there is no LogManager.
-    node: str = ""
+# How long ``delete_records`` waits for a config to be confirmed, and how often it looks: of a topic
+# that was just made it is within a second.
+CONFIRMATION_PATIENCE_S = 3.0
+CONFIRMATION_INTERVAL_S = 0.2
 
 
 class LogActorImpl:
@@ -126,19 +134,35 @@ class LogActorImpl:
     def __init__(self, spec: LogSpec) -> None:
         set_up_logs(own_name())
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        if is_restarted():
+        is_restart = is_restarted()
+        if is_restart:
             own_node().check_alone()
-            spec = _up_to_date(spec)
-        self._spec = spec
-        self._reported: StorageError | None = None
-        self._is_silent = False  # whether a report has failed, so that the next ones are not logged
-        self._lock = lock_patiently(lambda: RealFileSystem().lock(spec.folder))
-        try:
-            self._partition, self._opening = _open(spec, is_restart=is_restarted())
-        except StorageError as error:
-            _report(spec, error)
-            raise
+        self._begin(spec, is_restart=is_restart)
+        # Without a LogManager nobody knows a newer config.
+        self._handle(Restarted() if is_restart and spec.node else Created())
+        self._handle(Constructed())
         threading.Thread(target=self._keep_up, name="upkeep", daemon=True).start()
+
+    def _begin(self, spec: LogSpec, *, is_restart: bool) -> None:
+        self._spec, self._is_restart = spec, is_restart
+        self._manager = ManagerLink(spec)
+        self._clock = SteadyClock()
+        self._life, self._life_lock = Life(), threading.Lock()
+        self._opened: OpenedLog | None = None
+        self._is_settled = threading.Event()  # the log was opened, or refused
+        topic, partition = spec.partition
+        self._exporter = Exporter(ray_metric, topic=topic, partition=partition)
+        self._next_export_s, self._is_exported = 0.0, False
+
+    @property
+    def _partition(self) -> Partition:
+        """The partition. Raises NotLeader while its log is not open."""
+        return self._log().partition
+
+    def _log(self) -> OpenedLog:
+        if self._opened is None:
+            raise NotLeader(str(self._spec.partition), self._life.why_not_serving)
+        return self._opened
 
     # -- data --------------------------------------------------------------------------------------
 
@@ -150,7 +174,7 @@ class LogActorImpl:
         RecordTooLarge, InvalidRecord, OutOfOrderSequence, DiskFull and their kin, with nothing
         written.
         """
-        return _or_exit(lambda: self._partition.append(records))
+        return self._or_end(lambda: self._partition.append(records))
 
     @ray.method(concurrency_group="fetch")
     def fetch(self, offset: int, max_bytes: int = 1 << 20, *, locate: bool = False) -> FetchResult:
@@ -158,7 +182,7 @@ class LogActorImpl:
 
         Raises OffsetOutOfRange.
         """
-        return _or_exit(lambda: self._partition.fetch(offset, max_bytes, locate=locate))
+        return self._or_end(lambda: self._partition.fetch(offset, max_bytes, locate=locate))
 
     @ray.method(concurrency_group="poll")
     def poll(
@@ -172,7 +196,7 @@ class LogActorImpl:
     ) -> FetchResult:
         """As ``fetch``, but waits up to ``max_wait_ms`` until there are ``min_bytes``."""
         fetch = self._partition.fetch
-        return _or_exit(lambda: fetch(offset, max_bytes, min_bytes, max_wait_ms, locate=locate))
+        return self._or_end(lambda: fetch(offset, max_bytes, min_bytes, max_wait_ms, locate=locate))
 
     # -- data, for raylog's own clients: requests.py -----------------------------------------------
 
@@ -185,7 +209,7 @@ class LogActorImpl:
         """
         check_head(request, self._serves, PRODUCE_VERSION)
         batch = records_in(request) if records is None else records
-        result = _or_exit(lambda: self._partition.append(batch))
+        result = self._or_end(lambda: self._partition.append(batch))
         return ProduceAnswer(
             result.base_offset,
             result.log_append_time,
@@ -210,7 +234,7 @@ class LogActorImpl:
 
     def _fetch(self, request: bytes) -> FetchResult | bytes:
         fetch, reader_node = decode_fetch(request, self._serves)
-        result = _or_exit(
+        result = self._or_end(
             lambda: self._partition.fetch(
                 fetch.offset,
                 fetch.max_bytes,
@@ -227,7 +251,7 @@ class LogActorImpl:
     def list_offset(self, request: bytes) -> bytes:
         """``offset_for_timestamp``, in the same way. Answers an OffsetAnswer."""
         wanted = decode_offset(request, self._serves)
-        place = _or_exit(
+        place = self._or_end(
             lambda: self._partition.offset_for_timestamp(
                 wanted.timestamp, _isolation(wanted.isolation)
             )
@@ -248,13 +272,24 @@ class LogActorImpl:
         """Which log this serves; None once it is closed. Raises why it is offline."""
         if self._partition.is_closed:
             return None
-        _or_exit(self._partition.check_online)
-        return Serving(self._spec.topic_id, self._spec.folder, own_node_id(), self._opening)
+        self._or_end(self._partition.check_online)
+        report = self._log().report
+        return Serving(self._spec.topic_id, self._spec.folder, own_node_id(), report)
+
+    @ray.method(concurrency_group="admin")
+    def learn(self, config: LogConfig, version: int) -> Serving | None:
+        """``serving``, of an actor that may wait for its config: it learns it now, and opens.
+
+        Raises what keeps the log from being opened.
+        """
+        self._or_end(lambda: self._handle(Learned(Configured(config, version))))
+        self._is_settled.wait(OPEN_TIMEOUT_S)
+        return self.serving()
 
     @ray.method(concurrency_group="admin")
     def offsets(self) -> PartitionOffsets:
         """Log start offset, recovery point, high watermark, log end offset."""
-        return _or_exit(self._partition.offsets)
+        return self._or_end(self._partition.offsets)
 
     @ray.method(concurrency_group="admin")
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
@@ -262,7 +297,7 @@ class LogActorImpl:
 
         -1: the log's end, -2: its start, -3: the record with the largest timestamp.
         """
-        return _or_exit(lambda: self._partition.offset_for_timestamp(timestamp))
+        return self._or_end(lambda: self._partition.offset_for_timestamp(timestamp))
 
     @ray.method(concurrency_group="admin")
     def status(self) -> PartitionStatus:
@@ -278,67 +313,101 @@ class LogActorImpl:
             size_bytes=log.size_bytes,
             segments=len(log.segments),
             is_offline=partition.is_offline,
-            report=self._opening,
+            report=self._log().report,
         )
 
     # -- upkeep ------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="admin")
-    def reconfigure(self, config: LogConfig, version: int) -> None:
-        """Obey another config from the next append on, unless a newer ``version`` came before."""
-        _or_exit(lambda: self._partition.reconfigure(config, version))
+    def reconfigure(self, config: LogConfig, version: int) -> int:
+        """Obey another config from the next append on, unless a newer ``version`` came before.
+
+        Returns the version that the log obeys now.
+        """
+        return self._or_end(lambda: self._partition.reconfigure(config, version))
 
     @ray.method(concurrency_group="admin")
     def flush(self) -> None:
         """Return when everything written so far is fsynced."""
-        _or_exit(self._partition.flush)
+        self._or_end(self._partition.flush)
 
     @ray.method(concurrency_group="admin")
     def roll(self) -> None:
         """Begin a new segment."""
-        _or_exit(self._partition.roll)
+        self._or_end(self._partition.roll)
 
     @ray.method(concurrency_group="admin")
-    def delete_old_segments(self) -> RemovedSegments:
-        """Remove the segments that retention no longer keeps; returns what was removed."""
-        return _or_exit(self._partition.delete_old_segments)
+    def delete_old_segments(self, confirmed: Confirmed) -> RemovedSegments:
+        """Remove the segments that retention no longer keeps; returns what was removed.
+
+        ``confirmed``: the LogManager's right to it, here and below. Raises ConfigUnconfirmed where
+        the log obeys another version of its config, or the right has ended.
+        """
+        may_remove = self._permit(confirmed)
+        return self._or_end(lambda: self._partition.delete_old_segments(may_remove))
 
     @ray.method(concurrency_group="admin")
     def delete_records(self, before_offset: int) -> int:
         """Make records below an offset unreadable; returns the log start offset.
 
-        ``before_offset``: -1 is the high watermark.
+        ``before_offset``: -1 is the high watermark. Raises ConfigUnconfirmed.
         """
-        return _or_exit(lambda: self._partition.delete_records(before_offset))
+        high_watermark = self._partition.offsets().high_watermark
+        if before_offset == HIGH_WATERMARK:  # once: a later try must not take newer records
+            before_offset = high_watermark
+        deadline = time.monotonic() + CONFIRMATION_PATIENCE_S
+        while True:
+            try:
+                return self._delete_records(before_offset)
+            except ConfigUnconfirmed:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(CONFIRMATION_INTERVAL_S)
+
+    def _delete_records(self, before_offset: int) -> int:
+        may_remove = self._own_permit()
+        return self._or_end(lambda: self._partition.delete_records(before_offset, may_remove))
+
+    def _permit(self, confirmed: Confirmed | None) -> Permit:
+        return permit(self._spec.partition, self._spec.topic_id, confirmed, self._clock)
+
+    def _own_permit(self) -> Permit:
+        """The permit of now. Without a LogManager there is no newer config than the log's own."""
+        return self._permit(self._manager.confirmed()) if self._spec.node else any_version
 
     @ray.method(concurrency_group="admin")
     def cleaning_facts(self) -> LogFacts:
         """What the CompactionActor chooses by."""
-        return _or_exit(self._partition.cleaning_facts)
+        return self._or_end(self._partition.cleaning_facts)
 
     @ray.method(concurrency_group="admin")
-    def cleaning_view(self) -> LogView:
+    def cleaning_view(self, confirmed: Confirmed) -> LogView:
         """Begin a round of compaction; returns what the CompactionActor must know for it."""
-        return _or_exit(self._partition.cleaning_view)
+        may_remove = self._permit(confirmed)
+        return self._or_end(lambda: self._partition.cleaning_view(may_remove))
 
     @ray.method(concurrency_group="admin")
     def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None:
         """Raise CleaningAborted if a round has become pointless."""
-        _or_exit(lambda: self._partition.check_unchanged(segments, round_id))
+        self._or_end(lambda: self._partition.check_unchanged(segments, round_id))
 
     @ray.method(concurrency_group="admin")
-    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
+    def replace_segments(
+        self, old: Sequence[SegmentId], round_id: RoundId, confirmed: Confirmed
+    ) -> None:
         """Put the segment in place that the CompactionActor has written.
 
-        Raises CleaningAborted with nothing changed.
+        Raises CleaningAborted or ConfigUnconfirmed with nothing changed.
         """
-        _or_exit(lambda: self._partition.replace_segments(old, round_id))
+        may_remove = self._permit(confirmed)
+        self._or_end(lambda: self._partition.replace_segments(old, round_id, may_remove))
 
     @ray.method(concurrency_group="admin")
     def close(self) -> PartitionOffsets:
         """Flush everything, close the files, unlock the folder; returns the last offsets."""
-        _or_exit(self._partition.close)
-        self._lock.release()
+        self._or_end(self._partition.close)
+        self._log().lock.release()
+        self._handle(Closed())
         offsets = self._partition.offsets()
         event(
             logger,
@@ -348,52 +417,128 @@ class LogActorImpl:
         )
         return offsets
 
+    # -- life --------------------------------------------------------------------------------------
+
     def _keep_up(self) -> None:
-        """Do upkeep and export metrics, as long as the process lives.
+        """Tell the machine of the time, as long as the process lives.
 
         A partition that is idle rests: its metrics are exported less often.
         """
-        expiration = self._spec.producer_expiration
-        topic, partition = self._spec.partition
-        exporter = Exporter(ray_metric, topic=topic, partition=partition)
-        next_export_s, is_exported = 0.0, False
         while True:
-            if is_exported:
-                self._partition.rest(expiration, IDLE_EXPORT_INTERVAL_S)
+            if self._is_exported:
+                self._partition.rest(self._spec.producer_expiration, IDLE_EXPORT_INTERVAL_S)
             time.sleep(UPKEEP_INTERVAL_S)
-            is_exported = False
-            if self._partition.is_stuck:
-                event(
-                    logger,
-                    "process-ended",
-                    level=logging.ERROR,
-                    todo="none: the next process recovers the log",
-                )
-                _exit()
-            if not self._is_reported():
-                continue
+            self._is_exported = False
             try:
-                _or_exit(lambda: self._partition.maintain(expiration))
+                self._or_end(lambda: self._handle(Tick()))
             except RaylogError:
                 warn(logger, "upkeep-failed", trace=True, partition=self._spec.partition)
-            if time.monotonic() >= next_export_s:
-                self._export(exporter)
-                next_export_s, is_exported = time.monotonic() + EXPORT_INTERVAL_S, True
 
-    def _is_reported(self) -> bool:
-        """False while the log's disk has failed and its LogManager does not know."""
-        failure = self._partition.disk_failure
-        if failure is not None and failure is not self._reported:
-            is_first, self._is_silent = not self._is_silent, True
-            self._reported = failure if _report(self._spec, failure, is_loud=is_first) else None
-        return failure is self._reported
+    def _handle(self, event: Event) -> None:
+        """Tell the machine what happened, and do what follows from it."""
+        events = [event]
+        while events:
+            with self._life_lock:
+                instructions = self._life.handle(events.pop(0), self._clock.now_ms())
+            for instruction in instructions:
+                outcome = self._execute(instruction)
+                if outcome is not None:
+                    events.append(outcome)
 
-    def _export(self, exporter: Exporter) -> None:
+    def _execute(self, instruction: Instruction) -> Event | None:
+        """Do what the machine instructs; returns what came of it."""
+        match instruction:
+            case AskConfig():
+                return self._ask_config(instruction.timeout_ms / 1000)
+            case OpenLog():
+                return self._open(instruction.configured)
+            case Report():
+                is_heard = self._manager.report(instruction.error, is_loud=instruction.is_loud)
+                return Heard() if is_heard else NotHeard()
+            case LookAfter():
+                return self._look_after()
+            case Note():
+                warn(
+                    logger,
+                    instruction.name,
+                    partition=self._spec.partition,
+                    **instruction.fields,
+                )
+            case Raise():
+                raise instruction.error
+            case EndForGood():
+                warn(
+                    logger,
+                    "log-refused",
+                    partition=self._spec.partition,
+                    why=instruction.error,
+                )
+                end_own_actor()
+            case EndProcess():
+                self._end_process(is_error=instruction.is_error)
+        return None
+
+    def _ask_config(self, timeout_s: float) -> Event:
         try:
-            export_partition(self._partition, exporter)
-            export_opening(self._opening, exporter)
+            return Learned(self._manager.ask_config(timeout_s))
+        except RaylogError as error:
+            return NotLearned(str(error.problem))
+
+    def _open(self, configured: Configured | None) -> Event:
+        if configured is not None:
+            self._spec = self._spec._replace(
+                config=configured.config, config_version=configured.version
+            )
+        try:
+            self._opened = open_partition(
+                self._spec, self._manager.tell_progress, is_restart=self._is_restart
+            )
+        except RaylogError as error:
+            return Refused(error)
+        finally:
+            self._is_settled.set()
+        return Opened()
+
+    def _look_after(self) -> Event | None:
+        partition = self._partition
+        if partition.is_stuck:
+            return Stuck()
+        failure = partition.disk_failure
+        if failure is not None and self._life.state == "serving":
+            return DiskFailed(failure)
+        partition.maintain(self._spec.producer_expiration)
+        if time.monotonic() >= self._next_export_s:
+            self._export()
+            self._next_export_s = time.monotonic() + EXPORT_INTERVAL_S
+            self._is_exported = True
+        return None
+
+    def _export(self) -> None:
+        try:
+            export_partition(self._partition, self._exporter)
+            export_opening(self._log().report, self._exporter)
         except Exception:  # whatever Ray raises: metrics are not worth a partition
             warn(logger, "metrics-failed", trace=True, partition=self._spec.partition)
+
+    def _or_end(self, call: Callable[[], Answer]) -> Answer:
+        """Let raylog's errors through; end the process on any other: its state is not trusted."""
+        try:
+            return call()
+        except RaylogError:
+            raise
+        except BaseException:
+            self._handle(Distrusted())
+            raise
+
+    def _end_process(self, *, is_error: bool) -> None:
+        event(
+            logger,
+            "process-ended",
+            level=logging.CRITICAL if is_error else logging.ERROR,
+            trace=is_error,
+            todo="none: the next process recovers the log",
+        )
+        _exit()
 
 
 OPTIONS: dict[str, Any] = {
@@ -412,141 +557,6 @@ LogActor = ray.remote(**OPTIONS)(LogActorImpl)
 
 def _isolation(level: int) -> Isolation:
     return COMMITTED if level == READ_COMMITTED else "high_watermark"
-
-
-def _log_manager_of(spec: LogSpec) -> LogManagerStub | None:
-    return find_log_manager(spec.node, spec.namespace) if spec.node else None
-
-
-def _up_to_date(spec: LogSpec) -> LogSpec:
-    """The spec with the topic's present config: Ray repeats the arguments of the first start.
-
-    A LogManager that does not answer is itself being started again; what it is told then reaches
-    this actor.
-    """
-    log_manager = _log_manager_of(spec)
-    if log_manager is None:
-        return spec
-    try:
-        configured = log_manager.config_of(spec.partition).get(MANAGER_TIMEOUT_S)
-    except RaylogError as error:
-        warn(
-            logger,
-            "config-unknown",
-            partition=spec.partition,
-            why=error,
-            uses="the config of the first start",
-        )
-        return spec
-    if configured is None:
-        return spec
-    return spec._replace(config=configured.config, config_version=configured.version)
-
-
-def _report(spec: LogSpec, error: StorageError, *, is_loud: bool = True) -> bool:
-    """Tell the LogManager that a disk has failed; returns whether it has heard.
-
-    It takes the whole dir offline then.
-    """
-    if not error.is_disk_failure:
-        return True
-    try:
-        log_manager = _log_manager_of(spec)
-        if log_manager is None:
-            return False
-        report = log_manager.failed(spec.partition, spec.topic_id, error)
-        report.get(MANAGER_TIMEOUT_S)
-    except Exception as failure:  # whatever Ray raises: the failure is reported again
-        if is_loud:
-            warn(logger, "failure-not-reported", partition=spec.partition, why=failure)
-        return False
-    return True
-
-
-def _tell_progress(spec: LogSpec, progress: Progress | None) -> None:
-    """Tell the LogManager how far the recovery has come; None: it is over. Waits for no answer."""
-    try:
-        log_manager = _log_manager_of(spec)
-        if log_manager is not None:
-            log_manager.recovering(spec.partition, progress).ignore()
-    except Exception as failure:  # whatever Ray raises: the recovery goes on
-        warn(logger, "progress-not-told", partition=spec.partition, why=failure)
-
-
-def _open(spec: LogSpec, *, is_restart: bool) -> tuple[Partition, OpeningReport]:
-    teller = ProgressTeller(spec.partition, SystemClock(), partial(_tell_progress, spec))
-    try:
-        return _open_log(spec, teller, is_restart=is_restart)
-    finally:
-        if teller.has_told:
-            _tell_progress(spec, None)
-
-
-def _open_log(
-    spec: LogSpec, teller: ProgressTeller, *, is_restart: bool
-) -> tuple[Partition, OpeningReport]:
-    fs, clock = RealFileSystem(), SystemClock()
-    log_dir, began_s = os.path.dirname(spec.folder), time.monotonic()
-    log = open_log(
-        fs,
-        clock,
-        spec.folder,
-        spec.partition,
-        spec.config,
-        topic_id=spec.topic_id,
-        is_clean=spec.is_clean and not is_restart,
-        recovery_point=_offset_in_checkpoint(log_dir, RECOVERY_POINTS, spec.partition),
-        log_start_offset=_offset_in_checkpoint(log_dir, LOG_START_OFFSETS, spec.partition),
-        progress=teller,
-    )
-    log_mended(spec.partition, log.mended)
-    partition = Partition(log, clock, spec.config_version)
-    event(
-        logger,
-        "log-opened",
-        partition=spec.partition,
-        folder=spec.folder,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        leader_epoch=partition.leader_epoch,
-        segments=len(log.segments),
-        is_restart=is_restart,
-        kernel=KERNEL,
-        seconds=time.monotonic() - began_s,
-    )
-    return partition, report_of(log.mended, asides_in(fs, spec.folder))
-
-
-def _offset_in_checkpoint(log_dir: str, name: str, partition: TopicPartition) -> int:
-    """The offset that a checkpoint file of a log dir has for this partition.
-
-    Of a damaged file of log start offsets the whole lines are used: 0 brings deleted records back.
-    A recovery point of 0 is always safe.
-    """
-    fs, path = RealFileSystem(), os.path.join(log_dir, name)
-    try:
-        return read_offsets(fs, path).get(partition, 0)
-    except CorruptCheckpoint as error:
-        warn(logger, "checkpoint-unreadable", partition=partition, file=name, why=error)
-    return read_whole_lines(fs, path).get(partition, 0) if name == LOG_START_OFFSETS else 0
-
-
-def _or_exit(call: Callable[[], Answer]) -> Answer:
-    """Let raylog's errors through; end the process on any other: its state cannot be trusted."""
-    try:
-        return call()
-    except RaylogError:
-        raise
-    except BaseException:
-        event(
-            logger,
-            "process-ended",
-            level=logging.CRITICAL,
-            trace=True,
-            todo="none: the next process recovers the log",
-        )
-        _exit()
-        raise
 
 
 def _exit() -> Any:

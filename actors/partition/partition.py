@@ -51,6 +51,7 @@ from raylog.actors.errors import InvalidRequest, TooManyPolls
 from raylog.actors.messages import AppendResult, FetchResult, PartitionOffsets, RemovedSegments
 from raylog.actors.partition.bounds import IN_FLIGHT_BYTES, PARKED_FETCHES, InFlight
 from raylog.actors.partition.meters import Meters, name_of
+from raylog.actors.partition.removal import Permit, any_version
 from raylog.storage.buffers import Buffer
 from raylog.storage.cleaner.cleanable import LogFacts, facts_of
 from raylog.storage.cleaner.remote import LogView, view_of
@@ -111,6 +112,7 @@ class Partition:
     ) -> None:
         """``in_flight_bytes`` and ``parked_fetches`` are limits; see ``bounds.py``."""
         self.log, self._clock, self._config_version = log, clock, config_version
+        self._round_version = config_version  # of the config that a round of compaction goes by
         log.epochs.lock = threading.Lock()
         self.leader_epoch = log.epochs.next
         # On a full disk this is written before the first append.
@@ -391,11 +393,15 @@ class Partition:
             self._is_upkeep_wanted = True
             self._upkeep_wanted.set()
 
-    def delete_old_segments(self) -> RemovedSegments:
-        """Remove the segments that retention no longer keeps; returns what was removed."""
+    def delete_old_segments(self, permit: Permit = any_version) -> RemovedSegments:
+        """Remove the segments that retention no longer keeps; returns what was removed.
+
+        ``permit``: see ``removal.py``, here and below. Raises ConfigUnconfirmed.
+        """
         begin_s = time.monotonic()
         with self._old_lock:
             self.check_online()
+            permit(self._config_version)
             before = self.log.segments
             count = self._or_offline(self.log.delete_old_segments, UndoFailed)
         if count:
@@ -403,14 +409,17 @@ class Partition:
         size_bytes = sum(segment.size for segment in before[:count])
         return RemovedSegments(count, size_bytes, time.monotonic() - begin_s)
 
-    def delete_records(self, before_offset: int = HIGH_WATERMARK) -> int:
+    def delete_records(
+        self, before_offset: int = HIGH_WATERMARK, permit: Permit = any_version
+    ) -> int:
         """Make records below an offset unreadable; returns the log start offset.
 
-        See ``Log.delete_records``.
+        See ``Log.delete_records``. Raises ConfigUnconfirmed.
         """
         _check_integers(before_offset=before_offset)
         with self._old_lock, self._flush_lock:
             self.check_online()
+            permit(self._config_version)
             delete = partial(self.log.delete_records, before_offset)
             return self._or_offline(delete, UndoFailed)
 
@@ -421,25 +430,37 @@ class Partition:
         self.check_online()
         return facts_of(self.log)
 
-    def cleaning_view(self) -> LogView:
+    def cleaning_view(self, permit: Permit = any_version) -> LogView:
         """Begin a round of compaction; returns what it must know.
 
-        No round that began before can swap any more.
+        No round that began before can swap any more. Raises ConfigUnconfirmed.
         """
         with self._old_lock:
             self.check_online()
+            permit(self._config_version)
             round_id = self.log.begin_round()
+            self._round_version = self._config_version
         return view_of(self.log, round_id)
 
     def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> None:
-        """See ``Log.check_unchanged``."""
+        """See ``Log.check_unchanged``. Raises CleaningAborted, too, if the config has changed."""
         self.check_online()
+        self._check_round()
         self.log.check_unchanged(segments, round_id)
 
-    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
+    def _check_round(self) -> None:
+        """Raise CleaningAborted if the round that began last goes by an older config."""
+        if self._round_version != self._config_version:
+            raise CleaningAborted(
+                str(self.log.partition), "the topic's config has changed during the round"
+            )
+
+    def replace_segments(
+        self, old: Sequence[SegmentId], round_id: RoundId, permit: Permit = any_version
+    ) -> None:
         """Put the segment in place that a round has written.
 
-        Raises CleaningAborted with nothing changed.
+        Raises CleaningAborted or ConfigUnconfirmed with nothing changed.
         """
         with self._old_lock:
             self.check_online()
@@ -447,17 +468,25 @@ class Partition:
                 raise CleaningAborted(
                     str(self.log.partition), "cleanup.policy does not contain compact any more"
                 )
+            self._check_round()
+            permit(self._config_version)
             self._or_offline(partial(self.log.replace_segments, old, round_id), SwapUnfinished)
         self._ask_for_upkeep()
 
-    def reconfigure(self, config: LogConfig, version: int) -> None:
-        """Obey another config from the next append on, unless a newer ``version`` came before."""
+    def reconfigure(self, config: LogConfig, version: int) -> int:
+        """Obey another config from the next append on, unless a newer ``version`` came before.
+
+        Returns the version that it obeys now. What is being removed under the one before is gone
+        when this returns, and nothing more is.
+        """
         with self._old_lock, self._append_lock:
             self.check_online()
             if version >= self._config_version:
                 self._config_version = version
                 self.log.reconfigure(config)
+            obeyed = self._config_version
         self._ask_for_upkeep()
+        return obeyed
 
     def roll(self) -> None:
         """Begin a new segment."""

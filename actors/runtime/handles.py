@@ -60,3 +60,8 @@ def kill(name: str, namespace: str) -> None:
     handle = find(name, namespace)
     if handle is not None:
         ray.kill(handle, no_restart=True)
+
+
+def end_own_actor() -> None:
+    """End for good the actor that this process is."""
+    ray.kill(ray.get_runtime_context().current_actor, no_restart=True)

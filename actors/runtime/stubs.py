@@ -20,6 +20,8 @@ from raylog.actors.messages import (
     AppendResult,
     CompactionStatus,
     Configured,
+    Confirmed,
+    DesiredVersions,
     FetchResult,
     Found,
     Hosted,
@@ -79,9 +81,13 @@ class LogActorStub:
     def list_offset(self, request: bytes) -> Call[bytes]:
         return Call(self.handle.list_offset.remote(request), self._name)
 
-    def serving(self, purpose: str = "opening") -> Call[Serving | None]:
+    def serving(self, purpose: str) -> Call[Serving | None]:
         """``purpose``: what the caller is about to do, as errors say it."""
         return Call(self.handle.serving.remote(), f"{purpose} {self._name}")
+
+    def learn(self, configured: Configured) -> Call[Serving | None]:
+        call = self.handle.learn.remote(configured.config, configured.version)
+        return Call(call, f"opening {self._name}")
 
     def offsets(self) -> Call[PartitionOffsets]:
         return Call(self.handle.offsets.remote(), self._name)
@@ -92,7 +98,7 @@ class LogActorStub:
     def status(self) -> Call[PartitionStatus]:
         return Call(self.handle.status.remote(), self._name)
 
-    def reconfigure(self, configured: Configured) -> Call[None]:
+    def reconfigure(self, configured: Configured) -> Call[int]:
         call = self.handle.reconfigure.remote(configured.config, configured.version)
         return Call(call, f"configuring {self._name}")
 
@@ -102,8 +108,8 @@ class LogActorStub:
     def roll(self) -> Call[None]:
         return Call(self.handle.roll.remote(), f"moving {self._name}")
 
-    def delete_old_segments(self) -> Call[RemovedSegments]:
-        return Call(self.handle.delete_old_segments.remote(), self._name)
+    def delete_old_segments(self, confirmed: Confirmed) -> Call[RemovedSegments]:
+        return Call(self.handle.delete_old_segments.remote(confirmed), self._name)
 
     def delete_records(self, before_offset: int) -> Call[int]:
         return Call(self.handle.delete_records.remote(before_offset), self._name)
@@ -111,14 +117,16 @@ class LogActorStub:
     def cleaning_facts(self) -> Call[LogFacts]:
         return Call(self.handle.cleaning_facts.remote(), self._name)
 
-    def cleaning_view(self) -> Call[LogView]:
-        return Call(self.handle.cleaning_view.remote(), self._name)
+    def cleaning_view(self, confirmed: Confirmed) -> Call[LogView]:
+        return Call(self.handle.cleaning_view.remote(confirmed), self._name)
 
     def check_unchanged(self, segments: Sequence[SegmentId], round_id: RoundId) -> Call[None]:
         return Call(self.handle.check_unchanged.remote(segments, round_id), self._name)
 
-    def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> Call[None]:
-        return Call(self.handle.replace_segments.remote(old, round_id), self._name)
+    def replace_segments(
+        self, old: Sequence[SegmentId], round_id: RoundId, confirmed: Confirmed
+    ) -> Call[None]:
+        return Call(self.handle.replace_segments.remote(old, round_id, confirmed), self._name)
 
     def close(self) -> Call[PartitionOffsets]:
         return Call(self.handle.close.remote(), f"closing {self._name}")
@@ -135,8 +143,8 @@ class LogManagerStub:
     def start(self) -> Call[dict[str, str]]:
         return Call(self.handle.start.remote(), self.name)
 
-    def state(self) -> Call[NodeState]:
-        return Call(self.handle.state.remote(), self.name)
+    def state(self, desired: DesiredVersions) -> Call[NodeState]:
+        return Call(self.handle.state.remote(desired), self.name)
 
     def found(self) -> Call[list[Found]]:
         return Call(self.handle.found.remote(), f"looking through the log dirs of {self.name}")
@@ -167,12 +175,17 @@ class LogManagerStub:
 
     def reconfigure(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, version: int
-    ) -> Call[None]:
+    ) -> Call[int]:
         call = self.handle.reconfigure.remote(partition, topic_id, config, version)
         return Call(call, f"configuring {partition}")
 
-    def config_of(self, partition: TopicPartition) -> Call[Configured | None]:
-        return Call(self.handle.config_of.remote(partition), self.name)
+    def config_of(self, partition: TopicPartition, topic_id: str) -> Call[Configured | None]:
+        return Call(self.handle.config_of.remote(partition, topic_id), self.name)
+
+    def confirmed(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Call[dict[TopicPartition, Confirmed]]:
+        return Call(self.handle.confirmed.remote(partitions), self.name)
 
     def delete_partition(self, partition: TopicPartition, topic_id: str) -> Call[None]:
         call = self.handle.delete_partition.remote(partition, topic_id)

@@ -5,10 +5,11 @@ by their names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
-from raylog.actors.errors import NotLeader
-from raylog.actors.messages import Hosted, RemovedSegments
+from raylog.actors.errors import ConfigUnconfirmed, NotLeader
+from raylog.actors.messages import Confirmed, Hosted, RemovedSegments
 from raylog.actors.runtime.calls import OPEN_TIMEOUT_S, Call, gather
 from raylog.actors.runtime.names import log_manager_name
 from raylog.actors.runtime.stubs import (
@@ -35,8 +36,9 @@ class LogCalls:
     A flush or a swap may wait for a slow disk.
     """
 
-    def __init__(self, log: LogActorStub) -> None:
-        self._log = log
+    def __init__(self, log: LogActorStub, confirmed: Callable[[], Confirmed]) -> None:
+        """``confirmed``: asks for the right to remove records; a round may take an hour."""
+        self._log, self._confirmed = log, confirmed
 
     def flush(self) -> None:
         self._log.flush().get(OPEN_TIMEOUT_S)
@@ -45,7 +47,8 @@ class LogCalls:
         self._log.check_unchanged(segments, round_id).get()
 
     def replace_segments(self, old: Sequence[SegmentId], round_id: RoundId) -> None:
-        self._log.replace_segments(old, round_id).get(OPEN_TIMEOUT_S)
+        swap = self._log.replace_segments(old, round_id, self._confirmed())
+        swap.get(OPEN_TIMEOUT_S)
 
 
 class NodeLogs:
@@ -77,18 +80,37 @@ class NodeLogs:
     def facts(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, LogFacts | Exception]:
-        return self._ask_all(partitions, LogActorStub.cleaning_facts)
+        asks = dict.fromkeys(partitions, LogActorStub.cleaning_facts)
+        return self._ask_all(asks)
 
     def delete_old_segments(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, RemovedSegments | Exception]:
-        return self._ask_all(partitions, LogActorStub.delete_old_segments)
+        rights = self._log_manager().confirmed(partitions).get() if partitions else {}
+        asks: dict[TopicPartition, Callable[[LogActorStub], Call[RemovedSegments]]] = {
+            partition: partial(LogActorStub.delete_old_segments, confirmed=right)
+            for partition, right in rights.items()
+        }
+        answers: dict[TopicPartition, RemovedSegments | Exception] = {
+            partition: _unconfirmed(partition)
+            for partition in partitions
+            if partition not in rights
+        }
+        asked: dict[TopicPartition, RemovedSegments | Exception] = self._ask_all(asks)
+        return {**answers, **asked}
 
     def view(self, partition: TopicPartition) -> LogView:
-        return self._log(partition).cleaning_view().get()
+        return self._log(partition).cleaning_view(self._confirmed(partition)).get()
 
     def calls(self, partition: TopicPartition) -> LogCalls:
-        return LogCalls(self._log(partition))
+        return LogCalls(self._log(partition), partial(self._confirmed, partition))
+
+    def _confirmed(self, partition: TopicPartition) -> Confirmed:
+        """The right to remove records from a log. Raises ConfigUnconfirmed."""
+        right = self._log_manager().confirmed([partition]).get().get(partition)
+        if right is None:
+            raise _unconfirmed(partition)
+        return right
 
     def _log(self, partition: TopicPartition) -> LogActorStub:
         log = find_log_actor(partition, self._namespace)
@@ -97,17 +119,20 @@ class NodeLogs:
         return log
 
     def _ask_all(
-        self,
-        partitions: Sequence[TopicPartition],
-        ask: Callable[[LogActorStub], Call[Answer]],
+        self, asks: Mapping[TopicPartition, Callable[[LogActorStub], Call[Answer]]]
     ) -> dict[TopicPartition, Answer | Exception]:
         """What each answers, or the error that it ended with."""
         calls: dict[TopicPartition, Call[Answer]] = {}
         missing: dict[TopicPartition, Exception] = {}
-        for partition in partitions:
+        for partition, ask in asks.items():
             try:
                 calls[partition] = ask(self._log(partition))
             except NotLeader as error:
                 missing[partition] = error
         gathered = gather(calls, SILENCE_TIMEOUT_S, from_last_answer=True)
         return {**missing, **gathered.answers, **gathered.errors}
+
+
+def _unconfirmed(partition: TopicPartition) -> ConfigUnconfirmed:
+    why = "the Controller has not confirmed its config to this node within the last seconds"
+    return ConfigUnconfirmed(str(partition), why)

@@ -114,3 +114,10 @@ def set_keys(
     described = altering[topic].result()
     own = " ".join(f"{key}={_text(value)}" for key, value in described.config.items()) or "-"
     typer.echo(f"{topic} can have: {own}" if validate_only else f"{topic}: {own}")
+    if described.outdated and not validate_only:
+        numbers = ", ".join(map(str, described.outdated))
+        typer.echo(
+            f"{topic}: changed, but partition {numbers} does not obey it yet; it does when it is "
+            "back, and until then nothing is removed from it",
+            err=True,
+        )

@@ -62,6 +62,7 @@ class ControllerImpl(Moves):
         self._next_producer_id = 0
         # node id -> which life of its LogManager was told what to open
         self._lives: dict[str, str] = {}
+        self._answers: dict[str, NodeState] = {}  # node id -> the last answer of its LogManager
         # node id -> the question after its life, until it is answered
         self._state_calls: dict[str, Call[NodeState]] = {}
         self._join_problems: dict[str, str] = {}  # node id -> why it could not join
@@ -154,13 +155,15 @@ class ControllerImpl(Moves):
     def _begun_again(self) -> set[str]:
         """The nodes whose LogManager Ray has started again: it has forgotten what it was told.
 
-        Of the others, record which of their log dirs have failed. One that does not answer in time
-        is asked no second time before it does.
+        All are told the present config versions. Of the others, record which of their log dirs have
+        failed. One that does not answer in time is asked no second time before it does.
         """
         with self._lock:
+            if self._metadata is not None:
+                self._versions.update(self._state.topics.values())
             for key, manager in self._managers.items():
                 if key in self._lives and key not in self._state_calls:
-                    self._state_calls[key] = manager.state()
+                    self._state_calls[key] = self._ask_state(key, manager)
             calls = dict(self._state_calls)
         in_time = set(answered(list(calls.values()), ASK_TIMEOUT_S, wanted=len(calls)))
         gathered = gather({key: call for key, call in calls.items() if call in in_time})
@@ -174,10 +177,18 @@ class ControllerImpl(Moves):
                 if state.life != self._lives[key]:
                     begun_again.add(key)
                 else:
+                    self._answers[key] = state
                     self._placement.went_offline(key, state.offline)
         # Not earlier: a call that is kept would raise its error at every look.
         gathered.raise_faults()
         return begun_again
+
+    def _ask_state(self, key: str, manager: LogManagerStub) -> Call[NodeState]:
+        """The next exchange with a LogManager; see ``actors/node/confirmations.py``."""
+        node_of = self._placement.node_of
+        directory_ids = [directory_id for directory_id, node in node_of.items() if node == key]
+        self._confirming.told(directory_ids, time.monotonic())
+        return manager.state(self._versions.message_after(self._answers.get(key)))
 
     def _join(self, node: Node) -> None:
         """Bring the node in, beside the watch.
@@ -242,7 +253,9 @@ class ControllerImpl(Moves):
         The node takes part when what belongs to no topic is out of the way of new ones.
         """
         directories = manager.start().get()
-        state = manager.state().get()
+        with self._lock:
+            desired = self._versions.message_after(None)  # which confirms nothing yet
+        state = manager.state(desired).get()
         set_aside: set[Found] = set()  # or left, where that failed
         while True:
             found = manager.found().get()
@@ -267,7 +280,7 @@ class ControllerImpl(Moves):
     def _take_in(
         self, node: Node, directories: Mapping[str, str], state: NodeState, found: list[Found]
     ) -> list[Claim]:
-        self._lives[node.key] = state.life
+        self._lives[node.key], self._answers[node.key] = state.life, state
         self._join_problems.pop(node.node_id, None)
         self._joins.reset(node.node_id)
         self._placement.went_offline(node.key, state.offline)
@@ -307,7 +320,13 @@ class ControllerImpl(Moves):
     def _leave(self, key: str) -> None:
         with self._lock:
             self._void_claims(self._managers.get(key))
-            for facts in (self._nodes, self._managers, self._lives, self._state_calls):
+            for facts in (
+                self._nodes,
+                self._managers,
+                self._lives,
+                self._answers,
+                self._state_calls,
+            ):
                 facts.pop(key, None)
             # A move that its LogManager did not see through is not committed any more.
             self._moving = {

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
-from raylog.actors.errors import LabelShared, NotLeader, UnknownTopicOrPartition
+from raylog.actors.errors import LabelShared, LogRefused, NotLeader, UnknownTopicOrPartition
 from raylog.actors.messages import Found, OfflineDir, Placed
 from raylog.actors.runtime.names import NODE_LABEL, Node, log_actor_name
 from raylog.cluster.controller.backoff import Backoff
@@ -41,6 +41,8 @@ class TopicDescription(NamedTuple):
     topic_id: str
     config: Mapping[str, Any]
     partitions: tuple[PartitionDescription, ...]
+    # The numbers of those that do not report this config: they obey an older one, or do not serve.
+    outdated: tuple[int, ...] = ()
 
 
 class ClusterDescription(NamedTuple):
@@ -167,14 +169,19 @@ class Placement:
         self._places[partition] = place
         self._versions[partition] = version
 
-    def configured(self, partition: TopicPartition, topic: Topic) -> None:
-        """It obeys the topic's config in this version, or a newer one."""
-        self._versions[partition] = max(topic.version, self._versions.get(partition, 0))
+    def configured(self, partition: TopicPartition, version: int) -> None:
+        """It has reported that it obeys this version of its topic's config."""
+        self._versions[partition] = max(version, self._versions.get(partition, 0))
 
     def failed(self, partition: TopicPartition, problem: RaylogError) -> None:
         self._places.pop(partition, None)
         self._problems[partition] = problem
         self._openings.failed(partition)
+
+    def has_no_actor(self, partition: TopicPartition) -> bool:
+        """Whether it is certain that no process has its log: it could not be opened."""
+        problem = self._problems.get(partition)
+        return partition not in self._places and isinstance(problem, LogRefused | LogMissing)
 
     def forget(self, topic: Topic) -> None:
         """The topic was deleted."""
@@ -239,12 +246,22 @@ class Placement:
             and self._versions[wanted.partition] != wanted.topic.version
         ]
 
+    def behind(self, topic: Topic) -> list[Wanted]:
+        """Those that do not report the topic's version or a newer one; some may not serve."""
+        return [
+            wanted
+            for wanted in wanted_of([topic])
+            if wanted.partition not in self._places
+            or self._versions[wanted.partition] < topic.version
+        ]
+
     def describe(self, topic: Topic) -> TopicDescription:
         return TopicDescription(
             name=topic.name,
             topic_id=topic.topic_id,
             config=topic.config,
             partitions=tuple(self._describe(wanted) for wanted in wanted_of([topic])),
+            outdated=tuple(wanted.partition.partition for wanted in self.behind(topic)),
         )
 
     def _describe(self, wanted: Wanted) -> PartitionDescription:

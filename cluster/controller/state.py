@@ -6,6 +6,7 @@ guards all of it, and is never held while another actor is waited for.
 
 import logging
 import threading
+import time
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple, TypeVar
 
@@ -20,8 +21,10 @@ from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
 from raylog.cluster.controller.metadata import ClusterState, Topic
 from raylog.cluster.controller.metadata_log import MetadataLog
 from raylog.cluster.controller.placement import Placement, Wanted, wanted_of
+from raylog.cluster.controller.versions import Confirming, TopicVersions
 from raylog.storage.config import LogConfig
 from raylog.storage.names import TopicPartition
+from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +74,9 @@ class ControllerState:
         self._left_over: dict[tuple[TopicPartition, str], LeftOver] = {}
         self._reserved: dict[str, str] = {}  # names of topics -> what is being done to them
         self._moving: dict[TopicPartition, str] = {}  # partitions that nobody else opens -> node id
+        # what LogManagers are told of the config versions, and until when they believe it
+        self._versions = TopicVersions(random_id())
+        self._confirming = Confirming(time.monotonic())
 
     @property
     def _log(self) -> MetadataLog:

@@ -9,6 +9,7 @@ once; those that cannot be reached are told when the watch finds them (``Placeme
 """
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from raylog.actors.errors import (
 )
 from raylog.actors.events import warn
 from raylog.actors.messages import ConfigEntry, Placed
-from raylog.actors.runtime.calls import Call
+from raylog.actors.runtime.calls import Call, gather
 from raylog.actors.runtime.handles import kill
 from raylog.actors.runtime.names import log_actor_name
 from raylog.actors.runtime.stubs import LogManagerStub
@@ -36,6 +37,7 @@ from raylog.cluster.controller.settings import (
     topic_overrides,
 )
 from raylog.cluster.controller.state import LeftOver, all_answers, gather_patiently
+from raylog.cluster.controller.versions import CONFIRMATION_S
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import InvalidPartitions, RaylogError
 from raylog.storage.names import TopicPartition, check_topic_name, collision_key
@@ -45,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 # A partition is a process of about 50 MB; beyond this it is more likely a mistake than a wish.
 MAX_PARTITIONS = 10_000
+# How often it is looked whether the partitions report a changed config.
+REPORT_INTERVAL_S = 0.5
 
 
 class Home(NamedTuple):
@@ -298,8 +302,10 @@ class Topics(Opening):
     ) -> TopicDescription:
         """Change a topic's config; when this returns, all partitions within reach obey it.
 
-        ``validate_only``: raise what would keep it from being changed now, and change nothing; the
-        answer has the config that the topic would have.
+        The answer names the others in ``outdated``. They obey it when they are back, and nothing
+        is removed from them under the config of before. ``validate_only``: raise what would keep it
+        from being changed now, and change nothing; the answer has the config that the topic would
+        have.
         """
         with self._lock:
             topic = self._topic(name)
@@ -308,32 +314,59 @@ class Topics(Opening):
                 return self.describe_topic(name)._replace(config=config)
             topic = topic._replace(config=config, version=topic.version + 1)
             self._log.append(topic_record(topic))
-        self._configure()
+        self._see_through(topic, time.monotonic())
         return self.describe_topic(name)
 
-    def _configure(self) -> None:
+    def _see_through(self, topic: Topic, changed_s: float) -> None:
+        """Return when all partitions obey a changed config, or when the others remove nothing.
+
+        A partition that does not report it may still have the right to remove records under the
+        config of before; that right ends by itself. ``changed_s``: when the config was changed.
+        """
+        end_s = changed_s + CONFIRMATION_S
+        while not self._stopped.is_set():
+            with self._lock:
+                now = self._same(topic)
+            self._configure(now, max(end_s - time.monotonic(), 0))
+            with self._lock:
+                ends_s = [
+                    self._confirming.over_s(wanted.directory_id, changed_s)
+                    for wanted in self._placement.behind(topic)
+                    if not self._placement.has_no_actor(wanted.partition)
+                ]
+            if time.monotonic() >= max(ends_s, default=0.0):
+                return
+            self._stopped.wait(REPORT_INTERVAL_S)
+
+    def _configure(self, topic: Topic | None = None, timeout_s: float | None = None) -> None:
         """Tell partitions that serve with an old config the current one.
 
-        Those that this does not reach are told by the watch.
+        Those that this does not reach are told by the watch. ``topic``: None means all.
+        ``timeout_s``: for all answers; None waits as long as answers arrive.
         """
-        calls: dict[TopicPartition, Call[None]] = {}
+        calls: dict[TopicPartition, Call[int]] = {}
         asked: list[tuple[Wanted, LogManagerStub]] = []
         with self._lock:
-            for wanted in self._placement.outdated(self._wanted()):
+            for wanted in self._placement.outdated(wanted_of([topic]) if topic else self._wanted()):
                 manager = self._manager_of(wanted.directory_id)
                 if manager is not None:
                     calls[wanted.partition] = self._configuring(manager, wanted)
                     asked.append((wanted, manager))
-        gathered = gather_patiently(calls)
+        if timeout_s is None:
+            gathered = gather_patiently(calls)
+        else:
+            gathered = gather(calls, timeout_s)
+            gathered.raise_faults()
         for partition, error in gathered.errors.items():
             warn(logger, "config-not-told", partition=partition, why=error)
         for wanted, manager in asked:
             if wanted.partition in gathered.answers:
                 with self._lock:
                     if self._manager_of(wanted.directory_id) is manager:
-                        self._placement.configured(wanted.partition, wanted.topic)
+                        version = gathered.answers[wanted.partition]
+                        self._placement.configured(wanted.partition, version)
 
-    def _configuring(self, manager: LogManagerStub, wanted: Wanted) -> Call[None]:
+    def _configuring(self, manager: LogManagerStub, wanted: Wanted) -> Call[int]:
         topic = wanted.topic
         config = self._config_of(topic)
         return manager.reconfigure(wanted.partition, topic.topic_id, config, topic.version)

@@ -252,10 +252,16 @@ def test_a_config_that_was_written_down_but_not_told_is_told_by_the_next_life(
 ) -> None:
     controller = broker.controller
     controller.create_topic("t", 1, {})
+    monkeypatch.setattr(ControllerImpl, "_see_through", lambda *_: None)
     monkeypatch.setattr(ControllerImpl, "_configure", lambda _: None)
     controller.alter_topic_config("t", {"max.message.bytes": 77}, ())
     manager: Any = find(log_manager_name(own_node_id()), broker.namespace)
-    told = lambda: ray.get(manager.config_of.remote(TopicPartition("t", 0)), timeout=30).config  # noqa: E731
+    topic_id = controller.describe_topic("t").topic_id
+
+    def told() -> Any:
+        asked = manager.config_of.remote(TopicPartition("t", 0), topic_id)
+        return ray.get(asked, timeout=30).config
+
     assert told().max_message_bytes != 77
     controller._stopped.set()  # killed: nothing is closed in order, and the actors live on
     assert controller._metadata is not None

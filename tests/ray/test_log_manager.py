@@ -12,6 +12,7 @@ import pytest
 import ray
 
 from raylog.actors.errors import NotLeader
+from raylog.actors.messages import DESIRED_VERSIONS_VERSION, DesiredVersions, NodeState
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.log_manager import LogManagerImpl
 from raylog.actors.partition.log_actor import LogActor, LogSpec
@@ -282,3 +283,33 @@ def test_upkeep_survives_an_exception_that_is_not_ours(
             assert rounds.acquire(timeout=30), "the upkeep goes on"
     finally:
         assert node.manager.shutdown()
+
+
+def test_a_config_is_told_to_its_topic_and_confirmed_by_the_controllers_word(node: Node) -> None:
+    def word(heard: NodeState | None) -> DesiredVersions:
+        return DesiredVersions(
+            version=DESIRED_VERSIONS_VERSION,
+            controller="c1",
+            life=heard.life if heard else "",
+            number=heard.number if heard else 0,
+            since=0,
+            revision=1,
+            topics=((NEW, 4), (OLD, 9)),
+        )
+
+    node.make()
+    altered = LogConfig(retention_ms=-1)
+    assert node.manager.reconfigure(ORDERS, NEW, altered, 4) == 4
+    assert node.manager.reconfigure(ORDERS, NEW, LogConfig(), 3) == 4, "an older one comes late"
+    assert node.manager.config_of(ORDERS, NEW) == (altered, 4)
+    assert node.manager.config_of(ORDERS, OLD) is None
+    with pytest.raises(NotLeader, match="does not serve it"):
+        node.manager.reconfigure(ORDERS, OLD, altered, 5)
+    state = node.manager.state(word(None))
+    assert node.manager.confirmed([ORDERS]) == {}
+    node.manager.state(word(state))
+    rights = node.manager.confirmed([ORDERS, OTHERS])
+    assert [(key, right.topic_id, right.version) for key, right in rights.items()] == [
+        (ORDERS, NEW, 4)
+    ]
+    assert node.ask("delete_old_segments", rights[ORDERS]).segments == 0

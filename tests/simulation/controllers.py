@@ -6,8 +6,8 @@ from raylog.actors.control import Report
 from raylog.cluster.controller.commands import Command
 from raylog.cluster.controller.desired import Desired
 from raylog.cluster.controller.events import (
-    AppendFailed,
     Appended,
+    AppendFailed,
     Asked,
     Event,
     NodesSeen,

@@ -109,5 +109,3 @@ class Truth:
         expect(len({id(folder) for folder in owners}) == len(owners), "two actors have one folder")
         for partition, actor in ray.named.items():
             expect(actor.log.partition == partition, "an actor serves another's name")
-
-

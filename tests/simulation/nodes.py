@@ -118,9 +118,7 @@ class Manager:
                 folders=tuple(self._folders(self._usable())),
                 controller_epoch=max((dir.controller_epoch for dir in self._usable()), default=-1),
                 served=tuple(actor.says() for actor in answering),
-                strangers=tuple(
-                    actor.log.partition for actor in mine if actor not in answering
-                ),
+                strangers=tuple(actor.log.partition for actor in mine if actor not in answering),
                 upkeep=tuple(sorted(self.node.upkeep)),
                 room=self.node.room,
             )

@@ -2,9 +2,9 @@
 
 ::
 
-    users --commands--> Controller's process --Orders--> link --> LogManager's process --> disks
-                          |  ControllerMachine                      |  NodeMachine          LogActors
-                          +-- metadata disk        <--Report-- link +
+    users --commands--> Controller's process --Orders--> LogManager's process --> disks, LogActors
+                          |  ControllerMachine             |  NodeMachine
+                          +-- metadata disk  <--Report-----+
 
 Links delay what they carry and lose some of it; orders may overtake each other. What goes wrong,
 ``faults.py`` says; what must hold, ``invariants.py``.

@@ -61,12 +61,10 @@ class Topics:
 
     def let_retention_delete_all(self, topic: str, partition: int = 0) -> None:
         """The records so far are old. Those that come later, as old, stay."""
-        import ray
+        from tests.harness.removing import delete_old_segments
 
         self.broker.alter_topic_config(topic, {"retention.ms": "1000"})
-        ray.get(
-            self.broker.partition(topic, partition).delete_old_segments.remote(), timeout=TIMEOUT_S
-        )
+        delete_old_segments(self.broker.namespace, topic, partition)
         self.broker.alter_topic_config(topic, {"retention.ms": "-1"})
 
     def delete(self) -> None:

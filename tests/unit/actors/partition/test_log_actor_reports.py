@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 import ray
 
+from raylog.actors.messages import OpeningReport
 from raylog.actors.partition import log_actor
-from raylog.actors.partition.log_actor import LogActorImpl, LogSpec, _offset_in_checkpoint, _report
+from raylog.actors.partition.life import Created, Opened, Tick
+from raylog.actors.partition.log_actor import LogActorImpl, LogSpec
+from raylog.actors.partition.log_opening import OpenedLog, _offset_in_checkpoint
+from raylog.actors.partition.manager_link import ManagerLink
 from raylog.actors.partition.partition import Partition
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import DiskFull, StorageError
@@ -49,9 +53,12 @@ class Ended(BaseException):
 
 
 def actor_of(partition: Partition) -> LogActorImpl:
+    """An actor that serves."""
     actor = LogActorImpl.__new__(LogActorImpl)
-    actor._spec, actor._partition = SPEC, partition
-    actor._reported, actor._is_silent = None, False
+    actor._begin(SPEC, is_restart=False)
+    actor._opened = OpenedLog(partition, OpeningReport(), Disk().fs.lock("/"))
+    for event in (Created(), Opened()):
+        actor._life.handle(event, 0)
     return actor
 
 
@@ -78,7 +85,7 @@ def test_an_error_of_rays_own_is_a_report_that_was_not_heard(
     broken: str, log_manager: LogManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray, broken, failing)
-    assert not _report(SPEC, FAILURE)
+    assert not ManagerLink(SPEC).report(FAILURE)
 
 
 def test_a_failure_is_reported_until_it_is_heard_and_the_log_says_it_once(
@@ -88,9 +95,11 @@ def test_a_failure_is_reported_until_it_is_heard_and_the_log_says_it_once(
     with monkeypatch.context() as patch, caplog.at_level("WARNING"):
         patch.setattr(ray, "is_initialized", lambda: True)
         patch.setattr(ray, "get_actor", failing)
-        assert [actor._is_reported() for _ in range(3)] == [False] * 3
+        for _ in range(3):
+            actor._handle(Tick())
     assert len(caplog.records) == 1
-    assert [actor._is_reported() for _ in range(2)] == [True] * 2
+    for _ in range(2):
+        actor._handle(Tick())
     assert len(log_manager.reports) == 1
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from raylog.actors.errors import FencedLeaderEpoch, UnknownTopicId
-from raylog.actors.messages import FetchResult
+from raylog.actors.messages import FetchResult, OpeningReport
 from raylog.actors.partition import log_actor
 from raylog.actors.partition.log_actor import LogActorImpl, LogSpec
+from raylog.actors.partition.log_opening import OpenedLog
 from raylog.actors.partition.partition import Partition
 from raylog.actors.requests import (
     READ_COMMITTED,
@@ -39,7 +40,7 @@ OFFSET = OffsetRequest(PARTITION.topic, TOPIC_ID, PARTITION.partition, 0, -1)
 def actor(monkeypatch: pytest.MonkeyPatch, disk: Disk) -> LogActorImpl:
     monkeypatch.setattr(log_actor, "own_node_id", lambda: HERE)
     made = LogActorImpl.__new__(LogActorImpl)
-    made._spec = LogSpec(
+    spec = LogSpec(
         partition=PARTITION,
         topic_id=TOPIC_ID,
         folder=FOLDER,
@@ -47,7 +48,9 @@ def actor(monkeypatch: pytest.MonkeyPatch, disk: Disk) -> LogActorImpl:
         is_clean=False,
         producer_expiration=ProducerExpiration(1000),
     )
-    made._partition = Partition(disk.open(), disk.clock)
+    made._begin(spec, is_restart=False)
+    partition = Partition(disk.open(), disk.clock)
+    made._opened = OpenedLog(partition, OpeningReport(), disk.fs.lock(FOLDER))
     return made
 
 

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from raylog.actors.messages import AsideFile, MendedTotal
-from raylog.actors.partition import log_actor, opening
-from raylog.actors.partition.log_actor import LogSpec
+from raylog.actors.partition import log_opening, manager_link, opening
+from raylog.actors.partition.log_opening import OpenedLog, open_partition
+from raylog.actors.partition.manager_link import ManagerLink
 from raylog.actors.partition.opening import (
     LISTED_AT_MOST,
     PROGRESS_INTERVAL_MS,
@@ -19,9 +20,11 @@ from raylog.actors.partition.opening import (
     log_mended,
     report_of,
 )
+from raylog.actors.partition.spec import LogSpec
 from raylog.actors.runtime.stubs import LogManagerStub
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import LogShorterThanFlushed
+from raylog.storage.files import RealFileSystem
 from raylog.storage.names import TopicPartition
 from raylog.storage.records.layout import HEADER_SIZE
 from raylog.storage.report import Mended, Progress
@@ -128,7 +131,7 @@ def opening_of(folder: Path, patch: pytest.MonkeyPatch, manager: LogManager) -> 
     """What a LogActor is told that opens this folder, and is in no hurry."""
     futures_are_references(patch)
     patch.setattr(opening, "PROGRESS_INTERVAL_MS", 0)
-    patch.setattr(log_actor, "find_log_manager", lambda *_: LogManagerStub(manager, "n1"))
+    patch.setattr(manager_link, "find_log_manager", lambda *_: LogManagerStub(manager, "n1"))
     return LogSpec(
         partition=PARTITION,
         topic_id=TOPIC_ID,
@@ -138,6 +141,10 @@ def opening_of(folder: Path, patch: pytest.MonkeyPatch, manager: LogManager) -> 
         producer_expiration=ProducerExpiration(1000),
         node="n1",
     )
+
+
+def opened(spec: LogSpec) -> OpenedLog:
+    return open_partition(spec, ManagerLink(spec).tell_progress, is_restart=False)
 
 
 @pytest.fixture
@@ -156,10 +163,11 @@ def test_a_log_actor_tells_its_log_manager_of_progress_and_of_the_end(
 ) -> None:
     manager = LogManager()
     spec = opening_of(folder, monkeypatch, manager)
-    partition, report = log_actor._open(spec, is_restart=False)
+    partition, report, lock = opened(spec)
     assert partition.log.log_end_offset == 10
     assert manager.heard == [Progress(1000, 1000, 1, 1), None]
     assert report.asides == ()
+    lock.release()
 
 
 def test_an_opening_that_fails_has_an_end_too(
@@ -171,10 +179,11 @@ def test_an_opening_that_fails_has_an_end_too(
 
     manager = LogManager()
     spec = opening_of(folder, monkeypatch, manager)
-    monkeypatch.setattr(log_actor, "open_log", failing)
+    monkeypatch.setattr(log_opening, "open_log", failing)
     with pytest.raises(LogShorterThanFlushed):
-        log_actor._open(spec, is_restart=False)
+        opened(spec)
     assert manager.heard == [Progress(1, 10, 0, 1), None]
+    RealFileSystem().lock(spec.folder).release()
 
 
 def test_a_log_manager_that_cannot_be_told_does_not_stop_a_recovery(
@@ -184,5 +193,5 @@ def test_a_log_manager_that_cannot_be_told_does_not_stop_a_recovery(
         raise RuntimeError("the GCS does not answer")
 
     spec = opening_of(folder, monkeypatch, LogManager())
-    monkeypatch.setattr(log_actor, "find_log_manager", failing)
-    assert log_actor._open(spec, is_restart=False)[0].log.log_end_offset == 10
+    monkeypatch.setattr(manager_link, "find_log_manager", failing)
+    assert opened(spec).partition.log.log_end_offset == 10

@@ -50,7 +50,11 @@ SENT_AS: dict[tuple[type, str, str], dict[str, Any]] = {
             "config": CONFIGURED.config,
             "version": CONFIGURED.version,
         }
-        for stub, method in ((LogActorStub, "reconfigure"), (LogManagerStub, "open_partition"))
+        for stub, method in (
+            (LogActorStub, "learn"),
+            (LogActorStub, "reconfigure"),
+            (LogManagerStub, "open_partition"),
+        )
     },
     (ControllerStub, "explain", "partition"): PARTITION._asdict(),
 }

@@ -40,7 +40,7 @@ class Node:
         self.written: list[tuple[TopicPartition, str, int]] = []
         self.errors: dict[TopicPartition, Exception] = {}  # what asking for facts answers
         self.retained: list[TopicPartition] = []
-        self.before_view: Callable[[], None] = lambda: None
+        self.before_view: Callable[[], object] = lambda: None
 
     def add(self, name: TopicPartition, batches: int, config: LogConfig = CONFIG) -> Partition:
         """A log of so many batches of two keys, in many segments."""

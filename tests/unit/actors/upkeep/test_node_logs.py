@@ -5,17 +5,25 @@ from typing import Any
 import pytest
 import ray
 
-from raylog.actors.errors import NotLeader
-from raylog.actors.messages import RemovedSegments
+from raylog.actors.errors import ConfigUnconfirmed, NotLeader
+from raylog.actors.messages import Confirmed, RemovedSegments
 from raylog.actors.upkeep.node_logs import NodeLogs
 from raylog.storage.errors import StorageError
 from raylog.storage.names import TopicPartition
-from tests.harness.futures import Timeline
+from tests.harness.futures import Timeline, future_of
 
-SERVES, FAILS, HAS_A_BUG, IS_AWAY = (TopicPartition("orders", number) for number in range(4))
+SERVES, FAILS, HAS_A_BUG, IS_AWAY, UNCONFIRMED = (
+    TopicPartition("orders", number) for number in range(5)
+)
+RIGHT, MANAGER = Confirmed(topic_id="id", version=3, until_ms=7), "LogManager:n1"
 REMOVED = RemovedSegments(segments=2, size_bytes=100, seconds=0.1)
 FAILURE, BUG = StorageError("/logs/orders-1", "Input/output error"), KeyError("of its own")
-ANSWERS = {"Log:orders-0": REMOVED, "Log:orders-1": FAILURE, "Log:orders-2": BUG}
+ANSWERS: dict[str, Any] = {
+    "Log:orders-0": REMOVED,
+    "Log:orders-1": FAILURE,
+    "Log:orders-2": BUG,
+    "Log:orders-4": REMOVED,
+}
 
 
 class Handle:
@@ -25,13 +33,27 @@ class Handle:
         self.name = name
         self.delete_old_segments = self
 
-    def remote(self) -> str:
+    def remote(self, confirmed: Confirmed) -> str:
+        assert confirmed == RIGHT
         return self.name
+
+
+class Manager:
+    """A LogManager's handle, whose one method says which configs are confirmed."""
+
+    def __init__(self) -> None:
+        self.confirmed = self
+
+    def remote(self, partitions: list[TopicPartition]) -> str:
+        ANSWERS[MANAGER] = {name: RIGHT for name in partitions if name != UNCONFIRMED}
+        return MANAGER
 
 
 @pytest.fixture(autouse=True)
 def log_actors(monkeypatch: pytest.MonkeyPatch) -> None:
-    def get_actor(name: str, namespace: str) -> Handle:
+    def get_actor(name: str, namespace: str) -> Handle | Manager:
+        if name == MANAGER:
+            return Manager()
         if name not in ANSWERS:
             raise ValueError("no such actor")
         return Handle(name)
@@ -57,13 +79,22 @@ def test_an_error_of_one_log_is_its_answer_and_the_others_are_asked() -> None:
     assert isinstance(answers[IS_AWAY], NotLeader)
 
 
+def test_a_log_whose_config_is_not_confirmed_is_not_asked() -> None:
+    answers = NodeLogs("test", "n1").delete_old_segments([SERVES, UNCONFIRMED])
+    assert answers[SERVES] == REMOVED
+    assert isinstance(answers[UNCONFIRMED], ConfigUnconfirmed)
+    with pytest.raises(ConfigUnconfirmed):
+        NodeLogs("test", "n1").view(UNCONFIRMED)
+
+
 def test_of_many_logs_that_answer_slowly_one_after_another_none_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     timeline = Timeline(monkeypatch)
     seconds = {"Log:orders-0": 25, "Log:orders-1": 50, "Log:orders-2": 75}
     ends = {name: timeline.ends_at(second, REMOVED) for name, second in seconds.items()}
-    monkeypatch.setattr(Handle, "remote", lambda self: ends[self.name])
+    monkeypatch.setattr(Handle, "remote", lambda self, _: ends[self.name])
+    monkeypatch.setattr(Manager, "remote", lambda _, asked: future_of(dict.fromkeys(asked, RIGHT)))
     partitions = [SERVES, FAILS, HAS_A_BUG]
     answers = NodeLogs("test", "n1").delete_old_segments(partitions)
     assert answers == dict.fromkeys(partitions, REMOVED)
@@ -74,5 +105,5 @@ def test_of_no_logs_nothing_is_asked() -> None:
 
 
 def test_without_a_log_manager_nobody_knows_what_is_hosted() -> None:
-    with pytest.raises(NotLeader, match="LogManager:n1 cannot be reached: it is not running"):
-        NodeLogs("test", "n1").hosted()
+    with pytest.raises(NotLeader, match="LogManager:n2 cannot be reached: it is not running"):
+        NodeLogs("test", "n2").hosted()

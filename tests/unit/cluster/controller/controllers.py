@@ -14,7 +14,7 @@ from raylog.cluster.controller import controller_actor as controller_module
 from raylog.cluster.controller import state as controller_state
 from raylog.cluster.controller import topics
 from raylog.cluster.controller.controller_actor import ControllerImpl
-from raylog.cluster.controller.metadata import Topic
+from raylog.cluster.controller.metadata import ClusterState, Topic
 from raylog.storage.names import TopicPartition
 from tests.harness.futures import future_of, futures_are_references
 
@@ -91,8 +91,10 @@ class Cluster:
         return manager
 
     def _metadata(self, *_: Any, **__: Any) -> Any:
-        state = SimpleNamespace(topics=self.topics, cluster_id="cluster", next_producer_id=0)
-        return SimpleNamespace(state=state, has_failed=False, close=lambda: None)
+        state = ClusterState(cluster_id="cluster", topics=self.topics)
+        return SimpleNamespace(
+            state=state, has_failed=False, close=lambda: None, append=state.apply
+        )
 
     def comes(self, node: str, *managers: Manager) -> None:
         self.nodes.append(Node(node))

@@ -321,7 +321,10 @@ def asked_for_their_state(cluster: Cluster, **states: Any) -> None:
     """These nodes have joined. ``states``: node -> the call that its LogManager answers with."""
     controller = cluster.controller
     for key, call in states.items():
-        handle = SimpleNamespace(state=SimpleNamespace(remote=iter(call).__next__))
+        answers = iter(call)
+        handle = SimpleNamespace(
+            state=SimpleNamespace(remote=lambda _, answers=answers: next(answers))
+        )
         controller._managers[key] = LogManagerStub(handle, key)
         controller._lives[key] = "life-1"
 

@@ -1,0 +1,81 @@
+"""What a LogActor asks its LogManager, and what it tells it.
+
+Whatever Ray answers, the LogActor goes on: only ``ask_config`` and ``confirmed`` raise, by raylog's
+names.
+"""
+
+import logging
+
+from raylog.actors.errors import ConfigUnconfirmed, NotLeader
+from raylog.actors.events import warn
+from raylog.actors.messages import Configured, Confirmed
+from raylog.actors.partition.spec import LogSpec
+from raylog.actors.runtime.names import log_manager_name
+from raylog.actors.runtime.stubs import LogManagerStub, find_log_manager
+from raylog.storage.errors import RaylogError, StorageError
+from raylog.storage.report import Progress
+
+logger = logging.getLogger(__name__)
+
+# How long the LogManager is waited for.
+MANAGER_TIMEOUT_S = 5.0
+
+
+class ManagerLink:
+    """See the module's head."""
+
+    def __init__(self, spec: LogSpec) -> None:
+        self._spec = spec
+
+    def _manager(self) -> LogManagerStub | None:
+        return find_log_manager(self._spec.node, self._spec.namespace) if self._spec.node else None
+
+    def ask_config(self, timeout_s: float) -> Configured:
+        """The config that the log obeys now. Raises RequestTimedOut, or NotLeader."""
+        name = log_manager_name(self._spec.node)
+        manager = self._manager()
+        if manager is None:
+            raise NotLeader(name, "it is not running")
+        asked = manager.config_of(self._spec.partition, self._spec.topic_id)
+        configured = asked.get(timeout_s)
+        if configured is None:
+            raise NotLeader(name, f"it has not been told yet to open {self._spec.partition}")
+        return configured
+
+    def confirmed(self) -> Confirmed | None:
+        """The config version that the Controller has confirmed. Raises ConfigUnconfirmed."""
+        partition = self._spec.partition
+        try:
+            manager = self._manager()
+            if manager is None:
+                return None
+            return manager.confirmed([partition]).get(MANAGER_TIMEOUT_S).get(partition)
+        except RaylogError as error:
+            why = f"its LogManager cannot be asked ({error.problem})"
+            raise ConfigUnconfirmed(str(partition), why) from error
+
+    def report(self, error: StorageError, *, is_loud: bool = True) -> bool:
+        """Tell the LogManager that a disk has failed; returns whether it has heard.
+
+        It takes the whole dir offline then.
+        """
+        try:
+            manager = self._manager()
+            if manager is None:
+                return False
+            report = manager.failed(self._spec.partition, self._spec.topic_id, error)
+            report.get(MANAGER_TIMEOUT_S)
+        except Exception as failure:  # whatever Ray raises: the failure is reported again
+            if is_loud:
+                warn(logger, "failure-not-reported", partition=self._spec.partition, why=failure)
+            return False
+        return True
+
+    def tell_progress(self, progress: Progress | None) -> None:
+        """Tell how far the recovery has come; None: it is over. Waits for no answer."""
+        try:
+            manager = self._manager()
+            if manager is not None:
+                manager.recovering(self._spec.partition, progress).ignore()
+        except Exception as failure:  # whatever Ray raises: the recovery goes on
+            warn(logger, "progress-not-told", partition=self._spec.partition, why=failure)
