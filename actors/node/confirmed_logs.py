@@ -65,7 +65,7 @@ class ConfirmedLogs:
 
     def _logs_with_other_orders(self, orders: Orders) -> set[LogId]:
         """The logs that shall be otherwise than they are shown."""
-        others: set[LogId] = set()
+        others = set(orders.doubts)
         for order in orders.orders:
             if isinstance(order, SetAside | ReadBack):
                 continue  # never of what is served

@@ -90,7 +90,7 @@ class LogOrders:
         if order.directory_id not in log.folders:
             return False
         log.asides.add(order.directory_id)
-        if order.directory_id == log.wanted_dir:
+        if isinstance(log.want, Create) or order.directory_id == log.wanted_dir:
             log.want = None
         if order.directory_id == log.home:  # it has failed
             log.state, log.problem = "found", None

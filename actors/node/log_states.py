@@ -26,6 +26,7 @@ The state says what is when nothing is in flight; ``doing`` is what is in flight
 """
 
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Literal
 
 from raylog.actors.control import Create, LogId, Move, Remove, Serve
@@ -75,7 +76,7 @@ WITHOUT_MOVE: dict[State, State] = {
     "moved": "found",
 }
 # state, what was ordered -> what is done next. Nothing where it is not in the table.
-NEXT: dict[tuple[State, type[Want]], Step] = {
+NEXT: dict[tuple[State, type[Want | None]], Step] = {
     ("absent", Create): "make",
     ("found", Serve): "open",
     ("found", Move): "open",
@@ -89,6 +90,8 @@ NEXT: dict[tuple[State, type[Want]], Step] = {
     ("lost", Serve): "open",
     ("lost", Move): "open",
     ("lost", Remove): "kill",
+    ("lost", Create): "kill",
+    ("lost", NoneType): "kill",
 }
 # state, what ended, whether well -> the state that follows. It stays where it is not in the table:
 # a dir that failed or an order that came meanwhile has changed it already.
@@ -190,8 +193,6 @@ class NodeLog:
 
     @property
     def next_step(self) -> Step | None:
-        if self.want is None:
-            return None
         return NEXT.get((self.state, type(self.want)))
 
     def follow(self, work: LogWork, is_well: bool) -> None:

@@ -5,6 +5,7 @@ start; not one that was killed for good. What it says is dead may live on for a 
 still has the lock of its folder.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from raylog.actors.control import LogId
@@ -46,8 +47,9 @@ class SimActor:
 class SimRay:
     """The LogActors of a cluster, by their names."""
 
-    def __init__(self, clockwork: Clockwork) -> None:
-        self._clockwork = clockwork
+    def __init__(self, clockwork: Clockwork, gone: Callable[[SimActor], None]) -> None:
+        """``gone``: hears of actors that will not come back by themselves."""
+        self._clockwork, self._gone = clockwork, gone
         self.named: dict[TopicPartition, SimActor] = {}
 
     def start(self, actor: SimActor) -> None:
@@ -87,6 +89,7 @@ class SimRay:
             return
         if dead.folder.owner is not None or dead.folder not in dead.dir.folders:
             del self.named[dead.log.partition]  # it raised in its __init__
+            self._gone(dead)
             return
         dead.is_alive, dead.is_paused, dead.is_learning = True, False, True
         self._own(dead)

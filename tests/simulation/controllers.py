@@ -35,6 +35,7 @@ class SimController:
         self.is_alive, self.is_paused = True, False
         self.machine = ControllerMachine(world.broker_config)
         self._waiting: list[Event] = []  # while it is paused
+        self.generation = world.metadata.generation
         desired = Desired()
         for record in world.metadata.records():
             desired.apply(record)
@@ -96,15 +97,14 @@ class SimController:
                 self.world.users.hear(instruction)
 
     def _append(self, append: Append) -> None:
-        """A process that was killed may have written it, or not."""
-        if not self.is_alive and clockwork_says_no(self.world):
+        """A process that is about to end may still write, while it has the lock of the log."""
+        has_lock = self.world.controller in (self, None)
+        is_same_file = self.generation == self.world.metadata.generation
+        is_written = has_lock and is_same_file and self.world.clockwork.chance.random() < 0.5
+        if not self.is_alive and not is_written:
             return
         error = self.world.metadata.append(append.records)
         if error is None:
             self.tell(Appended(token=append.token))
         else:
             self.tell(AppendFailed(token=append.token, error=error))
-
-
-def clockwork_says_no(world: "World") -> bool:
-    return world.clockwork.chance.random() < 0.5

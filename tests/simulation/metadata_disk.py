@@ -16,7 +16,11 @@ class MetadataDisk:
         self._log: list[bytes] = []
         self._backup: list[bytes] = []
         self.fails_next = ""
-        self.was_restored = False
+        self.generation = 0  # of the files, which a restore puts in the place of the old ones
+
+    @property
+    def was_restored(self) -> bool:
+        return self.generation > 0
 
     def records(self) -> list[Record]:
         return [decode(value) for value in self._log]
@@ -38,5 +42,5 @@ class MetadataDisk:
         """Put the older copy in place, if one was made."""
         if self._backup:
             self._log = list(self._backup)
-            self.was_restored = True
+            self.generation += 1
             self._restored()

@@ -211,7 +211,7 @@ class Manager:
             if isinstance(instruction, do.Copy):
                 self._copies.pop(instruction.log, None)
             result = None
-            if error is None and (self.is_alive or self.world.clockwork.chance.random() < 0.5):
+            if error is None and self._is_done(instruction):
                 try:
                     result = self._effect(instruction)
                 except RaylogError as failure:
@@ -229,6 +229,14 @@ class Manager:
         if isinstance(instruction, do.StartLog | do.Configure | do.EndLog):
             self._asking.setdefault(instruction.log.partition, []).append(finish)
         self.world.clockwork.after(delay_ms, finish)
+
+    def _is_done(self, instruction: do.Work) -> bool:
+        """Whether it comes to it. A process that is about to end may still do it, while it has the
+        locks of its dirs; but it starts no actor."""
+        if self.is_alive or isinstance(instruction, do.StartLog):
+            return self.is_alive
+        has_locks = any(dir.owner is self for dir in self.node.dirs)
+        return has_locks and self.world.clockwork.chance.random() < 0.5
 
     def _effect(self, instruction: do.Work) -> Served | Mapping[str, str] | int | None:
         match instruction:

@@ -43,7 +43,7 @@ class World:
         chance = self.clockwork.chance
         self.truth = Truth()
         self.metadata = MetadataDisk(self._written, self._restored)
-        self.ray = SimRay(self.clockwork)
+        self.ray = SimRay(self.clockwork, self._tell_gone)
         self.cuts: set[tuple[str, str]] = set()  # (node, "up" or "down")
         self.nodes = [self._make_node(number) for number in range(chance.randint(3, 5))]
         self.controller: SimController | None = None
@@ -170,9 +170,12 @@ class World:
 
     def actor_dies(self, actor: SimActor) -> None:
         self.ray.crash(actor)
+        self.clockwork.soon(lambda: self._tell_gone(actor), most_ms=3_000)
+
+    def _tell_gone(self, actor: SimActor) -> None:
         manager = self.node(actor.node).manager
         if manager is not None:
-            self.clockwork.soon(lambda: manager.actor_died(actor), most_ms=3_000)
+            manager.actor_died(actor)
 
     def node_goes(self, node: SimNode) -> None:
         """The machine loses its power."""
