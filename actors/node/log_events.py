@@ -125,6 +125,8 @@ class LogEvents:
                 log.is_doubtful = True  # this one, or the one before
             elif log.state in ("serving", "copied") and not isinstance(log.doing, EndLog):
                 log.state = "lost"
+                if not log.is_ordered:
+                    log.want = None  # its log dir may be offline by record: nobody opens it unasked
         self._book.touch(partition)
 
     def actor_said(self, served: Served) -> None:

@@ -72,7 +72,7 @@ class LogOrders:
             log.leave_move()
             if isinstance(log.doing, Copy):
                 self._book.out.say(GiveUpCopy(log=log.id))
-        log.want, log.problem = order, None
+        log.want, log.is_ordered, log.problem = order, True, None
         log.tried.clear()
         if log.state == "failed":
             log.state = "found"

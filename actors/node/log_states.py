@@ -164,6 +164,8 @@ class NodeLog:
     # Why something has failed; it is not tried again before another order comes.
     problem: RaylogError | None = None
     is_identity_lost: bool = False
+    # Whether the Controller has ordered in this life what is wanted: else an actor was adopted.
+    is_ordered: bool = False
     # Whether what is being opened was left by an orderly stop.
     is_opened_clean: bool = False
     # Its actor has died, or was killed, while it was being started.

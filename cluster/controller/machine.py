@@ -368,8 +368,8 @@ class ControllerMachine:
             return True
         # Without a node that has written the epoch to its disks, it may have been somebody's.
         epoch = self.desired.controller_epoch
-        if not any(seen.obeys(epoch) for seen in self.watched.nodes.values()):
-            raise NotLeader("the broker", "no LogManager obeys its Controller yet")
+        if not any(seen.keeps(epoch) for seen in self.watched.nodes.values()):
+            raise NotLeader("the broker", "no log dir has the epoch of its Controller yet")
         return False
 
     def _append_undo(self, purpose: Purpose, creating: Creating) -> None:

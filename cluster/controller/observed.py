@@ -53,6 +53,13 @@ class Observed:
             return False
         return report.controller_epoch == epoch and report.orders > 0
 
+    def keeps(self, epoch: int) -> bool:
+        """Whether a log dir of it has this Controller's epoch, which is told from all before."""
+        report = self.report
+        if report is None or not self.obeys(epoch):
+            return False
+        return any(entry.state == "online" for entry in report.dirs)
+
     def is_suspect(self, now_ms: int) -> bool:
         """Whether it was silent for so long that it may hang."""
         return now_ms - self.heard_ms > SUSPECT_MS

@@ -227,7 +227,19 @@ class Moving:
             return Ended(error=self._problem or self._given_up(view))
         if view.is_serving(record):
             return Ended(value=record)
-        return Ended(error=problems[0]) if problems else None
+        if problems:
+            return Ended(error=problems[0])
+        return Ended(error=self._missing()) if self._is_missing(view) else None
+
+    def _is_missing(self, view: View) -> bool:
+        """Whether its node has nothing of the log, and nothing is under way."""
+        seen = view.seen(self.log)
+        if seen is None or seen.report is None or self.log in seen.under_way:
+            return False
+        return not view.entries(self.log)
+
+    def _missing(self) -> RaylogError:
+        return NotLeader(str(self.log.partition), "its folder is in none of its node's log dirs")
 
     def _given_up(self, view: View) -> RaylogError:
         directory = view.desired.dirs.get(self.target)

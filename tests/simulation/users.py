@@ -111,5 +111,15 @@ class Users:
         return [
             f"request {number} ({type(command).__name__}) has no answer"
             for number, (command, controller) in self._asked.items()
-            if controller is self._world.controller
+            if controller is self._world.controller and not self._is_hopeless(command)
         ]
+
+    def _is_hopeless(self, command: Command) -> bool:
+        """A move waits until its log is served, which nobody does whose folder has no identity."""
+        return isinstance(command, MovePartition) and any(
+            folder.is_identity_lost
+            for node in self._world.nodes
+            for dir in node.dirs
+            for folder in dir.folders
+            if folder.partition.topic == command.name
+        )

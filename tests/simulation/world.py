@@ -134,10 +134,13 @@ class World:
         return True
 
     def _is_taken(self, log: LogId) -> bool:
-        """Whether a log of its name is in the way that is served, and that nobody wants since a
-        restore of older metadata."""
-        actor = self.ray.named.get(log.partition)
-        return actor is not None and actor.log not in self.truth.desired.partitions
+        """Whether the name of a log is in use, somewhere, by one of which older metadata that was
+        restored does not know."""
+        if not self.metadata.was_restored:
+            return False
+        known = self.truth.desired.topics
+        folders = [dir.find(log.partition) for node in self.nodes for dir in node.dirs]
+        return any(folder is not None and folder.topic_id not in known for folder in folders)
 
     # -- processes ---------------------------------------------------------------------------------
 

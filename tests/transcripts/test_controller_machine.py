@@ -174,6 +174,25 @@ def test_no_other_node_is_chosen_once_a_folder_is_recorded_and_then_it_is_given_
     assert is_as_desired(play.desired, play.nodes.values())
 
 
+def test_a_creation_in_vain_takes_with_it_what_was_added_meanwhile() -> None:
+    """Partitions were left behind, of a topic that was gone."""
+    play = begun(node_a(), node_b())
+    play.asks(create())
+    play.appended()
+    play.obeys("a")
+    play.silent.add("a")
+    play.appended()
+    play.settle(1_000)
+    play.asks(AddPartitions(name="t", total=2))
+    play.settle(34_000)
+    assert play.desired.topic_named("t") is None
+    assert set(play.states().values()) <= {"removing in a1", "removing in b1"}
+    play.silent.clear()
+    play.settle(70_000)
+    assert play.states() == {}
+    assert is_as_desired(play.desired, play.nodes.values())
+
+
 def test_a_disk_that_is_full_when_the_folder_is_made_leaves_it_to_another_node() -> None:
     play = begun(node_a(), node_b())
     play.asks(create())
@@ -436,6 +455,17 @@ def test_a_move_is_cancelled() -> None:
     assert is_as_desired(play.desired, play.nodes.values())
 
 
+def test_a_move_of_a_log_that_is_missing_is_answered() -> None:
+    play = begun(node_a())
+    play.create("t", 1)
+    play.nodes["a"].logs.clear()
+    play.reports("a")
+    play.settle()
+    play.asks(MovePartition(name="t", number=0, log_dir="a1"))
+    play.settle()
+    assert "in none of its node's log dirs" in str(error_of(play))
+
+
 def test_a_move_for_which_the_disk_has_no_room_is_given_up_and_said() -> None:
     play = moving_play()
     play.appended()
@@ -601,6 +631,16 @@ def test_an_id_is_not_handed_out_of_an_epoch_that_turns_out_to_be_an_old_one() -
     play.settle()
     assert play.answer is not None
     assert play.answer.value == 10 << EPOCH_SHIFT
+
+
+def test_no_producer_id_is_given_while_no_log_dir_has_the_epoch() -> None:
+    """A node without a log dir forgets the epoch, and after a restore it is another one's."""
+    node = node_a()
+    for name, directory in node.dirs.items():
+        node.dirs[name] = replace(directory, state="offline", why="an fsync failed")
+    play = begun(node)
+    play.asks(AllocateProducerId())
+    assert "no log dir has the epoch" in str(error_of(play))
 
 
 def test_a_node_that_hangs_holds_up_producer_ids_for_ten_seconds_at_most() -> None:

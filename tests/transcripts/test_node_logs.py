@@ -66,6 +66,23 @@ def test_a_log_is_made_opened_configured_and_removed() -> None:
     assert node.logs == []
 
 
+def test_a_folder_that_is_put_aside_is_not_made_again() -> None:
+    """Of metadata that was rolled back: it was made, and put aside, again and again."""
+    node = Node("A")
+    node.obeys(create())
+    node.done("make orders-0 of old in A")
+    assert node.orders(aside()) == ["put orders-0 of old in A aside"]
+    assert node.done("put orders-0 of old in A aside") == []
+    assert node.logs == []
+
+
+def test_a_log_that_nobody_wants_and_whose_actor_died_is_settled() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")], served=[served(ORDERS, "A", 4)])
+    assert node.told(ActorGone(partition=PARTITION)) == ["kill orders-0"]
+    node.done("kill orders-0")
+    assert node.logs == ["orders-0 of old in A: found"]
+
+
 def test_orders_may_come_twice() -> None:
     node = Node("A")
     assert node.obeys(create(), create()) == ["make orders-0 of old in A"]

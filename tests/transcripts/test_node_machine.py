@@ -4,6 +4,8 @@ The numbers are those of the list of what must be impossible (section 2 of the i
 log").
 """
 
+from dataclasses import replace
+
 import pytest
 
 from raylog.actors.control import VERSION, DirReport, ReadBack, SetAside
@@ -58,8 +60,12 @@ def test_actors_that_lived_on_are_adopted_and_need_no_order() -> None:
     node = Node("A", folders=[folder(ORDERS, "A", is_clean=True)], served=[served(ORDERS, "A", 4)])
     assert node.began == ["start retention"]
     assert node.logs == ["orders-0 of old in A: serving with config 4"]
-    said = node.told(ActorGone(partition=PARTITION))
-    assert said == ["start orders-0 of old in A with config 4"]
+
+
+def test_an_adopted_actor_that_dies_is_not_started_again_unasked() -> None:
+    """Its log dir may be offline by record; only the Controller knows."""
+    node = Node("A", folders=[folder(ORDERS, "A")], served=[served(ORDERS, "A", 4)])
+    assert node.told(ActorGone(partition=PARTITION)) == ["kill orders-0"]
 
 
 def test_an_actor_whose_folder_is_gone_or_another_topics_is_killed() -> None:
@@ -434,6 +440,14 @@ def test_no_upkeep_while_a_newer_config_is_ordered_and_not_obeyed() -> None:
     assert node.later(10_000) == []
     node.orders(serve(version=2))
     assert node.later(1) == ["run retention: orders-0 of old with 2"]
+
+
+def test_what_the_controller_doubts_is_not_confirmed() -> None:
+    """It orders nothing while it writes down a newer config, or does not know what to order."""
+    node = upkeep()
+    orders = replace(node.envelope(), doubts=frozenset({ORDERS}))
+    node.told(Ordered(orders=orders))
+    assert node.machine.confirmed(0) == {}
 
 
 def test_orders_confirm_only_what_their_report_has_shown() -> None:
