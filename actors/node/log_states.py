@@ -90,7 +90,6 @@ NEXT: dict[tuple[State, type[Want | None]], Step] = {
     ("lost", Serve): "open",
     ("lost", Move): "open",
     ("lost", Remove): "kill",
-    ("lost", Create): "kill",
     ("lost", NoneType): "kill",
 }
 # state, what ended, whether well -> the state that follows. It stays where it is not in the table:
