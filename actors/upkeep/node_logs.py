@@ -18,8 +18,10 @@ from raylog.actors.runtime.stubs import (
     find_log_actor,
     find_log_manager,
 )
+from raylog.actors.upkeep.unconfirmed import Unconfirmed
 from raylog.storage.cleaner.cleanable import LogFacts
 from raylog.storage.cleaner.remote import LogView
+from raylog.storage.clock import Clock, SteadyClock
 from raylog.storage.names import TopicPartition
 from raylog.storage.segment import SegmentId
 from raylog.storage.swap import RoundId
@@ -54,14 +56,19 @@ class LogCalls:
 class NodeLogs:
     """See the module's head."""
 
-    def __init__(self, namespace: str, node: str) -> None:
-        """``node``: its key."""
+    def __init__(self, namespace: str, node: str, clock: Clock | None = None) -> None:
+        """``node``: its key. ``clock``: one that never goes back."""
         self._namespace, self._node = namespace, node
+        self._unconfirmed = Unconfirmed(clock or SteadyClock())
 
     # -- of the LogManager -------------------------------------------------------------------------
 
     def hosted(self) -> list[Hosted]:
-        return self._log_manager().hosted().get()
+        """Those that are served, without those whose config is about to be confirmed."""
+        log_manager = self._log_manager()
+        logs = log_manager.hosted().get()
+        rights = log_manager.confirmed([log.partition for log in logs]).get()
+        return self._unconfirmed.leave_out(logs, rights)
 
     def cleaner_offsets(self) -> Mapping[TopicPartition, int]:
         return self._log_manager().cleaner_offsets().get()
