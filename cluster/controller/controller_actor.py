@@ -281,6 +281,7 @@ class ControllerImpl(Moves):
         self, node: Node, directories: Mapping[str, str], state: NodeState, found: list[Found]
     ) -> list[Claim]:
         self._lives[node.key], self._answers[node.key] = state.life, state
+        self._has_joined = True
         self._join_problems.pop(node.node_id, None)
         self._joins.reset(node.node_id)
         self._placement.went_offline(node.key, state.offline)

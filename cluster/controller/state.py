@@ -65,6 +65,7 @@ class ControllerState:
         # the same nodes' LogManagers, from their making on
         self._managers: dict[str, LogManagerStub] = {}
         self._placement = Placement()
+        self._has_joined = False  # whether a node took part, now or earlier in this life
         self._node_problems: dict[str, str] = {}  # node id -> why it takes no part
         # the node of each partition that is being made
         self._nodes_of_new: list[str] = []

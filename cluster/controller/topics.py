@@ -45,6 +45,8 @@ from raylog.storage.state.properties import random_id
 
 logger = logging.getLogger(__name__)
 
+# How long a request waits for a node where there was one.
+NODE_PATIENCE_S = 10.0
 # A partition is a process of about 50 MB; beyond this it is more likely a mistake than a wish.
 MAX_PARTITIONS = 10_000
 # How often it is looked whether the partitions report a changed config.
@@ -85,6 +87,7 @@ class Topics(Opening):
             config=self._checked(topic_overrides(config)),
             directories=(),
         )
+        self._wait_for_a_node()
         with self._reserve(name, "created", must_be_free=True):
             if validate_only:
                 with self._lock:
@@ -103,6 +106,7 @@ class Topics(Opening):
         Nothing is left of the new ones if that fails. ``validate_only``: raise what would keep it
         from being extended now, and change nothing.
         """
+        self._wait_for_a_node()
         with self._reserve(name, "extended"):
             with self._lock:
                 topic = self._topic(name)
@@ -143,6 +147,18 @@ class Topics(Opening):
                 self._topics_being_made.discard(topic.topic_id)
                 for home in homes:
                     self._nodes_of_new.remove(home.node)
+
+    def _wait_for_a_node(self) -> None:
+        """Where the only LogManager was started again, it takes part in a moment."""
+        end_s = time.monotonic() + NODE_PATIENCE_S
+        while self._is_between_nodes() and time.monotonic() < end_s:
+            if self._stopped.wait(0.05):
+                return
+
+    def _is_between_nodes(self) -> bool:
+        with self._lock:
+            is_without = not self._placement.nodes and not self._placement.why_offline()
+            return is_without and self._has_joined
 
     def _homes(self, name: str, first: int, count: int) -> list[Home]:
         """Where each of the new partitions is to be made."""

@@ -317,6 +317,26 @@ def test_a_log_manager_that_was_started_again_is_told_what_to_open(cluster: Clus
     assert serves(cluster, "a")
 
 
+def test_a_topic_waits_for_a_log_manager_that_is_started_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was refused: no LogManager was running on any node, for half a second."""
+    being_opened(cluster).opened()
+    wait_for(lambda: serves(cluster, "a"), DEADLINE_S, "it serves")
+    node_of, waits = cluster.controller._placement.node_of, 0
+
+    def comes_back(_: float) -> bool:
+        nonlocal waits
+        waits += 1
+        cluster.controller._placement.node_of = node_of
+        return False
+
+    cluster.controller._placement.node_of = {}
+    monkeypatch.setattr(cluster.controller._stopped, "wait", comes_back)
+    made = cluster.controller.create_topic("b", 1, {}, validate_only=True)
+    assert (made.name, waits) == ("b", 1)
+
+
 def asked_for_their_state(cluster: Cluster, **states: Any) -> None:
     """These nodes have joined. ``states``: node -> the call that its LogManager answers with."""
     controller = cluster.controller
