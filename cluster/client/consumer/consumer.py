@@ -564,8 +564,11 @@ class Consumer:
         self._waiter.wake()
 
     def close(self) -> None:
-        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once."""
-        self._access.close(self._forget)
+        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once.
+
+        A call of another thread that waits ends with ConsumerClosed, and is waited for.
+        """
+        self._access.close(self._forget, self.wakeup)
 
     def _forget(self) -> None:
         self._iteration.set_aside()
