@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.measure import Times, rate, steady
 from raylog.cluster.client.connection import (
+    FetchAnswer,
     FetchRequest,
     OffsetAnswer,
     OffsetRequest,
@@ -20,6 +21,7 @@ from raylog.cluster.client.connection import (
 from raylog.cluster.client.consumer import Consumer
 from raylog.storage.records.batch import stamp
 from raylog.storage.records.encode import encode_records
+from raylog.storage.state.epochs import EpochEnd
 
 T0 = 1_700_000_000_000
 BATCHES, RECORDS_A_BATCH = 70, 1_000
@@ -31,9 +33,10 @@ class InstantAnswer:
 
     high_watermark = 1 << 60
     log_start_offset = 0
-    aborted = None
+    aborted: tuple[tuple[int, int], ...] | None = None
     end_offset = -1
-    diverging = None
+    leader_epoch = 0
+    diverging: EpochEnd | None = None
 
     def __init__(self, records: bytes) -> None:
         self._records = records
@@ -59,11 +62,12 @@ class InstantConnection:
     def list_offset(self, request: OffsetRequest, *, timeout_s: float) -> "Future[Any]":
         return _ended(OffsetAnswer(0, T0, 0))
 
-    def fetch(self, request: FetchRequest, *, timeout_s: float) -> "Future[Any]":
+    def fetch(self, request: FetchRequest, *, timeout_s: float) -> "Future[FetchAnswer]":
         for number in range(BATCHES):
             first = request.offset + number * RECORDS_A_BATCH
             stamp(self._fetch, first, 0, number * self._batch_bytes)
-        return _ended(InstantAnswer(bytes(self._fetch)))
+        answer: FetchAnswer = InstantAnswer(bytes(self._fetch))
+        return _ended(answer)
 
     def forget(self, topic: str, partition: int) -> None:
         pass
