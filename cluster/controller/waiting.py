@@ -222,7 +222,7 @@ class Moving:
         problems = [entry.problem for entry in view.entries(self.log) if entry.problem is not None]
         self._problem = problems[0] if problems else self._problem
         if record.state == "moving" and record.target == self.target:
-            return None
+            return Ended(error=self._missing()) if self._is_missing(view) else None
         if record.directory != self.target:
             return Ended(error=self._problem or self._given_up(view))
         if view.is_serving(record):

@@ -455,13 +455,14 @@ def test_a_move_is_cancelled() -> None:
     assert is_as_desired(play.desired, play.nodes.values())
 
 
-def test_a_move_of_a_log_that_is_missing_is_answered() -> None:
+@pytest.mark.parametrize("log_dir", ["a1", "a2"])
+def test_a_move_of_a_log_that_is_missing_is_answered(log_dir: str) -> None:
     play = begun(node_a())
     play.create("t", 1)
     play.nodes["a"].logs.clear()
     play.reports("a")
     play.settle()
-    play.asks(MovePartition(name="t", number=0, log_dir="a1"))
+    play.asks(MovePartition(name="t", number=0, log_dir=log_dir))
     play.settle()
     assert "in none of its node's log dirs" in str(error_of(play))
 
