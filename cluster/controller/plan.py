@@ -295,7 +295,8 @@ class _NodePlan:
                     self.records.append(replace(record, directory=entry.directory_id))
                 return
         is_in_the_way = any(
-            entry.log != record.log for entry in self._of_name.get(record.log.partition, ())
+            entry.log != record.log and entry.directory_id
+            for entry in self._of_name.get(record.log.partition, ())
         )
         if not is_in_the_way:
             self.orders.append(Create(log=record.log))

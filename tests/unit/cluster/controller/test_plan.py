@@ -111,6 +111,12 @@ def test_a_folder_of_a_partition_with_the_same_name_is_removed_before_the_new_on
     assert Create(log=LOG) not in planned(desired, report("a", stray)).orders["a"]
 
 
+def test_a_folder_that_could_not_be_made_is_in_nobodys_way() -> None:
+    """A node reports one of which metadata that was rolled back knows nothing."""
+    failed = entry(log_id("t", 0, "never-was"), "", "failed", problem=DiskFull("/a1"))
+    assert orders_of(desired_of(TOPIC, CREATING), failed) == (Create(log=LOG),)
+
+
 def test_a_folder_that_is_made_is_opened_and_then_it_is_online() -> None:
     made = replace(CREATING, directory="a1")
     desired = desired_of(TOPIC, made)
