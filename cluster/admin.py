@@ -22,7 +22,7 @@ from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client.connection import TopicMetadata
-from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
+from raylog.cluster.client.consumer.places import offset_of, timestamp_of
 from raylog.cluster.client.offsets import list_offsets
 from raylog.cluster.client.partitions import ask_partitions
 from raylog.cluster.client.ray_connection import RayConnection
@@ -197,7 +197,7 @@ class Admin:
         offset is -1 where there is no such record. A partition that is being started is asked again
         within ``timeout_s``. A future fails with UnknownTopicOrPartition, or NotLeader.
         """
-        asked = {partition_of(key): _timestamp(when) for key, when in wanted.items()}
+        asked = {TopicPartition(*key): _timestamp(when) for key, when in wanted.items()}
 
         def ask(keys: Iterable[TopicPartition], left_s: float) -> Futures[OffsetAnswer]:
             times = {key: asked[key] for key in keys}
@@ -217,7 +217,7 @@ class Admin:
         while no Controller runs; what is done twice is done once.
         """
         wanted = {
-            partition_of(key): offset if offset == -1 else offset_of(offset, "before")
+            TopicPartition(*key): offset if offset == -1 else offset_of(offset, "before")
             for key, offset in before.items()
         }
         futures = self._delete_before(

@@ -350,15 +350,6 @@ def test_all_records_of_what_has_no_end_are_not_deleted(
             future.result(0)
 
 
-@pytest.mark.parametrize("key", ["orders", ("orders",), ("orders", "0"), 7])
-def test_what_is_no_partition_is_refused_at_once(admin: Admin, key: Any) -> None:
-    """It was a TypeError of TopicPartition's."""
-    with pytest.raises(InvalidRequest, match="partition"):
-        admin.list_offsets({key: "latest"})
-    with pytest.raises(InvalidRequest, match="partition"):
-        admin.delete_records({key: 1})
-
-
 @pytest.mark.parametrize("offset", [-2, "5", True, 1.5])
 def test_an_offset_that_is_none_is_refused_at_once(admin: Admin, offset: Any) -> None:
     with pytest.raises(InvalidRequest):

@@ -128,28 +128,3 @@ def test_a_process_that_is_connected_stays_where_it_is(rays: Ray) -> None:
     with pytest.raises(Exception, match="no raylog broker runs"):
         Broker("ns", "there:7").list_topics()
     assert rays.joined == []
-
-
-def test_a_table_is_read_with_the_settings_of_a_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They raised a TypeError that named a method which nobody had called."""
-    asked: list[object] = []
-
-    class Reader:
-        def __enter__(self) -> "Reader":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            asked.append("closed")
-
-        def read_table(self, *which: object) -> str:
-            asked.append(which)
-            return "table"
-
-    def consumer(_: Broker, **config: object) -> Reader:
-        asked.append(config)
-        return Reader()
-
-    monkeypatch.setattr(Broker, "consumer", consumer)
-    table: object = Broker("test").read_table("t", to=7, auto_offset_reset="none")
-    assert table == "table"
-    assert asked == [{"auto_offset_reset": "none"}, ("t", "earliest", 7, None), "closed"]
