@@ -230,7 +230,7 @@ class ConsumerBusy(RaylogError):
     fields = ()
     template = (
         "another thread uses this consumer now, and it serves one at a time; make a consumer for "
-        "each thread, or call close(), which ends the other's wait"
+        "each thread, or call wakeup() to end the other's wait"
     )
 
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from raylog.actors.errors import ConsumerBusy, ConsumerClosed, ConsumerWokenUp, ForkedProcess
+from raylog.actors.errors import ConsumerBusy, ConsumerClosed, ForkedProcess
 from raylog.storage.errors import RaylogError
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ class Access:
 
     def __init__(self, keep: Callable[[], None], begin_again: Callable[[], None]) -> None:
         """``keep``: the user has what a call took out. ``begin_again``: nobody got it."""
-        self._is_closed = False
+        self.is_closed = False
         self._keep, self._begin_again = keep, begin_again
         self._lock, self._process = threading.RLock(), os.getpid()
 
@@ -30,15 +30,11 @@ class Access:
         if not self._lock.acquire(blocking=False):
             raise ConsumerBusy()
         try:
-            if self._is_closed:
+            if self.is_closed:
                 raise ConsumerClosed()
             answer = method()
             self._keep()
             return answer
-        except ConsumerWokenUp:
-            if self._is_closed:
-                raise ConsumerClosed() from None
-            raise
         except RaylogError:
             raise
         except BaseException:
@@ -47,15 +43,12 @@ class Access:
         finally:
             self._lock.release()
 
-    def close(self, forget: Callable[[], None], wake: Callable[[], None]) -> None:
-        """The last call; twice is once. ``wake``: ends the wait of another thread's call."""
-        if self._process != os.getpid():
-            return  # the parent's threads, and what they hold, are not here
-        self._is_closed = True
+    def close(self, forget: Callable[[], None]) -> None:
+        """The last call; twice is once."""
         if not self._lock.acquire(blocking=False):
-            wake()
-            self._lock.acquire()
+            raise ConsumerBusy()
         try:
             forget()
+            self.is_closed = True
         finally:
             self._lock.release()

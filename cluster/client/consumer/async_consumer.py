@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from raylog.actors.errors import ConsumerBusy, ConsumerClosed, ConsumerWokenUp, InvalidRequest
+from raylog.actors.errors import ConsumerBusy, ConsumerClosed, InvalidRequest
 from raylog.cluster.client.columns import SCHEMA
 from raylog.cluster.client.connection import Connection
 from raylog.cluster.client.consumer.consumer import (
@@ -68,8 +68,7 @@ class AsyncConsumer:
             async for record in consumer:
                 ...
 
-    One task at a time: another one gets ConsumerBusy, but for :meth:`close`, which ends a call that
-    waits. Only :meth:`wakeup` is for any thread.
+    One task at a time: another one gets ConsumerBusy. Only :meth:`wakeup` is for any thread.
     """
 
     def __init__(
@@ -94,8 +93,7 @@ class AsyncConsumer:
             **config,
         )
         self._consumer: Consumer | None = None
-        self._is_busy = self._is_closing = False
-        self._idle = asyncio.Event()  # told when a call has ended
+        self._is_busy = False
 
     async def start(self) -> None:
         """Look the topics and positions up."""
@@ -112,18 +110,10 @@ class AsyncConsumer:
         await self.close()
 
     async def close(self) -> None:
-        """Forget everything; what is called afterwards raises ConsumerClosed.
-
-        A call of another task that waits raises it, too.
-        """
-        self._is_closing = True
-        while self._is_busy:
+        """Forget everything; what is called afterwards raises ConsumerClosed."""
+        with self._exclusive():
             if self._consumer is not None:
-                self._consumer.wakeup()
-            self._idle.clear()
-            await self._idle.wait()
-        if self._consumer is not None:
-            self._consumer.close()
+                self._consumer.close()
 
     @property
     def _started(self) -> Consumer:
@@ -131,7 +121,7 @@ class AsyncConsumer:
             raise InvalidRequest(
                 "consumer", "not started", "await start(), or use it with async with"
             )
-        if self._is_closing:
+        if self._consumer._access.is_closed:
             raise ConsumerClosed()
         return self._consumer
 
@@ -142,13 +132,8 @@ class AsyncConsumer:
         self._is_busy = True
         try:
             yield
-        except ConsumerWokenUp:
-            if self._is_closing:
-                raise ConsumerClosed() from None
-            raise
         finally:
             self._is_busy = False
-            self._idle.set()
 
     # -- records -----------------------------------------------------------------------------------
 

@@ -564,11 +564,8 @@ class Consumer:
         self._waiter.wake()
 
     def close(self) -> None:
-        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once.
-
-        A call of another thread that waits ends with ConsumerClosed, and is waited for.
-        """
-        self._access.close(self._forget, self.wakeup)
+        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once."""
+        self._access.close(self._forget)
 
     def _forget(self) -> None:
         self._iteration.set_aside()

@@ -76,45 +76,6 @@ def test_the_loop_goes_on_while_it_waits_and_a_cancelled_poll_loses_nothing(
     run(read())
 
 
-def test_a_poll_that_waits_ends_when_its_consumer_is_closed(connection: FakeConnection) -> None:
-    """Closing raised ConsumerBusy, in the place of what had gone wrong, and left it open."""
-
-    polls: list[asyncio.Task[Any]] = []
-
-    async def fail() -> None:
-        async with AsyncConsumer(connection, "t", from_="latest") as consumer:  # type: ignore[arg-type]
-            polls.append(asyncio.create_task(consumer.poll(3_600_000)))
-            while connection.waiting < 2:
-                await asyncio.sleep(0)
-            raise ZeroDivisionError
-
-    async def read() -> None:
-        with pytest.raises(ZeroDivisionError):
-            await fail()
-        with pytest.raises(ConsumerClosed):
-            await polls[0]
-
-    run(read())
-
-
-def test_a_consumer_is_closed_behind_a_task_that_is_being_cancelled(
-    connection: FakeConnection,
-) -> None:
-    async def read() -> None:
-        consumer = AsyncConsumer(connection, "t", from_="latest")  # type: ignore[arg-type]
-        await consumer.start()
-        waiting = asyncio.create_task(consumer.poll(3_600_000))
-        while connection.waiting < 2:
-            await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(consumer.close(), consumer.close())
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert not consumer._is_busy
-
-    run(read())
-
-
 def test_it_has_every_call_of_a_consumer() -> None:
     """But what is for a whole process: the iteration is ``async for``."""
     of_consumer = {name for name in vars(Consumer) if not name.startswith("_")}

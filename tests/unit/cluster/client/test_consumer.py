@@ -10,7 +10,6 @@ import re
 import struct
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +29,6 @@ from raylog.actors.errors import (
     UnknownTopicOrPartition,
 )
 from raylog.cluster.client.added_partitions import partitions_added
-from raylog.cluster.client.consumer import Consumer
 from raylog.cluster.client.consumer.ranges import read_range
 from raylog.storage.errors import (
     CorruptRecord,
@@ -48,7 +46,6 @@ from raylog.storage.records.legacy import encode_legacy
 from raylog.storage.records.record import ConsumerRecord
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import batch, flip, of_producer
-from raylog.storage.testing.waiting import wait_for
 from tests.harness.consuming import FakeConnection, ManualWaiter
 
 PATIENCE_S = 30
@@ -634,17 +631,6 @@ def test_a_consumer_that_is_closed_says_so(connection: FakeConnection) -> None:
             call()
 
 
-def test_another_thread_may_close_a_consumer_that_waits(connection: FakeConnection) -> None:
-    """It was refused, and the advice of the refusal did not help."""
-    consumer = Consumer(connection, "t", from_="latest")  # type: ignore[arg-type]
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(consumer.poll, 3_600_000)
-        wait_for(lambda: connection.waiting > 0, 20, "it waits")
-        consumer.close()
-        with pytest.raises(ConsumerClosed):
-            waiting.result(20)
-
-
 def test_a_consumer_without_partitions_says_so(connection: FakeConnection) -> None:
     consumer = connection.consumer()
     for call in (consumer.poll, consumer.poll_arrow, lambda: next(iter(consumer))):
@@ -662,7 +648,7 @@ def test_a_second_thread_gets_a_named_error(connection: FakeConnection) -> None:
     told: list[BaseException] = []
 
     def intrude() -> None:
-        for call in (consumer.poll, lambda: consumer.seek("t", 0, 0)):
+        for call in (consumer.poll, consumer.close, lambda: consumer.seek("t", 0, 0)):
             try:
                 call()
             except BaseException as error:
@@ -679,7 +665,7 @@ def test_a_second_thread_gets_a_named_error(connection: FakeConnection) -> None:
 
     consumer._waiter.wait = wait_once  # type: ignore[method-assign]
     assert consumer.poll(100) == []
-    assert [type(error) for error in told] == [ConsumerBusy] * 2
+    assert [type(error) for error in told] == [ConsumerBusy] * 3
     assert consumer.poll(10) == [], "and it serves on"
 
 
