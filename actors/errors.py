@@ -215,12 +215,16 @@ class ConsumerClosed(RaylogError):
 
 
 class ConsumerBusy(RaylogError):
-    """Another thread is inside of a call of this consumer. (Kafka: ConcurrentModification.)"""
+    """Another thread, or task, is inside of a call of this consumer.
+
+    (Kafka: ConcurrentModification.)
+    """
 
     fields = ()
     template = (
-        "another thread uses this consumer now, and it serves one at a time; make a consumer for "
-        "each thread, or call wakeup() to end the other's wait"
+        "another thread or task uses this consumer now, and it serves one at a time; make a "
+        "consumer for each. To end the other's wait: close(), or wakeup() and wait until that call "
+        "has ended"
     )
 
 

@@ -91,8 +91,8 @@ class Consumer:
     Partitions that are added to topics later are read from their beginning on, within
     ``metadata.max.age.ms``; not with ``to`` or ``partitions``, or after :meth:`assign`.
 
-    One thread at a time: a second one gets ConsumerBusy. Only :meth:`wakeup` is for any thread. A
-    consumer is not pickled: make one where it is used, of a broker, which is.
+    One thread at a time: a second one gets ConsumerBusy. Only :meth:`wakeup` and :meth:`close` are
+    for any thread. A consumer is not pickled: make one where it is used, of a broker, which is.
     """
 
     def __init__(
@@ -538,6 +538,7 @@ class Consumer:
                 self._tell_resets()
                 return
             self._tell_resets()
+            self._access.check_open()
             if self._is_woken:
                 self._is_woken = False
                 raise ConsumerWokenUp()
@@ -564,8 +565,11 @@ class Consumer:
         self._waiter.wake()
 
     def close(self) -> None:
-        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once."""
-        self._access.close(self._forget)
+        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once.
+
+        For any thread: a call of another one that waits ends with ConsumerClosed.
+        """
+        self._access.close(self._waiter.wake, self._forget)
 
     def _forget(self) -> None:
         self._iteration.set_aside()

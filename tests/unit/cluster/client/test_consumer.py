@@ -648,7 +648,7 @@ def test_a_second_thread_gets_a_named_error(connection: FakeConnection) -> None:
     told: list[BaseException] = []
 
     def intrude() -> None:
-        for call in (consumer.poll, consumer.close, lambda: consumer.seek("t", 0, 0)):
+        for call in (consumer.poll, consumer.unsubscribe, lambda: consumer.seek("t", 0, 0)):
             try:
                 call()
             except BaseException as error:
@@ -667,6 +667,29 @@ def test_a_second_thread_gets_a_named_error(connection: FakeConnection) -> None:
     assert consumer.poll(100) == []
     assert [type(error) for error in told] == [ConsumerBusy] * 3
     assert consumer.poll(10) == [], "and it serves on"
+
+
+def test_a_wait_ends_when_another_thread_closes(connection: FakeConnection) -> None:
+    append(connection, 0, 3)
+    consumer = connection.consumer("t", from_="earliest")
+    assert len(consumer.poll()) == 3
+    wait, closing = consumer._waiter.wait, threading.Thread(target=consumer.close)
+    wakes = threading.Event()
+    consumer._waiter.wake = wakes.set  # type: ignore[method-assign]
+
+    def wait_for_close(seconds: float) -> None:
+        if closing.ident is None:
+            closing.start()
+            assert wakes.wait(PATIENCE_S)
+        wait(seconds)
+
+    consumer._waiter.wait = wait_for_close  # type: ignore[method-assign]
+    with pytest.raises(ConsumerClosed):
+        consumer.poll(3_600_000)
+    closing.join(PATIENCE_S)
+    assert not closing.is_alive()
+    assert consumer.assignment == []
+    consumer.close()
 
 
 def test_a_wait_ends_when_it_is_woken(connection: FakeConnection) -> None:
