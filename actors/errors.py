@@ -196,6 +196,15 @@ class RequestTimedOut(RaylogError):
     )
 
 
+class ReadTimedOut(RequestTimedOut):
+    """As RequestTimedOut, of a request that changes nothing."""
+
+    template = (
+        "{what}: no answer within {timeout_ms} ms; this request changes nothing. Check `raylog "
+        "status`, then retry"
+    )
+
+
 class BufferExhausted(RequestTimedOut):
     """A producer's buffer had no room in time. What did not fit was not taken, and is not sent."""
 
@@ -389,6 +398,14 @@ class RecordTooLargeToSend(RecordTooLarge):
         "smaller records, or raise max.message.bytes of the topic, and in a program also "
         "{limit_key} of the producer"
     )
+
+    def __str__(self) -> str:
+        if self.limit_key != "buffer.memory":
+            return super().__str__()
+        return (
+            f"a record of {self.size_bytes} bytes exceeds buffer.memory={self.max_bytes} of the "
+            "producer; raise it"
+        )
 
 
 class ProduceFailed(RaylogError):
