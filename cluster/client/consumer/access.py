@@ -53,9 +53,11 @@ class Access:
         ``wake`` has it look, if it waits. Raises ForkedProcess where that thread is the parent's.
         """
         self.is_closed = True
-        wake()
-        if not self._lock.acquire(blocking=self._process == os.getpid()):
-            raise ForkedProcess("consumer")
+        if not self._lock.acquire(blocking=False):
+            if self._process != os.getpid():
+                raise ForkedProcess("consumer")
+            wake()
+            self._lock.acquire()
         try:
             forget()
         finally:

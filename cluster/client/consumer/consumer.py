@@ -20,7 +20,7 @@ from raylog.actors.errors import (
     ConsumerWokenUp,
     InvalidRequest,
     NothingAssigned,
-    RequestTimedOut,
+    ReadTimedOut,
     UnknownTopicOrPartition,
 )
 from raylog.cluster.client.added_partitions import hear_of_partitions
@@ -523,7 +523,7 @@ class Consumer:
     ) -> Iterator[float]:
         """Carry on until ``is_there()``; yields how long to wait, unless something ends before.
 
-        ``timeout_s``: return then; without it, but for an iteration's wait, raise RequestTimedOut
+        ``timeout_s``: return then; without it, but for an iteration's wait, raise ReadTimedOut
         after ``default.api.timeout.ms``. ``is_poll``: it needs something to read.
         """
         limit_s = self._config.default_api_timeout_ms / 1000
@@ -547,7 +547,7 @@ class Consumer:
                 break
             yield max(min(deadline, self._machine.wakes_at(), wakes_at()) - now, 0)
         if not is_poll:
-            raise RequestTimedOut("the consumer's positions", int(limit_s * 1000))
+            raise ReadTimedOut("the consumer's positions", int(limit_s * 1000))
 
     def _check_assigned(self) -> None:
         if not self._machine.assigned and not self._machine.is_subscribed:

@@ -126,12 +126,17 @@ def test_it_is_closed_while_it_starts(connection: FakeConnection) -> None:
 def test_an_error_of_the_body_is_not_masked_by_a_poll_that_waits(
     connection: FakeConnection,
 ) -> None:
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def fail() -> None:
+        async with AsyncConsumer(connection, "t") as consumer:  # type: ignore[arg-type]
+            tasks.append(await waiting_poll(consumer))
+            raise ValueError("mine")
+
     async def read() -> None:
         with pytest.raises(ValueError, match="mine"):
-            async with AsyncConsumer(connection, "t") as consumer:  # type: ignore[arg-type]
-                task = await waiting_poll(consumer)
-                raise ValueError("mine")
-        assert isinstance(task.exception(), ConsumerClosed)
+            await fail()
+        assert isinstance(tasks[0].exception(), ConsumerClosed)
 
     run(read())
 

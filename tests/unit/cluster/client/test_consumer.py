@@ -19,6 +19,7 @@ from raylog.actors.errors import (
     ConsumerBusy,
     ConsumerClosed,
     ConsumerWokenUp,
+    ForkedProcess,
     InvalidRequest,
     NoOffsetForPartition,
     NothingAssigned,
@@ -692,6 +693,16 @@ def test_a_wait_ends_when_another_thread_closes(connection: FakeConnection) -> N
     consumer.close()
 
 
+def test_a_child_does_not_wait_for_a_thread_of_its_parent(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t")
+    consumer._access._process = -1
+    holding = threading.Thread(target=consumer._access._lock.acquire)
+    holding.start()
+    holding.join(PATIENCE_S)
+    with pytest.raises(ForkedProcess):
+        consumer.close()
+
+
 def test_a_wait_ends_when_it_is_woken(connection: FakeConnection) -> None:
     consumer = connection.consumer("t")
     consumer.wakeup()
@@ -855,6 +866,10 @@ def test_a_topic_that_is_not_there(connection: FakeConnection) -> None:
     [
         ({"auto_offset_rest": "latest"}, "did you mean auto.offset.reset"),
         ({"fetch.min.byte": 1}, "did you mean fetch.min.bytes"),
+        ({"on_commit": print}, "no groups yet"),
+        ({"error_cb": print}, "a call raises its error"),
+        ({"stats_cb": print}, "raylog status"),
+        ({"api_version": (2, 0)}, "understand each other"),
         ({"group.id": "g"}, r"no groups yet: keep positions(), and begin at them with from_"),
         ({"group.instance.id": "g"}, "no groups yet"),
         ({"enable.auto.commit": False}, "no groups yet: keep positions()"),
