@@ -204,6 +204,21 @@ def answer_topic_metadata(world: World, controller: Actor) -> None:
         world.work()
 
 
+def test_a_time_that_is_over_is_none_and_not_below(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    log_actor = world.serve()
+    (future,) = admin.delete_records({KEY: -1}, timeout_s=10.0).values()
+    answer_topic_metadata(world, controller)
+    world.clock.now_s += 11.0
+    log_actor.answer(OffsetAnswer(7, -1, 2).encode())
+    answer_topic_metadata(world, controller)
+    world.deadlines.expire()
+    error = future.exception(0)
+    assert isinstance(error, RequestTimedOut)
+    assert error.timeout_ms == 0
+
+
 @pytest.mark.parametrize("key", ["orders", ("orders", "0"), ("orders", -1), ("orders",)])
 def test_a_partition_is_a_topic_and_a_number(admin: Admin, key: Any) -> None:
     for call in (admin.list_offsets, admin.delete_records):

@@ -123,6 +123,23 @@ def test_it_is_closed_while_it_starts(connection: FakeConnection) -> None:
     run(read())
 
 
+def test_a_poll_right_behind_the_start_is_ended_too(connection: FakeConnection) -> None:
+    async def read() -> None:
+        consumer = AsyncConsumer(connection, "t")  # type: ignore[arg-type]
+
+        async def start_and_poll() -> None:
+            await consumer.start()
+            await consumer.poll(3_600_000)
+
+        polling = asyncio.create_task(start_and_poll())
+        await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ConsumerClosed):
+            await polling
+
+    run(read())
+
+
 def test_an_error_of_the_body_is_not_masked_by_a_poll_that_waits(
     connection: FakeConnection,
 ) -> None:
