@@ -206,6 +206,15 @@ class RequestTimedOut(RaylogError):
     )
 
 
+class ReadTimedOut(RequestTimedOut):
+    """As RequestTimedOut, of a request that changes nothing."""
+
+    template = (
+        "{what}: no answer within {timeout_ms} ms; this request changes nothing. Check `raylog "
+        "status`, then retry"
+    )
+
+
 class BufferExhausted(RequestTimedOut):
     """A producer's buffer had no room in time. What did not fit was not taken, and is not sent."""
 
@@ -225,12 +234,16 @@ class ConsumerClosed(RaylogError):
 
 
 class ConsumerBusy(RaylogError):
-    """Another thread is inside of a call of this consumer. (Kafka: ConcurrentModification.)"""
+    """Another thread, or task, is inside of a call of this consumer.
+
+    (Kafka: ConcurrentModification.)
+    """
 
     fields = ()
     template = (
-        "another thread uses this consumer now, and it serves one at a time; make a consumer for "
-        "each thread, or call wakeup() to end the other's wait"
+        "another thread or task uses this consumer now, and it serves one at a time; make a "
+        "consumer for each. To end the other's wait: close(), or wakeup() and wait until that call "
+        "has ended"
     )
 
 
@@ -409,6 +422,14 @@ class RecordTooLargeToSend(RecordTooLarge):
         "smaller records, or raise max.message.bytes of the topic, and in a program also "
         "{limit_key} of the producer"
     )
+
+    def __str__(self) -> str:
+        if self.limit_key != "buffer.memory":
+            return super().__str__()
+        return (
+            f"a record of {self.size_bytes} bytes exceeds buffer.memory={self.max_bytes} of the "
+            "producer; raise it"
+        )
 
 
 class ProduceFailed(RaylogError):

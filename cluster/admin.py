@@ -5,9 +5,10 @@
         print(future.result())
 
 Nothing here waits, and nothing raises what a future can tell: of several topics each succeeds or
-fails by itself. A future ends within ``timeout_s``; one that ends with RequestTimedOut says that
-nobody knows whether the request took effect. ``Broker`` has the same for one topic at a time, which
-waits until it is done.
+fails by itself. A future ends within ``timeout_s``: with RequestTimedOut where nobody knows whether
+the request took effect, with ReadTimedOut where it changes nothing. Arguments that can mean nothing
+raise InvalidRequest at once. ``Broker`` has the same for one topic at a time, which waits until it
+is done.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,17 +23,19 @@ from raylog.actors.requests import READ_UNCOMMITTED, OffsetAnswer
 from raylog.actors.runtime.calls import Call
 from raylog.actors.runtime.stubs import LogActorStub
 from raylog.cluster.client.connection import TopicMetadata
-from raylog.cluster.client.consumer.places import offset_of, timestamp_of
+from raylog.cluster.client.consumer.places import offset_of, partition_of, timestamp_of
 from raylog.cluster.client.offsets import list_offsets
 from raylog.cluster.client.partitions import ask_partitions
 from raylog.cluster.client.ray_connection import RayConnection
 from raylog.cluster.client.repeating import repeated, then
 from raylog.cluster.controller.placement import ClusterDescription, TopicDescription
 from raylog.cluster.controller.stub import ControllerStub
+from raylog.storage.limits import MAX_INT
 from raylog.storage.names import TopicPartition
 from raylog.storage.readable import EARLIEST, LATEST, MAX_TIMESTAMP
 
 TIMEOUT_S = 60.0  # Kafka's default.api.timeout.ms
+MOST_TIMEOUT_S = MAX_INT // 1000  # Kafka's timeouts are int32 ms
 _NAMED_TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 Time = int | str | datetime
 Answer = TypeVar("Answer")
@@ -111,19 +114,25 @@ class Admin:
     ) -> "dict[str, Future[TopicDescription]]":
         """Topics, their configs, and where their partitions are. UnknownTopicOrPartition."""
         return self._ask_controller(
-            "describing", _each(ControllerStub.describe_topic, topics), timeout_s
+            "describing", _each(ControllerStub.describe_topic, topics), timeout_s, is_read=True
         )
 
     def list_topics(self, *, timeout_s: float = TIMEOUT_S) -> "Future[list[str]]":
         """The names of all topics, sorted."""
         return self._connection.ask_controller(
-            "listing topics", timeout_s, ControllerStub.list_topics
+            "listing topics",
+            _seconds(timeout_s),
+            ControllerStub.list_topics,
+            is_read=True,
         )
 
     def describe_cluster(self, *, timeout_s: float = TIMEOUT_S) -> "Future[ClusterDescription]":
         """The cluster's id, its nodes, and where its Controller runs."""
         return self._connection.ask_controller(
-            "describing the cluster", timeout_s, ControllerStub.describe_cluster
+            "describing the cluster",
+            _seconds(timeout_s),
+            ControllerStub.describe_cluster,
+            is_read=True,
         )
 
     # -- configs -----------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ class Admin:
         UnknownTopicOrPartition.
         """
         return self._ask_controller(
-            "the config of", _each(ControllerStub.topic_config, topics), timeout_s
+            "the config of", _each(ControllerStub.topic_config, topics), timeout_s, is_read=True
         )
 
     def alter_configs(
@@ -174,10 +183,15 @@ class Admin:
         what: str,
         requests: Mapping[str, Callable[[ControllerStub], Call[Answer]]],
         timeout_s: float,
+        *,
+        is_read: bool = False,
     ) -> "dict[str, Future[Answer]]":
         """A request for each topic. ``what``: as errors say it, with the topic behind."""
+        limit_s = _seconds(timeout_s)
         return {
-            topic: self._connection.ask_controller(f"{what} {topic}", timeout_s, request)
+            topic: self._connection.ask_controller(
+                f"{what} {topic}", limit_s, request, is_read=is_read
+            )
             for topic, request in requests.items()
         }
 
@@ -197,13 +211,14 @@ class Admin:
         offset is -1 where there is no such record. A partition that is being started is asked again
         within ``timeout_s``. A future fails with UnknownTopicOrPartition, or NotLeader.
         """
-        asked = {TopicPartition(*key): _timestamp(when) for key, when in wanted.items()}
+        limit_s = _seconds(timeout_s)
+        asked = {partition_of(key): _timestamp(when) for key, when in wanted.items()}
 
         def ask(keys: Iterable[TopicPartition], left_s: float) -> Futures[OffsetAnswer]:
             times = {key: asked[key] for key in keys}
             return list_offsets(self._connection, times, isolation=isolation, timeout_s=left_s)
 
-        return self._ask_again("an offset of", asked, ask, timeout_s)
+        return self._ask_again("an offset of", asked, ask, limit_s, is_read=True)
 
     def delete_records(
         self, before: Mapping[tuple[str, int], int], *, timeout_s: float = TIMEOUT_S
@@ -216,23 +231,24 @@ class Admin:
         PolicyViolation where ``cleanup.policy`` has no delete, NotLeader, or ConfigUnconfirmed
         while no Controller runs; what is done twice is done once.
         """
+        limit_s = _seconds(timeout_s)
         wanted = {
-            TopicPartition(*key): offset if offset == -1 else offset_of(offset, "before")
+            partition_of(key): offset if offset == -1 else offset_of(offset, "before")
             for key, offset in before.items()
         }
         futures = self._delete_before(
-            {key: offset for key, offset in wanted.items() if offset != -1}, timeout_s
+            {key: offset for key, offset in wanted.items() if offset != -1}, limit_s
         )
         # Their ends first, since what is asked again must not delete what came in between.
         whole = [key for key, offset in wanted.items() if offset == -1]
-        ends_at = self._connection.deadlines.now() + timeout_s
-        ends = self.list_offsets(dict.fromkeys(whole, "latest"), timeout_s=timeout_s)
+        ends_at = self._connection.deadlines.now() + limit_s
+        ends = self.list_offsets(dict.fromkeys(whole, "latest"), timeout_s=limit_s)
         for key, end in ends.items():
             futures[key] = then(end, partial(self._delete_all, key, ends_at))
         return {key: futures[key] for key in wanted}
 
     def _delete_all(self, key: TopicPartition, ends_at: float, end: OffsetAnswer) -> "Future[int]":
-        left_s = ends_at - self._connection.deadlines.now()
+        left_s = max(ends_at - self._connection.deadlines.now(), 0.0)
         return self._delete_before({key: end.offset}, left_s)[key]
 
     def _delete_before(
@@ -253,6 +269,8 @@ class Admin:
         keys: Iterable[TopicPartition],
         ask: Callable[[Iterable[TopicPartition], float], Futures[Answer]],
         timeout_s: float,
+        *,
+        is_read: bool = False,
     ) -> Futures[Answer]:
         """``ask`` all partitions at once, and those again that are away. It gets what time is left.
 
@@ -269,6 +287,7 @@ class Admin:
                 self._connection.deadlines,
                 what=f"{what} {key}",
                 timeout_s=timeout_s,
+                is_read=is_read,
             )
             for key, first in ask(keys, timeout_s).items()
         }
@@ -313,10 +332,23 @@ def _check_distinct(topics: Iterable[str]) -> list[str]:
     return names
 
 
+def _seconds(timeout_s: Any) -> float:
+    """A time to wait. Raises InvalidRequest."""
+    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+    if not is_number or not 0 <= timeout_s <= MOST_TIMEOUT_S:
+        why = f"must be seconds, from 0 to {MOST_TIMEOUT_S}"
+        raise InvalidRequest("timeout_s", timeout_s, why)
+    return float(timeout_s)
+
+
 def _timestamp(when: Time) -> int:
     """ms since the epoch, or Kafka's number for a time that has a name."""
     if isinstance(when, str):
         if when not in _NAMED_TIMES:
             raise InvalidRequest("time", when, f"must be one of {', '.join(_NAMED_TIMES)}")
         return _NAMED_TIMES[when]
-    return timestamp_of(when, "time") if isinstance(when, datetime) else when
+    if isinstance(when, datetime):
+        return timestamp_of(when, "time")
+    if isinstance(when, bool) or not isinstance(when, int):
+        raise InvalidRequest("time", when, "must be a datetime, ms since the epoch, or a name")
+    return when

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from raylog.cluster.admin import Admin
     from raylog.cluster.client.consumer import AsyncConsumer, Consumer
+    from raylog.cluster.client.consumer.places import Places
     from raylog.cluster.client.producer import AsyncProducer, Producer
     from raylog.cluster.client.ray_connection import RayConnection
     from raylog.cluster.health.facts import Finding
@@ -483,13 +484,21 @@ class Broker:
 
         return AsyncConsumer(self.connection(), *topics, **config)
 
-    def read_table(self, topic: str, **which: Any) -> "pa.Table":
+    def read_table(
+        self,
+        topic: str,
+        from_: "Places" = "earliest",
+        to: "Places" = "latest",
+        partitions: Iterable[int] | None = None,
+        **config: Any,
+    ) -> "pa.Table":
         """All records of a topic at once, as an Arrow table, or a range of them.
 
-        See :meth:`raylog.cluster.client.consumer.Consumer.read_table` for ``which``.
+        See :meth:`raylog.cluster.client.consumer.Consumer.read_table`; ``config``: as of a
+        consumer.
         """
-        with self.consumer() as consumer:
-            return consumer.read_table(topic, **which)
+        with self.consumer(**config) as consumer:
+            return consumer.read_table(topic, from_, to, partitions)
 
     def admin(self) -> "Admin":
         """Several topics or partitions a call, with futures and timeouts."""

@@ -11,13 +11,18 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from raylog.actors.errors import RequestTimedOut
+from raylog.actors.errors import ReadTimedOut, RequestTimedOut
 
 
 class _Due(NamedTuple):
     at: float  # by the clock
     what: str
     timeout_s: float
+    is_read: bool
+
+    def error(self) -> RequestTimedOut:
+        error = ReadTimedOut if self.is_read else RequestTimedOut
+        return error(self.what, int(self.timeout_s * 1000))
 
 
 class Deadlines:
@@ -49,9 +54,14 @@ class Deadlines:
         pause.add_done_callback(lambda _: call())
         self.watch(pause, "a pause", seconds)
 
-    def watch(self, future: "Future[Any]", what: str, timeout_s: float) -> None:
-        """Fail ``future`` with RequestTimedOut(what), unless it ends within ``timeout_s``."""
-        due = _Due(self._clock() + timeout_s, what, timeout_s)
+    def watch(
+        self, future: "Future[Any]", what: str, timeout_s: float, *, is_read: bool = False
+    ) -> None:
+        """Fail ``future`` with RequestTimedOut(what), unless it ends within ``timeout_s``.
+
+        ``is_read``: with ReadTimedOut, since what was asked for changes nothing.
+        """
+        due = _Due(self._clock() + timeout_s, what, timeout_s, is_read)
         with self._changed:
             self._due[future] = due
             if not self._is_running:
@@ -67,7 +77,7 @@ class Deadlines:
         with self._changed:
             overdue = [(future, due) for future, due in self._due.items() if due.at <= now]
         for future, due in overdue:  # without the lock: whoever waits for them runs here
-            fail(future, RequestTimedOut(due.what, int(due.timeout_s * 1000)))
+            fail(future, due.error())
         with self._changed:
             return min((due.at for due in self._due.values()), default=None)
 

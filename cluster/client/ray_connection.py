@@ -162,7 +162,7 @@ class RayConnection:
             return actor.fetch_batches(message)
 
         return self._ask_partition(
-            partition, timeout_s, ask, partial(self._fetch_answer, partition)
+            partition, timeout_s, ask, partial(self._fetch_answer, partition), is_read=True
         )
 
     def list_offset(self, request: OffsetRequest, *, timeout_s: float) -> "Future[OffsetAnswer]":
@@ -173,6 +173,7 @@ class RayConnection:
             timeout_s,
             lambda actor: actor.list_offset(message),
             OffsetAnswer.decode,
+            is_read=True,
         )
 
     def forget(self, topic: str, partition: int) -> None:
@@ -190,6 +191,7 @@ class RayConnection:
             f"the metadata of {topic}",
             timeout_s,
             lambda controller: controller.topic_metadata(topic),
+            is_read=True,
         )
         answer: Future[TopicMetadata] = Future()
         asked.add_done_callback(lambda done: self._remember(topic, done, answer))
@@ -212,7 +214,9 @@ class RayConnection:
 
     def list_topics(self, *, timeout_s: float) -> "Future[list[str]]":
         """See ``connection.Connection``."""
-        return self.ask_controller("the names of topics", timeout_s, ControllerStub.list_topics)
+        return self.ask_controller(
+            "the names of topics", timeout_s, ControllerStub.list_topics, is_read=True
+        )
 
     def new_producer_id(self, *, timeout_s: float) -> "Future[int]":
         """See ``connection.Connection``."""
@@ -259,8 +263,10 @@ class RayConnection:
         timeout_s: float,
         ask: Asking[LogActorStub],
         answer_of: Callable[[Any], Answer],
+        *,
+        is_read: bool = False,
     ) -> "Future[Answer]":
-        future = self._future(str(partition), timeout_s)
+        future = self._future(str(partition), timeout_s, is_read=is_read)
         if future.done():
             return future
         use = partial(_send, future, ask, answer_of)
@@ -272,9 +278,11 @@ class RayConnection:
         what: str,
         timeout_s: float,
         ask: Callable[[ControllerStub], Call[Answer]],
+        *,
+        is_read: bool = False,
     ) -> "Future[Answer]":
-        """Ask the Controller; ``what`` it is for, as errors say it."""
-        future = self._future(what, timeout_s)
+        """Ask the Controller; ``what`` it is for, as errors say it. See ``Deadlines.watch``."""
+        future = self._future(what, timeout_s, is_read=is_read)
         if future.done():
             return future
         future.add_done_callback(self._controller_answered)
@@ -285,14 +293,14 @@ class RayConnection:
         if isinstance(done.exception(), NotLeader | RequestTimedOut):
             self._lookup.forget_controller()
 
-    def _future(self, what: str, timeout_s: float) -> "Future[Any]":
+    def _future(self, what: str, timeout_s: float, *, is_read: bool) -> "Future[Any]":
         future: Future[Any] = Future()
         try:
             check_not_forked()
         except ForkedProcess as error:
             future.set_exception(error)
             return future
-        self.deadlines.watch(future, what, timeout_s)
+        self.deadlines.watch(future, what, timeout_s, is_read=is_read)
         return future
 
     def _not_served(

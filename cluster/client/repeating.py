@@ -28,14 +28,15 @@ def repeated(
     *,
     what: str,
     timeout_s: float,
+    is_read: bool = False,
 ) -> "Future[Answer]":
     """It ends with an answer, with an error that does not pass, or when the time is up.
 
     ``first``: the question was asked already. ``ask_again`` gets the seconds that are left.
-    ``what``: as RequestTimedOut says it.
+    ``what``, ``is_read``: see ``Deadlines.watch``.
     """
     repeating = _Repeating(ask_again, deadlines, deadlines.now() + timeout_s)
-    deadlines.watch(repeating.future, what, timeout_s)
+    deadlines.watch(repeating.future, what, timeout_s, is_read=is_read)
     first.add_done_callback(repeating.answered)
     return repeating.future
 

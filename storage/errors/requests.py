@@ -130,7 +130,8 @@ class LogTruncation(OffsetOutOfRange):
         "{partition}: the log has lost its end and no longer has the records [{diverging_offset}, "
         "{offset}) that were read from it: its offsets are [{log_start_offset}, {log_end_offset}) "
         "now, and some may be of other records; undo what was made of the lost records, and seek "
-        "to {diverging_offset} to read what the log has in their place"
+        "to {diverging_offset} to read what the log has in their place. If the topic was deleted "
+        "and made again, this is another log: seek to its beginning"
     )
 
 

@@ -30,8 +30,7 @@ class Access:
         if not self._lock.acquire(blocking=False):
             raise ConsumerBusy()
         try:
-            if self.is_closed:
-                raise ConsumerClosed()
+            self.check_open()
             answer = method()
             self._keep()
             return answer
@@ -43,12 +42,23 @@ class Access:
         finally:
             self._lock.release()
 
-    def close(self, forget: Callable[[], None]) -> None:
-        """The last call; twice is once."""
+    def check_open(self) -> None:
+        """Raises ConsumerClosed: whoever waits in a call looks here when it is woken."""
+        if self.is_closed:
+            raise ConsumerClosed()
+
+    def close(self, wake: Callable[[], None], forget: Callable[[], None]) -> None:
+        """The last call; twice is once. A call of another thread ends first.
+
+        ``wake`` has it look, if it waits. Raises ForkedProcess where that thread is the parent's.
+        """
+        self.is_closed = True
         if not self._lock.acquire(blocking=False):
-            raise ConsumerBusy()
+            if self._process != os.getpid():
+                raise ForkedProcess("consumer")
+            wake()
+            self._lock.acquire()
         try:
             forget()
-            self.is_closed = True
         finally:
             self._lock.release()

@@ -40,7 +40,9 @@ class Assigned:
         had_end: bool = False,
     ) -> None:
         self.partition = partition
-        self.end, self.had_end = end, had_end  # whether the log had it at any time
+        is_saved = isinstance(end, OffsetAndEpoch) and end.leader_epoch != NO_EPOCH
+        self.end = end.offset if isinstance(end, OffsetAndEpoch) else end
+        self.had_end = had_end or is_saved  # whether the log had it at any time
         self.is_edge = False  # ``end`` is where the log ended when it was looked up
         self.chunks: deque[Chunk] = deque()
         self.asked = 0  # the number of the request that is on its way

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from raylog.actors.errors import ConsumerBusy, ConsumerClosed, InvalidRequest
+from raylog.actors.errors import ConsumerBusy, InvalidRequest
 from raylog.cluster.client.columns import SCHEMA
 from raylog.cluster.client.connection import Connection
 from raylog.cluster.client.consumer.consumer import (
@@ -68,7 +68,8 @@ class AsyncConsumer:
             async for record in consumer:
                 ...
 
-    One task at a time: another one gets ConsumerBusy. Only :meth:`wakeup` is for any thread.
+    One task at a time: another one gets ConsumerBusy. Only :meth:`close` is for any task, and
+    :meth:`wakeup` for any thread.
     """
 
     def __init__(
@@ -93,7 +94,8 @@ class AsyncConsumer:
             **config,
         )
         self._consumer: Consumer | None = None
-        self._is_busy = False
+        self._idle = asyncio.Event()  # no task is in a call
+        self._idle.set()
 
     async def start(self) -> None:
         """Look the topics and positions up."""
@@ -110,10 +112,21 @@ class AsyncConsumer:
         await self.close()
 
     async def close(self) -> None:
-        """Forget everything; what is called afterwards raises ConsumerClosed."""
-        with self._exclusive():
-            if self._consumer is not None:
-                self._consumer.close()
+        """Forget everything; what is called afterwards raises ConsumerClosed.
+
+        A call of another task ends first. If it waits, it ends now, with ConsumerClosed.
+        """
+        self._end_waits()
+        while not self._idle.is_set():
+            await self._idle.wait()
+            self._end_waits()  # it may have been the call that starts this
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _end_waits(self) -> None:
+        if self._consumer is not None:
+            self._consumer._access.is_closed = True
+            self._waiter.wake()
 
     @property
     def _started(self) -> Consumer:
@@ -121,19 +134,18 @@ class AsyncConsumer:
             raise InvalidRequest(
                 "consumer", "not started", "await start(), or use it with async with"
             )
-        if self._consumer._access.is_closed:
-            raise ConsumerClosed()
+        self._consumer._access.check_open()
         return self._consumer
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        if self._is_busy:
+        if not self._idle.is_set():
             raise ConsumerBusy()
-        self._is_busy = True
+        self._idle.clear()
         try:
             yield
         finally:
-            self._is_busy = False
+            self._idle.set()
 
     # -- records -----------------------------------------------------------------------------------
 

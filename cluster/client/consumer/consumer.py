@@ -20,7 +20,7 @@ from raylog.actors.errors import (
     ConsumerWokenUp,
     InvalidRequest,
     NothingAssigned,
-    RequestTimedOut,
+    ReadTimedOut,
     UnknownTopicOrPartition,
 )
 from raylog.cluster.client.added_partitions import hear_of_partitions
@@ -91,8 +91,8 @@ class Consumer:
     Partitions that are added to topics later are read from their beginning on, within
     ``metadata.max.age.ms``; not with ``to`` or ``partitions``, or after :meth:`assign`.
 
-    One thread at a time: a second one gets ConsumerBusy. Only :meth:`wakeup` is for any thread. A
-    consumer is not pickled: make one where it is used, of a broker, which is.
+    One thread at a time: a second one gets ConsumerBusy. Only :meth:`wakeup` and :meth:`close` are
+    for any thread. A consumer is not pickled: make one where it is used, of a broker, which is.
     """
 
     def __init__(
@@ -523,7 +523,7 @@ class Consumer:
     ) -> Iterator[float]:
         """Carry on until ``is_there()``; yields how long to wait, unless something ends before.
 
-        ``timeout_s``: return then; without it, but for an iteration's wait, raise RequestTimedOut
+        ``timeout_s``: return then; without it, but for an iteration's wait, raise ReadTimedOut
         after ``default.api.timeout.ms``. ``is_poll``: it needs something to read.
         """
         limit_s = self._config.default_api_timeout_ms / 1000
@@ -538,6 +538,7 @@ class Consumer:
                 self._tell_resets()
                 return
             self._tell_resets()
+            self._access.check_open()
             if self._is_woken:
                 self._is_woken = False
                 raise ConsumerWokenUp()
@@ -546,7 +547,7 @@ class Consumer:
                 break
             yield max(min(deadline, self._machine.wakes_at(), wakes_at()) - now, 0)
         if not is_poll:
-            raise RequestTimedOut("the consumer's positions", int(limit_s * 1000))
+            raise ReadTimedOut("the consumer's positions", int(limit_s * 1000))
 
     def _check_assigned(self) -> None:
         if not self._machine.assigned and not self._machine.is_subscribed:
@@ -564,8 +565,11 @@ class Consumer:
         self._waiter.wake()
 
     def close(self) -> None:
-        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once."""
-        self._access.close(self._forget)
+        """Forget everything; what is called afterwards raises ConsumerClosed. Twice is once.
+
+        For any thread: a call of another one that waits ends with ConsumerClosed.
+        """
+        self._access.close(self._waiter.wake, self._forget)
 
     def _forget(self) -> None:
         self._iteration.set_aside()

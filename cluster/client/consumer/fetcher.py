@@ -178,7 +178,8 @@ class Fetcher:
             return
         mark = answer.high_watermark
         if answer.diverging is not None and not self._is_iterated(asked.partition):
-            self.machine.diverged(asked.number, answer.diverging, answer.log_start_offset, mark)
+            bounds = (answer.log_start_offset, mark)
+            self.machine.diverged(asked.number, answer.diverging, *bounds, answer.leader_epoch)
             return
         try:
             buffer = answer.read()

@@ -345,11 +345,15 @@ class Machine:
             each.end = high_watermark
         self._changed(each)
 
-    def diverged(self, number: int, common: EpochEnd, log_start: int, high_watermark: int) -> None:
+    def diverged(
+        self, number: int, common: EpochEnd, log_start: int, high_watermark: int, log_epoch: int
+    ) -> None:
         """The log parts from what was fetched; up to ``common`` it holds the same.
 
         The offset is the right one: only one log writes, so only its end can have changed. Where
-        nothing was read behind it, only the epoch is too new, and the next answer tells more.
+        nothing was read behind it, only the epoch is too new, and the next answer tells more. A log
+        that is opened has a new epoch, ``log_epoch``; where that is the fetched one, nothing can
+        have been lost: it is another log.
         """
         each = self._answered(number)
         if each is None:
@@ -363,9 +367,12 @@ class Machine:
             each.fetched_epoch = common.epoch
             self._changed(each)
             return
-        lost = LogTruncation(
-            str(each.partition), each.fetch_at, log_start, high_watermark, common.offset
-        )
+        bounds = (str(each.partition), each.fetch_at, log_start, high_watermark)
+        if log_epoch == each.fetched_epoch:
+            self._reset(each, OffsetOutOfRange(*bounds))
+            self._changed(each)
+            return
+        lost = LogTruncation(*bounds, common.offset)
         if self.config.reset == "none":
             each.error = lost
             self._changed(each)

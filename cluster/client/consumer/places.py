@@ -89,8 +89,6 @@ def ends(given: Places) -> Callable[[TopicPartition], Start | None]:
 
     def end_of(partition: TopicPartition) -> Start:
         place = place_of(partition)
-        if isinstance(place, OffsetAndEpoch):
-            return place.offset
         return When(LATEST) if place is None else place
 
     return end_of

@@ -52,6 +52,12 @@ _INSTEAD: Final = {
         f"use partitioner: one of {', '.join(PARTITIONERS)}, or a function; sticky ignores keys"
     ),
     "interceptor.classes": "there are none: use a callback of what send returns",
+    "on.delivery": "use add_done_callback of what send returns",
+    "delivery.report.": "use add_done_callback of what send returns",
+    "error.cb": "send, flush and close raise errors, and what send returns has its own",
+    "stats.cb": "see docs/METRICS.md, and raylog status",
+    "api.version": "clients and brokers of one raylog understand each other",
+    "api.version.": "clients and brokers of one raylog understand each other",
     "security.": _NETWORK,
     "sasl.": _NETWORK,
     "ssl.": _NETWORK,

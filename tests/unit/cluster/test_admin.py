@@ -11,6 +11,7 @@ from raylog.actors.errors import (
     InvalidRequest,
     NoLogDirs,
     NotLeader,
+    ReadTimedOut,
     RequestTimedOut,
     TopicExists,
     UnknownTopicOrPartition,
@@ -148,6 +149,87 @@ def test_configs_of_several_topics_are_described(
 def test_a_config_that_is_no_mapping_is_refused_at_once(admin: Admin) -> None:
     with pytest.raises(InvalidRequest):
         admin.alter_configs({"a": ["retention.ms=5"]})  # type: ignore[dict-item]
+
+
+# -- arguments, and times that are over ------------------------------------------------------------
+
+READS: dict[str, Callable[..., Any]] = {
+    "describe_topics": lambda admin, **more: admin.describe_topics(["a"], **more),
+    "describe_configs": lambda admin, **more: admin.describe_configs(["a"], **more),
+    "list_topics": lambda admin, **more: admin.list_topics(**more),
+    "describe_cluster": lambda admin, **more: admin.describe_cluster(**more),
+    "list_offsets": lambda admin, **more: admin.list_offsets({KEY: "latest"}, **more),
+}
+CHANGES: dict[str, Callable[..., Any]] = {
+    "create_topics": lambda admin, **more: admin.create_topics(["a"], **more),
+    "add_partitions": lambda admin, **more: admin.add_partitions({"a": 2}, **more),
+    "delete_topics": lambda admin, **more: admin.delete_topics(["a"], **more),
+    "alter_configs": lambda admin, **more: admin.alter_configs({"a": {}}, **more),
+    "delete_records": lambda admin, **more: admin.delete_records({KEY: 7}, **more),
+}
+
+
+def test_every_call_of_an_admin_is_looked_at() -> None:
+    assert {*READS, *CHANGES} == {name for name in vars(Admin) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("timeout_s", [None, "5", float("nan"), float("inf"), -1, True])
+@pytest.mark.parametrize("call", [*READS, *CHANGES])
+def test_a_timeout_is_seconds(admin: Admin, call: str, timeout_s: Any) -> None:
+    with pytest.raises(InvalidRequest, match="timeout_s"):
+        {**READS, **CHANGES}[call](admin, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("call", [*READS, *CHANGES])
+def test_only_a_request_that_changes_something_may_have_taken_effect(
+    world: World, controller: Actor, admin: Admin, call: str
+) -> None:
+    world.serve()
+    asked = {**READS, **CHANGES}[call](admin, timeout_s=10.0)
+    future = next(iter(asked.values())) if isinstance(asked, dict) else asked
+    answer_topic_metadata(world, controller)
+    world.clock.now_s += 11.0
+    world.deadlines.expire()
+    error = future.exception(0)
+    assert isinstance(error, RequestTimedOut)
+    assert isinstance(error, ReadTimedOut) == (call in READS)
+    assert ("may have taken effect" in str(error)) == (call in CHANGES)
+
+
+def answer_topic_metadata(world: World, controller: Actor) -> None:
+    """What comes before the request itself."""
+    world.work()
+    if controller.calls and controller.calls[0][0] == "topic_metadata":
+        controller.answer(metadata(HERE))
+        world.work()
+
+
+def test_a_time_that_is_over_is_none_and_not_below(
+    world: World, controller: Actor, admin: Admin
+) -> None:
+    log_actor = world.serve()
+    (future,) = admin.delete_records({KEY: -1}, timeout_s=10.0).values()
+    answer_topic_metadata(world, controller)
+    world.clock.now_s += 11.0
+    log_actor.answer(OffsetAnswer(7, -1, 2).encode())
+    answer_topic_metadata(world, controller)
+    world.deadlines.expire()
+    error = future.exception(0)
+    assert isinstance(error, RequestTimedOut)
+    assert error.timeout_ms == 0
+
+
+@pytest.mark.parametrize("key", ["orders", ("orders", "0"), ("orders", -1), ("orders",)])
+def test_a_partition_is_a_topic_and_a_number(admin: Admin, key: Any) -> None:
+    for call in (admin.list_offsets, admin.delete_records):
+        with pytest.raises(InvalidRequest, match="partition"):
+            call({key: 5})
+
+
+@pytest.mark.parametrize("when", [None, 5.5, True, "middle"])
+def test_a_time_is_named_or_a_number(admin: Admin, when: Any) -> None:
+    with pytest.raises(InvalidRequest, match="time"):
+        admin.list_offsets({KEY: when})
 
 
 # -- offsets ---------------------------------------------------------------------------------------

@@ -12,6 +12,9 @@ from raylog.actors.runtime import clusters, nodes
 from raylog.actors.runtime.handles import find, running
 from raylog.cluster import broker as module
 from raylog.cluster.broker import Broker
+from raylog.storage.errors import InvalidConfig
+from raylog.storage.testing.logs import batch
+from tests.harness.consuming import FakeConnection
 
 
 class Ray:
@@ -43,6 +46,20 @@ class Ray:
 @pytest.fixture
 def rays(monkeypatch: pytest.MonkeyPatch) -> Ray:
     return Ray(monkeypatch)
+
+
+def test_a_table_is_read_with_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeConnection(t=2)
+    for served in fake.topics["t"]:
+        served.partition.append(batch(10))
+    broker = Broker()
+    monkeypatch.setattr(broker, "connection", lambda: fake)
+    assert broker.read_table("t").num_rows == 20
+    assert broker.read_table("t", {("t", 0): 4}, partitions=[0]).num_rows == 6
+    table = broker.read_table("t", from_="earliest", to={("t", 0): 3}, auto_offset_reset="none")
+    assert table.num_rows == 13
+    with pytest.raises(InvalidConfig, match="did you mean"):
+        broker.read_table("t", auto_offset_rset="none")
 
 
 @pytest.fixture

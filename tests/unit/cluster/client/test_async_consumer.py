@@ -76,6 +76,88 @@ def test_the_loop_goes_on_while_it_waits_and_a_cancelled_poll_loses_nothing(
     run(read())
 
 
+async def waiting_poll(consumer: AsyncConsumer) -> "asyncio.Task[Any]":
+    task = asyncio.create_task(consumer.poll(3_600_000))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+def test_it_is_closed_while_another_task_polls(connection: FakeConnection) -> None:
+    async def read() -> None:
+        consumer = AsyncConsumer(connection, "t")  # type: ignore[arg-type]
+        await consumer.start()
+        task = await waiting_poll(consumer)
+        await asyncio.gather(consumer.close(), consumer.close())
+        assert task.done()
+        assert isinstance(task.exception(), ConsumerClosed)
+        with pytest.raises(ConsumerClosed):
+            await consumer.poll()
+
+    run(read())
+
+
+def test_it_is_closed_behind_a_poll_that_was_just_cancelled(connection: FakeConnection) -> None:
+    async def read() -> None:
+        consumer = AsyncConsumer(connection, "t")  # type: ignore[arg-type]
+        await consumer.start()
+        task = await waiting_poll(consumer)
+        task.cancel()
+        await consumer.close()
+        assert task.cancelled()
+
+    run(read())
+
+
+def test_it_is_closed_while_it_starts(connection: FakeConnection) -> None:
+    async def read() -> None:
+        consumer = AsyncConsumer(connection, "t")  # type: ignore[arg-type]
+        starting = asyncio.create_task(consumer.start())
+        await asyncio.sleep(0)
+        await consumer.close()
+        await starting
+        with pytest.raises(ConsumerClosed):
+            await consumer.poll()
+
+    run(read())
+
+
+def test_a_poll_right_behind_the_start_is_ended_too(connection: FakeConnection) -> None:
+    async def read() -> None:
+        consumer = AsyncConsumer(connection, "t")  # type: ignore[arg-type]
+
+        async def start_and_poll() -> None:
+            await consumer.start()
+            await consumer.poll(3_600_000)
+
+        polling = asyncio.create_task(start_and_poll())
+        await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ConsumerClosed):
+            await polling
+
+    run(read())
+
+
+def test_an_error_of_the_body_is_not_masked_by_a_poll_that_waits(
+    connection: FakeConnection,
+) -> None:
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def fail() -> None:
+        async with AsyncConsumer(connection, "t") as consumer:  # type: ignore[arg-type]
+            tasks.append(await waiting_poll(consumer))
+            raise ValueError("mine")
+
+    async def read() -> None:
+        with pytest.raises(ValueError, match="mine"):
+            await fail()
+        assert isinstance(tasks[0].exception(), ConsumerClosed)
+
+    run(read())
+
+
 def test_it_has_every_call_of_a_consumer() -> None:
     """But what is for a whole process: the iteration is ``async for``."""
     of_consumer = {name for name in vars(Consumer) if not name.startswith("_")}

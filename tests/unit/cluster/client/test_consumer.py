@@ -19,6 +19,7 @@ from raylog.actors.errors import (
     ConsumerBusy,
     ConsumerClosed,
     ConsumerWokenUp,
+    ForkedProcess,
     InvalidRequest,
     NoOffsetForPartition,
     NothingAssigned,
@@ -648,7 +649,7 @@ def test_a_second_thread_gets_a_named_error(connection: FakeConnection) -> None:
     told: list[BaseException] = []
 
     def intrude() -> None:
-        for call in (consumer.poll, consumer.close, lambda: consumer.seek("t", 0, 0)):
+        for call in (consumer.poll, consumer.unsubscribe, lambda: consumer.seek("t", 0, 0)):
             try:
                 call()
             except BaseException as error:
@@ -667,6 +668,39 @@ def test_a_second_thread_gets_a_named_error(connection: FakeConnection) -> None:
     assert consumer.poll(100) == []
     assert [type(error) for error in told] == [ConsumerBusy] * 3
     assert consumer.poll(10) == [], "and it serves on"
+
+
+def test_a_wait_ends_when_another_thread_closes(connection: FakeConnection) -> None:
+    append(connection, 0, 3)
+    consumer = connection.consumer("t", from_="earliest")
+    assert len(consumer.poll()) == 3
+    wait, closing = consumer._waiter.wait, threading.Thread(target=consumer.close)
+    wakes = threading.Event()
+    consumer._waiter.wake = wakes.set  # type: ignore[method-assign]
+
+    def wait_for_close(seconds: float) -> None:
+        if closing.ident is None:
+            closing.start()
+            assert wakes.wait(PATIENCE_S)
+        wait(seconds)
+
+    consumer._waiter.wait = wait_for_close  # type: ignore[method-assign]
+    with pytest.raises(ConsumerClosed):
+        consumer.poll(3_600_000)
+    closing.join(PATIENCE_S)
+    assert not closing.is_alive()
+    assert consumer.assignment == []
+    consumer.close()
+
+
+def test_a_child_does_not_wait_for_a_thread_of_its_parent(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t")
+    consumer._access._process = -1
+    holding = threading.Thread(target=consumer._access._lock.acquire)
+    holding.start()
+    holding.join(PATIENCE_S)
+    with pytest.raises(ForkedProcess):
+        consumer.close()
 
 
 def test_a_wait_ends_when_it_is_woken(connection: FakeConnection) -> None:
@@ -832,6 +866,10 @@ def test_a_topic_that_is_not_there(connection: FakeConnection) -> None:
     [
         ({"auto_offset_rest": "latest"}, "did you mean auto.offset.reset"),
         ({"fetch.min.byte": 1}, "did you mean fetch.min.bytes"),
+        ({"on_commit": print}, "no groups yet"),
+        ({"error_cb": print}, "a call raises its error"),
+        ({"stats_cb": print}, "raylog status"),
+        ({"api_version": (2, 0)}, "understand each other"),
         ({"group.id": "g"}, r"no groups yet: keep positions(), and begin at them with from_"),
         ({"group.instance.id": "g"}, "no groups yet"),
         ({"enable.auto.commit": False}, "no groups yet: keep positions()"),

@@ -103,7 +103,7 @@ class World:
         common = self.common(request, end)
         if request.offset >= start and common is not None:
             told = len(self.machine.resets)
-            self.machine.diverged(request.number, common, start, end)
+            self.machine.diverged(request.number, common, start, end, self.epoch)
             if len(self.machine.resets) > told:
                 self.resets[request.partition].append(common.offset)
         elif not start <= request.offset <= end:
@@ -341,7 +341,7 @@ def test_a_log_that_lost_its_end_is_read_from_there(policy: str) -> None:
     read_up_to(machine, 10, epoch=3)
     fetch = asked(machine)
     assert (fetch.offset, fetch.last_fetched_epoch) == (10, 3)
-    machine.diverged(fetch.number, EpochEnd(2, 6), 0, 14)
+    machine.diverged(fetch.number, EpochEnd(2, 6), 0, 14, 9)
     (reset,) = machine.resets
     assert isinstance(reset, Reset)
     assert (reset.offset, reset.place) == (10, "offset 6")
@@ -354,7 +354,7 @@ def test_a_log_that_lost_its_end_is_read_from_there(policy: str) -> None:
 def test_without_a_reset_a_lost_end_is_an_error_and_the_position_stays() -> None:
     machine = reading("none")
     read_up_to(machine, 10, epoch=3)
-    machine.diverged(asked(machine).number, EpochEnd(2, 6), 0, 14)
+    machine.diverged(asked(machine).number, EpochEnd(2, 6), 0, 14, 9)
     assert machine.instructions(0) == []
     each = machine.next_ready()
     assert each is not None
@@ -374,11 +374,11 @@ def test_what_was_fetched_is_fetched_anew_where_the_log_lost_its_end(policy: str
     machine.fetched(asked(machine).number, Chunk([9]), 10, 4, 10)
     fetch = asked(machine)
     assert (fetch.offset, fetch.last_fetched_epoch) == (10, 4)
-    machine.diverged(fetch.number, EpochEnd(3, 6), 0, 14)
+    machine.diverged(fetch.number, EpochEnd(3, 6), 0, 14, 9)
     assert machine.next_ready() is None
     fetch = asked(machine)
     assert (fetch.offset, fetch.last_fetched_epoch) == (5, 4)
-    machine.diverged(fetch.number, EpochEnd(3, 6), 0, 14)
+    machine.diverged(fetch.number, EpochEnd(3, 6), 0, 14, 9)
     fetch = asked(machine)
     assert (fetch.offset, fetch.last_fetched_epoch) == (5, 3)
     assert machine.resets == [], "what was handed out is there"
@@ -391,7 +391,7 @@ def test_what_comes_again_is_asked_for_with_its_epoch() -> None:
     assert each is not None
     machine.note(each)
     machine.handed_out(each, 10, is_done=True)
-    machine.diverged(asked(machine).number, EpochEnd(2, 6), 0, 14)
+    machine.diverged(asked(machine).number, EpochEnd(2, 6), 0, 14, 9)
     machine.take_back()
     fetch = asked(machine)
     assert (fetch.offset, fetch.last_fetched_epoch) == (0, 4)

@@ -40,6 +40,12 @@ NAMES = tuple(ProducerConfig.__dataclass_fields__)
         ("partitioner.class", "murmur2, sticky, round_robin"),
         ("partitioner_ignore_keys", "sticky"),
         ("interceptor.classes", "callback"),
+        ("on_delivery", "add_done_callback"),
+        ("delivery.report.only.error", "add_done_callback"),
+        ("error_cb", "raise errors"),
+        ("stats_cb", "raylog status"),
+        ("api_version", "understand each other"),
+        ("api.version.request", "understand each other"),
         ("security.protocol", "Ray's own network"),
         ("sasl.mechanism", "Ray's own network"),
         ("ssl.ca.location", "Ray's own network"),
@@ -124,6 +130,8 @@ def test_a_full_buffer_is_not_waited_for_in_a_callback() -> None:
 def test_the_advice_for_a_large_record_holds_for_programs_and_for_the_command() -> None:
     said = str(RecordTooLargeToSend(2 << 20, "max.request.size", 1 << 20))
     assert "raise max.message.bytes of the topic, and in a program also max.request.size" in said
+    said = str(RecordTooLargeToSend(2000, "buffer.memory", 1000))
+    assert said.endswith("exceeds buffer.memory=1000 of the producer; raise it")
 
 
 @pytest.mark.parametrize("topic_bytes", [1000, 1 << 20, 100 << 20])

@@ -137,9 +137,65 @@ def test_a_topic_that_was_made_again_is_noticed(
         raising.poll(1000)
 
 
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+def test_a_topic_that_was_made_again_with_the_same_epoch_is_noticed_behind_its_end(
+    connection: FakeConnection, caplog: pytest.LogCaptureFixture, policy: str
+) -> None:
+    saved = saved_at(connection, 8)
+    connection.create("t")
+    append(connection, 3)
+    consumer = connection.consumer("t", from_=saved, auto_offset_reset=policy)
+    if policy == "none":
+        with pytest.raises(OffsetOutOfRange) as raised:
+            consumer.poll(1000)
+        assert raised.value.args == ("t-0", 8, 0, 3)
+        return
+    assert offsets(consumer) == ([0, 1, 2] if policy == "earliest" else [])
+    assert "t-0: offset 8 is not there; going on at the " in caplog.text
+    assert "out of range" in caplog.text
+
+
+def test_a_log_that_parts_from_a_position_may_be_of_a_new_topic(
+    connection: FakeConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    saved = saved_at(connection, 8)
+    connection.create("t")
+    append(connection, 3)
+    lose_from(connection, 3, grown=0)  # nothing: it is opened again, in the next epoch
+    consumer = connection.consumer("t", from_=saved)
+    assert offsets(consumer) == []
+    assert "going on at offset 3" in caplog.text
+    assert "If the topic was deleted and made again" in caplog.text
+
+
 def test_positions_are_an_end_too(connection: FakeConnection) -> None:
     saved = saved_at(connection, 4)
     assert connection.consumer().read_table("t", to=saved).num_rows == 4
+
+
+@pytest.mark.parametrize("way", ["lost", "made again"])
+def test_saved_positions_are_an_end_that_the_log_had(
+    connection: FakeConnection, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    saved = saved_at(connection, 8)
+    if way == "lost":
+        lose_from(connection, 5, grown=0)
+    else:
+        connection.create("t")
+        append(connection, 5)
+    consumer = connection.consumer("t", from_="earliest", to=saved)
+    assert offsets(consumer) == [0, 1, 2, 3, 4]
+    assert consumer.is_at_end
+    assert "t-0: the log ends at 5, before offset 8" in caplog.text
+    raising = connection.consumer("t", from_="earliest", to=saved, auto_offset_reset="none")
+    with pytest.raises(OffsetOutOfRange):
+        offsets(raising)
+
+
+def test_an_end_without_an_epoch_is_waited_for(connection: FakeConnection) -> None:
+    consumer = connection.consumer("t", from_="earliest", to={PLACE: (12, -1)})
+    assert len(offsets(consumer)) == 10
+    assert not consumer.is_at_end
 
 
 def test_positions_wait_for_a_seek_and_raise_what_keeps_one_away(
