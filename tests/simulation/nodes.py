@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from raylog.actors.control import DirReport, LogId, Orders, Report
+from raylog.actors.control import DirReport, LogId, Orders
 from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.node import instructions as do
 from raylog.actors.node.events import (
@@ -426,6 +426,3 @@ def _most_ms(instruction: do.Work) -> int:
     if isinstance(instruction, do.StartLog):
         return OPENING_MS
     return COPY_MS if isinstance(instruction, do.Copy) else WORK_MS
-
-
-__all__ = ["Manager", "Report", "SimNode"]
