@@ -20,6 +20,7 @@ NAMES = (
     "compaction",
     "clients",
     "cluster",
+    "control",
     "broker",
     "durable",
     "memory",

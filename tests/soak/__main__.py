@@ -13,12 +13,13 @@ import sys
 import time
 from pathlib import Path
 
-from tests.soak.nemesis import digest, schedule
+from tests.soak.nemesis import LONGEST_PAUSE_S, digest, schedule
 from tests.soak.report import report
 
 OUTPUT = Path("soak-output")
 # All kinds of faults come within these minutes of this seed.
-SHORT_MINUTES, SHORT_SEED = 0.6, 4
+SHORT_MINUTES, SHORT_SEED = 0.6, 1
+SHORT_PAUSE_S = 5.0
 DEFAULT_MINUTES, DEFAULT_RATE = 20.0, 2000.0
 
 
@@ -36,7 +37,8 @@ def main() -> int:
     parser.add_argument(
         "--short",
         action="store_true",
-        help=f"{SHORT_MINUTES:g} minutes with seed {SHORT_SEED}, as CI runs it",
+        help=f"{SHORT_MINUTES:g} minutes with seed {SHORT_SEED} and pauses of at most "
+        f"{SHORT_PAUSE_S:g} seconds, as CI runs it",
     )
     parser.add_argument(
         "--rate", type=float, default=DEFAULT_RATE, help="approximate number of records per second"
@@ -54,7 +56,8 @@ def main() -> int:
     seed = arguments.seed
     if seed is None:
         seed = SHORT_SEED if arguments.short else random.SystemRandom().randrange(10**6)
-    planned = schedule(seed, minutes * 60)
+    longest_pause_s = SHORT_PAUSE_S if arguments.short else LONGEST_PAUSE_S
+    planned = schedule(seed, minutes * 60, longest_pause_s=longest_pause_s)
     folder = (OUTPUT / time.strftime(f"%Y%m%d-%H%M%S-seed-{seed}")).absolute()
     folder.mkdir(parents=True)
     print(f"seed {seed}: {len(planned)} faults in {minutes:g} minutes, schedule {digest(planned)}")

@@ -1,15 +1,18 @@
 """Who kills what, and when. The schedule is a function of the seed; whom a fault meets depends on
 who lives then.
 
-===============  ==================================================================================
-kill-log         SIGKILL to a LogActor
-kill-manager     SIGKILL to a LogManager
-kill-controller  SIGKILL to the Controller
-kill-helper      SIGKILL to a CompactionActor or RetentionActor
-pause-log        SIGSTOP to a LogActor, SIGCONT after a moment
-kill-client      SIGKILL to a process that sends or reads; another takes its place
-kill-node        a whole node but the head, which comes back with its dirs after a moment
-===============  ==================================================================================
+================  ==================================================================================
+kill-log          SIGKILL to a LogActor
+kill-manager      SIGKILL to a LogManager
+kill-controller   SIGKILL to the Controller
+kill-helper       SIGKILL to a CompactionActor or RetentionActor
+kill-pair         SIGKILL to two actors of different kinds, within a second
+pause-log         SIGSTOP to a LogActor, SIGCONT after a moment
+pause-manager     SIGSTOP to a LogManager, SIGCONT after up to a minute
+pause-controller  SIGSTOP to the Controller, SIGCONT after up to a minute
+kill-client       SIGKILL to a process that sends or reads; another takes its place
+kill-node         a whole node but the head, which comes back with its dirs after a moment
+================  ==================================================================================
 """
 
 import hashlib
@@ -18,7 +21,8 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from tests.harness.nodes import ActorProcess, Nodes, send_signal
@@ -31,7 +35,10 @@ WEIGHTS = {
     "kill-manager": 2,
     "kill-controller": 2,
     "kill-helper": 2,
+    "kill-pair": 3,
     "pause-log": 3,
+    "pause-manager": 2,
+    "pause-controller": 2,
     "kill-client": 1,
     "kill-node": 2,
 }
@@ -41,9 +48,23 @@ VICTIMS = {
     "kill-controller": ("Controller",),
     "kill-helper": ("CompactionActor", "RetentionActor"),
     "pause-log": ("LogActor",),
+    "pause-manager": ("LogManager",),
+    "pause-controller": ("Controller",),
 }
+# Of which kinds the two of a kill-pair are.
+PAIRS = tuple(combinations(("kill-log", "kill-manager", "kill-controller", "kill-helper"), 2))
 GAP_S = (1.0, 8.0)
-LASTS_S = {"pause-log": (0.5, 6.0), "kill-node": (2.0, 12.0)}
+# How long a fault lasts; of a kill-pair: when the second is killed.
+LASTS_S = {
+    "kill-pair": (0.0, 1.0),
+    "pause-log": (0.5, 6.0),
+    "pause-manager": (1.0, 60.0),
+    "pause-controller": (1.0, 60.0),
+    "kill-node": (2.0, 12.0),
+}
+# They may last longer than it takes until the next calm.
+LONG_PAUSES = ("pause-manager", "pause-controller")
+LONGEST_PAUSE_S = 60.0
 # A machine that is too slow for the schedule would never serve: now and then all must heal before
 # it goes on.
 CALM = "calm"
@@ -63,26 +84,54 @@ class Planned(NamedTuple):
     for_s: float
 
 
-def schedule(seed: int, duration_s: float) -> list[Planned]:
+def schedule(
+    seed: int, duration_s: float, *, longest_pause_s: float = LONGEST_PAUSE_S
+) -> list[Planned]:
     """The faults of a run, in order; the first of each kind early, so that a short run has met them
-    all. One node at most is away at a time."""
+    all.
+
+    One node at most is away at a time. A calm waits for the end of long pauses, and no long pause
+    begins while a calm is due. ``longest_pause_s``: of a LogManager or a Controller.
+    """
     rng = random.Random(seed)
-    calm_s = CALM_EVERY_S
     early = rng.sample(list(WEIGHTS), len(WEIGHTS))
     planned: list[Planned] = []
-    at_s, all_are_up_s = 0.0, 0.0
+    at_s, calm_s, all_are_up_s, all_run_s = 0.0, CALM_EVERY_S, 0.0, 0.0
     while (at_s := round(at_s + rng.uniform(*GAP_S), 3)) < duration_s:
+        if at_s > max(calm_s, all_run_s):
+            planned.append(Planned(max(calm_s, all_run_s), CALM, 0.0, 0.0))
+            calm_s = planned[-1].at_s + CALM_EVERY_S
+        excluded: list[str] = []
+        if at_s < all_are_up_s:
+            excluded.append("kill-node")
         if at_s > calm_s:
-            planned.append(Planned(calm_s, CALM, 0.0, 0.0))
-            calm_s += CALM_EVERY_S
-        kind = early.pop() if early else rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        if kind == "kill-node" and at_s < all_are_up_s:
-            kind = "kill-log"
-        for_s = rng.uniform(*LASTS_S.get(kind, (0.0, 0.0)))
+            excluded.extend(LONG_PAUSES)
+        kind = _choose(rng, early, excluded)
+        for_s = _duration_s(rng, kind, longest_pause_s)
         if kind == "kill-node":
             all_are_up_s = at_s + for_s + NODE_REST_S
-        planned.append(Planned(at_s, kind, rng.random(), round(for_s, 3)))
+        if kind in LONG_PAUSES:
+            all_run_s = max(all_run_s, round(at_s + for_s, 3))
+        planned.append(Planned(at_s, kind, rng.random(), for_s))
     return planned
+
+
+def _choose(rng: random.Random, early: list[str], excluded: Sequence[str]) -> str:
+    """The last allowed kind of ``early``, which is taken from it; any allowed kind if there is
+    none."""
+    for kind in reversed(early):
+        if kind not in excluded:
+            early.remove(kind)
+            return kind
+    allowed = {kind: weight for kind, weight in WEIGHTS.items() if kind not in excluded}
+    return rng.choices(list(allowed), list(allowed.values()))[0]
+
+
+def _duration_s(rng: random.Random, kind: str, longest_pause_s: float) -> float:
+    shortest_s, longest_s = LASTS_S.get(kind, (0.0, 0.0))
+    if kind in LONG_PAUSES:
+        longest_s = max(shortest_s, min(longest_s, longest_pause_s))
+    return round(rng.uniform(shortest_s, longest_s), 3)
 
 
 def digest(planned: list[Planned]) -> str:
@@ -98,7 +147,7 @@ class Nemesis:
     ) -> None:
         self._nodes, self._workers, self._planned, self._writer = nodes, workers, planned, writer
         self.missed: Counter[str] = Counter()
-        self._undo: list[tuple[float, str, str | int]] = []  # when, what, to whom
+        self._later: list[tuple[float, str, str | int]] = []  # when, what, to whom
 
     def run(self, stop: threading.Event, heal: Callable[[], None]) -> None:
         """Returns when the schedule is over or ``stop`` is set; what was stopped goes on, who was
@@ -109,39 +158,52 @@ class Nemesis:
         started = time.monotonic()
         for fault in self._planned:
             while (left := started + fault.at_s - time.monotonic()) > 0 and not stop.is_set():
-                soonest = min((when for when, *_ in self._undo), default=started + fault.at_s)
+                soonest = min((when for when, *_ in self._later), default=started + fault.at_s)
                 stop.wait(max(0.0, min(left, soonest - time.monotonic())))
-                self._undo_due(time.monotonic())
+                self._do_due(time.monotonic())
             if stop.is_set():
                 break
             if fault.kind == CALM:
-                self._undo_due(float("inf"))
+                self._do_due(float("inf"))
                 calm_since = time.monotonic()
                 heal()
                 stop.wait(PEACE_S)
                 started += time.monotonic() - calm_since
             else:
                 self._strike(fault)
-        self._undo_due(float("inf"))
+        self._do_due(float("inf"))
 
     def _strike(self, fault: Planned) -> None:
         if fault.kind == "kill-node":
             self._kill_node(fault)
-            return
-        if fault.kind == "kill-client":
+        elif fault.kind == "kill-client":
             self._tell(fault.kind, self._workers.kill_one(fault.pick))
-            return
-        victims = [one for one in self._nodes.actors() if _is(one, fault.kind)]
-        if not victims:
+        elif fault.kind == "kill-pair":
+            self._kill_pair(fault)
+        else:
+            self._strike_actor(fault)
+
+    def _strike_actor(self, fault: Planned) -> None:
+        victim = pick_victim(self._nodes.actors(), fault.kind, fault.pick)
+        if victim is None:
             self.missed[fault.kind] += 1
             return
-        victim = victims[int(fault.pick * len(victims))]
-        self._tell(fault.kind, f"{victim.actor} {victim.pid} on {victim.node}")
-        if fault.kind == "pause-log":
+        self._tell(fault.kind, _named(victim))
+        if fault.kind.startswith("pause-"):
             send_signal(victim.pid, signal.SIGSTOP)
-            self._undo.append((time.monotonic() + fault.for_s, "resume", victim.pid))
+            self._later.append((time.monotonic() + fault.for_s, "resume", victim.pid))
         else:
             send_signal(victim.pid, signal.SIGKILL)
+
+    def _kill_pair(self, fault: Planned) -> None:
+        pair = pick_pair(self._nodes.actors(), fault.pick)
+        if pair is None:
+            self.missed[fault.kind] += 1
+            return
+        first, second = pair
+        self._tell(fault.kind, f"{_named(first)}, {_named(second)}")
+        send_signal(first.pid, signal.SIGKILL)
+        self._later.append((time.monotonic() + fault.for_s, "kill-second", second.pid))
 
     def _kill_node(self, fault: Planned) -> None:
         name = OTHERS[int(fault.pick * len(OTHERS))]
@@ -150,21 +212,37 @@ class Nemesis:
             return
         self._tell(fault.kind, name)
         self._nodes.kill(name)
-        self._undo.append((time.monotonic() + fault.for_s, "return", name))
+        self._later.append((time.monotonic() + fault.for_s, "return", name))
 
-    def _undo_due(self, now: float) -> None:
-        due = [entry for entry in self._undo if entry[0] <= now]
-        self._undo = [entry for entry in self._undo if entry[0] > now]
+    def _do_due(self, now: float) -> None:
+        """The second halves of faults: who was stopped goes on, who was away comes back."""
+        due = [entry for entry in self._later if entry[0] <= now]
+        self._later = [entry for entry in self._later if entry[0] > now]
         for _, what, whom in due:
-            self._writer.write(Fault(what, str(whom), time.monotonic_ns()))
-            if isinstance(whom, int):
-                send_signal(whom, signal.SIGCONT)
-            else:
+            self._tell(what, str(whom))
+            if isinstance(whom, str):
                 self._nodes.add(whom)
+            else:
+                send_signal(whom, signal.SIGKILL if what == "kill-second" else signal.SIGCONT)
 
     def _tell(self, kind: str, target: str) -> None:
         self._writer.write(Fault(kind, target, time.monotonic_ns()))
 
 
-def _is(process: ActorProcess, kind: str) -> bool:
-    return process.actor in VICTIMS[kind]
+def pick_victim(actors: Sequence[ActorProcess], kind: str, pick: float) -> ActorProcess | None:
+    """Whom a fault of this kind meets; None if no such actor lives. ``pick``: of [0, 1)."""
+    victims = [one for one in actors if one.actor in VICTIMS[kind]]
+    return victims[int(pick * len(victims))] if victims else None
+
+
+def pick_pair(
+    actors: Sequence[ActorProcess], pick: float
+) -> tuple[ActorProcess, ActorProcess] | None:
+    """Two actors of different kinds; None if there are none of the kinds that ``pick`` chose."""
+    number, among = divmod(pick * len(PAIRS), 1)
+    first, second = (pick_victim(actors, kind, among) for kind in PAIRS[int(number)])
+    return None if first is None or second is None else (first, second)
+
+
+def _named(victim: ActorProcess) -> str:
+    return f"{victim.actor} {victim.pid} on {victim.node}"
