@@ -12,6 +12,8 @@ any other                  EMFILE, ENFILE, EFBIG,  OutOfResources: nothing was c
                            ENOMEM, EAGAIN, EINTR
 rename of our own          ENOENT                  TemporaryFileLost
 temporary file
+any other                  ENOENT                  FileGone: whether its log dir is gone
+                                                   with it, ``LogDir.disk_failure`` looks
 any other                  any other               StorageError: the disk failed
 undoing a failed write     as above                UndoFailed where the disk failed,
                                                    UndoInterrupted otherwise
@@ -29,6 +31,7 @@ from contextlib import contextmanager
 
 from raylog.storage.errors import (
     DiskFull,
+    FileGone,
     OutOfResources,
     StorageError,
     UndoFailed,
@@ -64,7 +67,6 @@ _ADVICE = {
     ),
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
-    errno.ENOENT: "mount the disk that has it, or restore it from a copy",
     errno.ENOTDIR: "move away the file that has the place of a folder",
     errno.EISDIR: "move away the folder that has the place of a file",
     errno.EEXIST: "move away what has this name",
@@ -79,6 +81,8 @@ def storage_error(path: str, error: OSError) -> StorageError:
         return DiskFull(path)
     if error.errno in _SHORTAGES:
         return OutOfResources(path, _SHORTAGES[error.errno])
+    if error.errno == errno.ENOENT:
+        return FileGone(path)
     return StorageError(path, f"{_said(error)}; {_ADVICE.get(error.errno or 0, _SEE_KERNEL_LOG)}")
 
 

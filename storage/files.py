@@ -24,6 +24,7 @@ from raylog.storage.descriptors import (
 )
 from raylog.storage.disk_errors import NO_ROOM, named_errors, storage_error, sync, undo_failed
 from raylog.storage.errors import (
+    FileGone,
     LogClosed,
     SegmentDeleted,
     StorageError,
@@ -213,10 +214,8 @@ def write_atomically(fs: FileSystem, path: str, content: bytes) -> None:
         raise
     try:
         fs.rename(path + ".tmp", path)
-    except StorageError as error:
-        if error.is_disk_failure and not fs.exists(path + ".tmp"):
-            raise TemporaryFileLost(path + ".tmp") from error
-        raise
+    except FileGone as error:
+        raise TemporaryFileLost(path + ".tmp") from error
     fs.sync_dir(os.path.dirname(path))
 
 

@@ -436,6 +436,28 @@ class Log(ReadableLog):
             due.append(flushed_ms + self.config.flush_ms)
         return min(due)
 
+    def validate(self) -> None:
+        """Assert what the log promises to itself. No batch is read; nobody may change it meanwhile.
+
+        The recovery point may be below the log start offset: a truncation takes whole batches.
+        """
+        segments, end, mark = self._segments, self._log_end.end, self._log_end.high_watermark
+        start, stable, active = self.log_start_offset, self.last_stable_offset, segments[-1]
+        name = str(self.partition)
+        for segment, after in pairwise(segments):
+            assert segment.base_offset < after.base_offset, f"{name}: base offsets rise"
+            segment.validate(after.base_offset)
+        active.validate(end.offset)
+        assert (end.segment_base, end.position) == (active.base_offset, active.size), f"{name}: end"
+        assert segments[0].base_offset <= start <= stable, f"{name}: {start} is not where it begins"
+        assert stable <= mark.offset <= end.offset, f"{name}: {stable}, {mark.offset}, {end.offset}"
+        assert mark <= end, f"{name}: what can be read lies before the end"
+        assert 0 <= self.recovery_point <= end.offset, f"{name}: {self.recovery_point} is flushed"
+        assert self._log_end.producers.end_offset <= end.offset, f"{name}: producers end with it"
+        epochs = self.epochs.entries
+        assert all(one[0] < two[0] and one[1] <= two[1] for one, two in pairwise(epochs)), name
+        assert all(offset <= end.offset for _, offset in epochs), f"{name}: epochs end with it"
+
     def close(self) -> None:
         """Orderly end: everything flushed, the producers' snapshot written, files closed.
 

@@ -10,6 +10,7 @@
       log-start-offset-checkpoint        by partition, where it is above the first segment's base
       replication-offset-checkpoint      by partition: the high watermark
       cleaner-offset-checkpoint          by compacted partition: where its compaction goes on
+      controller-epoch                   the highest epoch of a Controller that was seen here
       <topic>-<partition>/               a partition
       <topic>-<partition>.<id>-delete/   one that waits to be deleted
       <topic>-<partition>.<id>-stray/    one that belongs to no topic; it is kept
@@ -17,6 +18,10 @@
 
 The clean-shutdown marker is read and removed when the dir is opened: a crash afterwards counts as a
 crash.
+
+**A lost identity.** Partitions are bound to the directory id in ``meta.properties``. A dir that is
+in use and lacks the file is refused (IdentityMissing): with another id all of its partitions would
+be set aside.
 
 **A damaged checkpoint** is kept as ``<name>.corrupt``, and another takes its place. The data tells
 again what recovery points and high watermarks said. Nothing else tells a log start offset, or how
@@ -28,13 +33,15 @@ Source: ``LogManager`` of Kafka, without its threads.
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from typing import NamedTuple
 
 from raylog.storage.errors import (
     CorruptCheckpoint,
     DiskFull,
+    FileGone,
+    IdentityMissing,
     InconsistentClusterId,
     InvalidLogDir,
     RaylogError,
@@ -59,6 +66,11 @@ from raylog.storage.state.checkpoints import (
     read_offsets,
     read_whole_lines,
     write_offsets,
+)
+from raylog.storage.state.controller_epoch import (
+    CONTROLLER_EPOCH,
+    read_controller_epoch,
+    write_controller_epoch,
 )
 from raylog.storage.state.properties import (
     CLEAN_SHUTDOWN,
@@ -109,11 +121,13 @@ class LogDir:
     def __init__(self, fs: FileSystem, path: str, cluster_id: str, node_id: int) -> None:
         """Lock and identify ``path``; it is made if its parent exists.
 
-        Raises InvalidLogDir, LogLocked, InconsistentClusterId or CorruptCheckpoint, with nothing
-        changed.
+        Raises InvalidLogDir, IdentityMissing, LogLocked, InconsistentClusterId or
+        CorruptCheckpoint, with nothing changed.
         """
         self.path, self._fs = os.path.abspath(path), fs
         self._damages: list[Damage] = []
+        # What the file has, once it was read.
+        self._cleaner_offsets: dict[TopicPartition, int] | None = None
         _check_usable(fs, self.path)
         self._lock = fs.lock(os.path.join(self.path, LOCK_FILE))
         try:
@@ -131,6 +145,9 @@ class LogDir:
     def _identify(self, cluster_id: str, node_id: int) -> MetaProperties:
         meta = read_meta(self._fs, self.path)
         if meta is None:
+            use = _sign_of_use(self._fs, self.path, self.listing().partitions)
+            if use is not None:
+                raise IdentityMissing(self.path, use)
             meta = MetaProperties(cluster_id, node_id, random_id())
             write_meta(self._fs, self.path, meta)
         if meta.cluster_id != cluster_id:
@@ -191,6 +208,41 @@ class LogDir:
                 f"another log dir, {meta.directory_id}, is now at this path; mount the disk of "
                 f"{self.directory_id} here, then start the broker or its node again",
             )
+
+    def disk_failure(self, error: StorageError) -> StorageError | None:
+        """Why the dir must go offline after an error in it; None if its disk is fine.
+
+        A file that is gone is no failure of the disk, unless the whole dir is gone with it.
+        """
+        if not isinstance(error, FileGone):
+            return error if error.is_disk_failure else None
+        try:
+            self.check()
+        except CorruptCheckpoint as damage:
+            return StorageError(self.path, damage.problem)
+        except StorageError as failure:
+            return failure if failure.is_disk_failure else None
+        return None
+
+    # -- the Controller ----------------------------------------------------------------------------
+
+    def controller_epoch(self) -> int:
+        """The highest epoch of a Controller that was written here; -1 if none was.
+
+        Raises CorruptCheckpoint.
+        """
+        return read_controller_epoch(self._fs, self.path)
+
+    def write_controller_epoch(self, epoch: int) -> None:
+        """Remember an epoch; a lower one than the dir has changes nothing.
+
+        It is on the disk when this returns. Raises CorruptCheckpoint where the file is damaged: it
+        may have had a higher one.
+        """
+        if epoch > self.controller_epoch():
+            write_controller_epoch(self._fs, self.path, epoch)
+
+    # -- offsets -----------------------------------------------------------------------------------
 
     def offsets(self) -> dict[TopicPartition, CheckpointedOffsets]:
         """What the checkpoints say. One that is damaged is set aside (see the module's head)."""
@@ -276,27 +328,43 @@ class LogDir:
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """Where the compaction of each partition goes on."""
-        return self._read(CLEANER_OFFSETS)
+        offsets = self._read(CLEANER_OFFSETS)
+        self._cleaner_offsets = offsets
+        return dict(offsets)
 
-    def write_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
+    def write_cleaner_offset(
+        self,
+        partition: TopicPartition,
+        offset: int | None,
+        *,
+        here: Collection[TopicPartition] | None = None,
+    ) -> None:
         """Set or forget where a partition's compaction goes on.
 
-        Partitions that are no longer here are dropped.
+        Partitions that are no longer here are dropped. ``here``: a set of those that are; without
+        it, the dir is listed.
         """
-        self._write_cleaner_offsets(
-            {**self.cleaner_offsets(), partition: -1 if offset is None else offset}
-        )
+        known = self._cleaner_offsets
+        if known is None:
+            known = self.cleaner_offsets()
+        offsets = {**known, partition: -1 if offset is None else offset}
+        self._write_cleaner_offsets(offsets, self.partitions() if here is None else here)
 
     def drop_cleaner_offsets(self) -> None:
         """Forget those of partitions that are no longer here."""
-        offsets = self.cleaner_offsets()
-        if not offsets.keys() <= {*self.partitions()}:
-            self._write_cleaner_offsets(offsets)
+        offsets, here = self.cleaner_offsets(), self.partitions()
+        if not offsets.keys() <= {*here}:
+            self._write_cleaner_offsets(offsets, here)
 
-    def _write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        here = {*self.partitions()}
+    def _write_cleaner_offsets(
+        self, offsets: Mapping[TopicPartition, int], here: Collection[TopicPartition]
+    ) -> None:
+        here = here if isinstance(here, Set) else {*here}
         kept = {name: known for name, known in offsets.items() if name in here and known >= 0}
+        # What the disk has after an error is read again.
+        self._cleaner_offsets = None
         write_offsets(self._fs, os.path.join(self.path, CLEANER_OFFSETS), kept)
+        self._cleaner_offsets = kept
 
     def doom(self, partition: TopicPartition, *, stray: bool = False) -> str:
         """Rename a partition's folder: it waits to be deleted.
@@ -346,3 +414,22 @@ def _check_usable(fs: FileSystem, path: str) -> None:
         raise InvalidLogDir(path, "this is a file; give a folder")
     if not fs.can_write(path):
         raise InvalidLogDir(path, "it is read-only; give a folder that this user may write to")
+
+
+def _sign_of_use(fs: FileSystem, path: str, partitions: Collection[TopicPartition]) -> str | None:
+    """What shows that a broker has used a log dir; None if nothing does."""
+    if partitions:
+        return f"there are folders of partitions ({min(partitions)})"
+    if fs.exists(os.path.join(path, CONTROLLER_EPOCH)):
+        return f"there is the file {CONTROLLER_EPOCH}"
+    for name in CHECKPOINTS:
+        if _has_entries(fs, os.path.join(path, name)):
+            return f"{name} names partitions"
+    return None
+
+
+def _has_entries(fs: FileSystem, checkpoint: str) -> bool:
+    try:
+        return bool(read_offsets(fs, checkpoint))
+    except CorruptCheckpoint:
+        return True

@@ -22,6 +22,7 @@ A sparse index, or a snapshot of producers, that a loss of power takes is notice
 from collections.abc import Sequence
 
 from raylog.storage.files import FileSystem
+from raylog.storage.reading_back import drop_cache
 from raylog.storage.segment import Segment
 
 
@@ -37,10 +38,5 @@ def read_from_disk(
         segment.log.flush()
         segment.log.drop_cache()
         if fs.exists(segment.txn_index.path):
-            file = fs.open(segment.txn_index.path)
-            try:
-                file.flush()
-                file.drop_cache()
-            finally:
-                file.close()
+            drop_cache(fs, segment.txn_index.path)
     fs.sync_dir(folder)

@@ -138,6 +138,17 @@ class Segment:
         """Where the ``.log`` file is now; deletion renames it."""
         return self.log.path
 
+    def validate(self, next_offset: int) -> None:
+        """Assert what a segment promises that ends before ``next_offset``. No batch is read."""
+        assert self.base_offset <= next_offset, f"{self.path}: it ends behind its base offset"
+        self.offset_index.validate(next_offset, self.size)
+        self.time_index.validate(next_offset)
+        self.txn_index.validate(next_offset)
+        largest = self.largest if self.appender is None else self.appender.largest
+        if largest is not None:
+            indexed = self.time_index.last.timestamp
+            assert indexed <= largest.timestamp, f"{self.path}: it has the times of its index"
+
     # -- times -------------------------------------------------------------------------------------
 
     @property

@@ -224,11 +224,12 @@ class NodeDirs:
         try:
             yield
         except StorageError as error:
-            if not error.is_disk_failure:
+            failure = dir.log_dir.disk_failure(error)
+            if failure is None:
                 raise
             with self._lock:
-                self.fail(dir.directory_id, error.problem)
-            raise LogDirOffline(dir.log_dir.path, error.problem) from error
+                self.fail(dir.directory_id, failure.problem)
+            raise LogDirOffline(dir.log_dir.path, failure.problem) from error
 
     def _each(self, work: Callable[[OnlineDir], None]) -> None:
         """Do ``work`` in every dir that is online; if one fails, the others go on."""

@@ -120,10 +120,10 @@ class OnlineDir:
             total_bytes, usable_bytes = self._fs.room(self.log_dir.path)
             damaged_files = tuple(self.log_dir.damaged_files())
         except StorageError as error:
-            unknown = LogDirStatus.offline(
-                node_id, self.log_dir.path, self.directory_id, error.problem
-            )
-            return unknown._replace(is_online=not error.is_disk_failure)
+            failure = self.log_dir.disk_failure(error)
+            problem = (failure or error).problem
+            unknown = LogDirStatus.offline(node_id, self.log_dir.path, self.directory_id, problem)
+            return unknown._replace(is_online=failure is None)
         return LogDirStatus(
             node_id=node_id,
             path=self.log_dir.path,

@@ -59,6 +59,7 @@ from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     CleaningAborted,
+    FileGone,
     InvalidRecord,
     LogClosed,
     OutOfResources,
@@ -535,12 +536,13 @@ class Partition:
     def _judge(self, error: StorageError, on: type[StorageError]) -> None:
         """Go offline on an error of the kind ``on``, or of the disk.
 
-        Such an error leaves a log that must not be used again. A shortage of descriptors or of
-        memory changes nothing: the same work may be tried again.
+        Such an error leaves a log that must not be used again, and so does a file of the log that
+        is gone. A shortage of descriptors or of memory changes nothing: the same work may be tried
+        again.
         """
         if isinstance(error, OutOfResources):
             return
-        if error.is_disk_failure or isinstance(error, on):
+        if error.is_disk_failure or isinstance(error, on | FileGone):
             self._go_offline(error)
 
     @property

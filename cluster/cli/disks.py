@@ -21,21 +21,68 @@ if TYPE_CHECKING:
     from raylog.actors.messages import LogDirStatus
 
 app = typer.Typer(help="Move partitions between the log dirs of their node.", no_args_is_help=True)
+dirs_app = typer.Typer(help="Show the log dirs of all nodes, or mend one.")
 COLUMNS = ("node", "log dir", "state", "partitions", "records", "disk", "free", "directory id")
 
 
+@dirs_app.callback(invoke_without_command=True)
 def log_dirs(
-    output: Format = TABLE, address: Address = None, namespace: Namespace = NAMESPACE
+    context: typer.Context,
+    output: Format = TABLE,
+    address: Address = None,
+    namespace: Namespace = NAMESPACE,
 ) -> None:
     """Show the log dirs of all nodes.
 
     For each log dir: its state, its partitions, and the free space of its disk.
     """
+    if context.invoked_subcommand is not None:
+        return
     dirs = sorted(connected(address, namespace).log_dirs(), key=lambda one: (one.node_id, one.path))
     if output is Output.json:
         show_json({"log_dirs": dirs})
         return
     show(COLUMNS, [_row(log_dir) for log_dir in dirs])
+
+
+@dirs_app.command()
+def identify(
+    log_dir: Annotated[
+        str, typer.Argument(metavar="LOG_DIR", help="Log dir whose meta.properties is lost.")
+    ],
+    directory_id: Annotated[
+        str, typer.Option(metavar="ID", help="Directory id that the log dir had.")
+    ],
+    like: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Another log dir of the same node, for the other ids."),
+    ] = None,
+    cluster_id: Annotated[str | None, typer.Option(metavar="ID", help="Id of the cluster.")] = None,
+    node_id: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Number of the node in other log dirs.")
+    ] = None,
+) -> None:
+    """Write the lost meta.properties of a log dir again. No broker is needed.
+
+    The directory id must be the one that the log dir had: its partitions are bound to it. `raylog
+    log dump --cluster-metadata-decoder --files FILE` shows it with each partition, where FILE is a
+    .log file in __cluster_metadata-0. A damaged meta.properties is kept as meta.properties.corrupt.
+    """
+    from raylog.storage.files import RealFileSystem
+    from raylog.storage.tools.identify import identify as write_identity
+
+    meta = write_identity(
+        RealFileSystem(),
+        log_dir,
+        directory_id,
+        like=like,
+        cluster_id=cluster_id,
+        node_id=node_id,
+    )
+    typer.echo(
+        f"{log_dir} is log dir {meta.directory_id} of node {meta.node_id} in cluster "
+        f"{meta.cluster_id}"
+    )
 
 
 def _row(log_dir: "LogDirStatus") -> tuple[object, ...]:

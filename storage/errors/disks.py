@@ -80,6 +80,21 @@ class TemporaryFileLost(StorageError):
     )
 
 
+class FileGone(StorageError):
+    """A file or a folder is not there. The disk is fine, unless its whole log dir is gone.
+
+    Whether the log dir is gone is for ``LogDir.disk_failure`` to say.
+    """
+
+    is_disk_failure = False
+    fields = ("path",)
+    path: str
+    template = (
+        "{path}: No such file or directory; if raylog did not remove it itself, restore it from a "
+        "copy, and keep other programs out of this folder"
+    )
+
+
 class DiskFull(StorageError):
     """No space is left on the disk, and nothing of the append is in the log.
 
@@ -194,6 +209,22 @@ class InvalidLogDir(RaylogError):
     path: str
     why: str
     template = "log dir {path}: {why}"
+
+
+class IdentityMissing(InvalidLogDir):
+    """The log dir is in use, but has no ``meta.properties``: nobody knows which log dir it is.
+
+    Its partitions are bound to its directory id. A new id would set all of them aside, so it gets
+    none. Nothing was changed. ``why``: what shows that it is in use.
+    """
+
+    fields = ("path", "why")
+    template = (
+        "log dir {path}: meta.properties is missing, but {why}; restore the file from a copy, or "
+        "stop the broker and write it again with the same id: `raylog log-dirs identify "
+        "{quoted_path}` (docs/OPERATIONS.md, A log dir that has lost its identity). Then start the "
+        "broker or its node again"
+    )
 
 
 class DuplicateLogDir(RaylogError):

@@ -48,6 +48,14 @@ class OffsetIndex(SparseIndex):
     def __getitem__(self, number: int) -> OffsetPosition:
         return self._before(self._loaded(), number + 1)
 
+    def validate(self, next_offset: int, size_bytes: int) -> None:
+        """Assert that the entries rise, and lead into a segment that ends there."""
+        self._validate_rising()
+        if len(self):
+            last = self[len(self) - 1]
+            assert self.base_offset <= last.offset < next_offset, f"{self.path}: ends at {last}"
+            assert 0 <= last.position < size_bytes, f"{self.path}: ends at {last}"
+
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below ``offset``; ``(base_offset, 0)`` if there is none."""
         entries = self._loaded()

@@ -109,6 +109,11 @@ class SparseIndex:
         """
         self._check(memoryview(self._fs.read_file(self.path)))
 
+    def _validate_rising(self) -> None:
+        """Assert that the entries rise in every column."""
+        for column in self._columns(memoryview(bytes(self._loaded()))):
+            assert (column[1:] > column[:-1]).all(), f"{self.path}: its entries rise"
+
     def _mapped(self, path: str) -> memoryview:
         file = self._fs.open(path)
         try:

@@ -42,6 +42,13 @@ class TimeIndex(SparseIndex):
         if timestamp > last.timestamp and (last_offset > last.offset or not len(self)):
             self._append(self.entry.pack(timestamp, last_offset - self.base_offset))
 
+    def validate(self, next_offset: int) -> None:
+        """Assert that the entries rise, and end with a segment that ends before an offset."""
+        self._validate_rising()
+        if len(self):
+            last = self.last
+            assert self.base_offset <= last.offset < next_offset, f"{self.path}: ends at {last}"
+
     @property
     def last(self) -> TimestampOffset:
         """The last entry; ``(-1, base_offset)`` if there is none."""

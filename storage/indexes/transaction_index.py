@@ -160,6 +160,14 @@ class TransactionIndex:
         self._unflushed = True
         entries.append(aborted)
 
+    def validate(self, next_offset: int) -> None:
+        """Assert that the markers rise, and lie in a segment that ends before an offset."""
+        markers = [entry.last_offset for entry in self._load()]
+        assert markers == sorted(set(markers)), f"{self.path}: its markers rise"
+        if markers:
+            assert self.base_offset <= markers[0], f"{self.path}: begins at {markers[0]}"
+            assert markers[-1] < next_offset, f"{self.path}: ends at {markers[-1]}"
+
     def collect(self, start_offset: int, end_offset: int) -> Collected:
         """Those that touch ``start_offset <= offset < end_offset``."""
         entries = self._load()

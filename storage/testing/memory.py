@@ -30,7 +30,14 @@ from random import Random
 from typing import Literal
 
 from raylog.storage.buffers import Buffer
-from raylog.storage.errors import LogClosed, LogLocked, RaylogError, SegmentDeleted, StorageError
+from raylog.storage.errors import (
+    FileGone,
+    LogClosed,
+    LogLocked,
+    RaylogError,
+    SegmentDeleted,
+    StorageError,
+)
 from raylog.storage.files import FileStat, Room
 from raylog.storage.testing.clock import T0
 
@@ -273,7 +280,7 @@ class MemoryFileSystem:
     def rename(self, source: str, target: str) -> None:
         node = self._find(source)
         if node is None:
-            raise StorageError(source, "No such file or directory")
+            raise FileGone(source)
         self.change("rename", source)
         del self._parent(source).seen[os.path.basename(source)]
         self._put(target, node)
@@ -362,10 +369,10 @@ class MemoryFileSystem:
 
     def _folder(self, path: str) -> Folder:
         node = self._find(path)
+        if node is None:
+            raise FileGone(path)
         if not isinstance(node, Folder):
-            raise StorageError(
-                path, "No such file or directory" if node is None else "Not a directory"
-            )
+            raise StorageError(path, "Not a directory")
         return node
 
     def _parent(self, path: str) -> Folder:
@@ -373,10 +380,10 @@ class MemoryFileSystem:
 
     def _content(self, path: str) -> Content:
         node = self._find(path)
+        if node is None:
+            raise FileGone(path)
         if not isinstance(node, Content):
-            raise StorageError(
-                path, "No such file or directory" if node is None else "Is a directory"
-            )
+            raise StorageError(path, "Is a directory")
         return node
 
 

@@ -31,10 +31,13 @@ from raylog.storage.records.control import Marker, encode_marker
 from raylog.storage.records.decode import decode_records
 from raylog.storage.records.encode import encode_records
 from raylog.storage.recovery import check_indexes
+from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
 from raylog.storage.validation import COORDINATOR
+
+CLUSTER = "uHx_mWK3Sji2MLBMLyjjfg"
 
 pytestmark = pytest.mark.timeout(300)  # hundreds of crash points a test
 
@@ -157,7 +160,7 @@ def turn(log: Log, life: Life, number: int) -> None:
 
 
 def open_again(fs: MemoryFileSystem) -> tuple[LogDir, Disk, Log]:
-    log_dir = LogDir(fs, "/logs", "uHx_mWK3Sji2MLBMLyjjfg", 1)
+    log_dir = LogDir(fs, "/logs", CLUSTER, 1)
     disk, known = Disk(fs), log_dir.offsets().get(PARTITION, CheckpointedOffsets(0, 0, 0))
     log = disk.open(
         is_clean=log_dir.was_clean,
@@ -185,6 +188,7 @@ def live(fs: MemoryFileSystem, life: Life) -> None:
     """Two runs of a broker with an orderly stop between them."""
     fs.make_dir("/logs")
     fs.sync_dir("/")
+    write_meta(fs, "/logs", MetaProperties(CLUSTER, 1, random_id()))
     create_log(fs, FOLDER, TOPIC_ID)
     for run in range(2):
         log_dir, disk, log = open_again(fs)

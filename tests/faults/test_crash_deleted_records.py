@@ -22,9 +22,12 @@ from raylog.storage.errors import DiskFull
 from raylog.storage.loader import create_log
 from raylog.storage.log_dir import CheckpointedOffsets, LogDir
 from raylog.storage.records.encode import encode_records
+from raylog.storage.state.properties import MetaProperties, random_id, write_meta
 from raylog.storage.testing.clock import T0
 from raylog.storage.testing.logs import FOLDER, PARTITION, TOPIC_ID, Disk, records_of
 from raylog.storage.testing.memory import MemoryFileSystem, Stopped, Survives
+
+CLUSTER = "uHx_mWK3Sji2MLBMLyjjfg"
 
 CONFIG: dict[str, Any] = {
     "cleanup_policy": "compact,delete",
@@ -53,7 +56,7 @@ class Broker:
 
     def __init__(self, fs: MemoryFileSystem) -> None:
         self.fs = fs
-        self.log_dir = LogDir(fs, "/logs", "uHx_mWK3Sji2MLBMLyjjfg", 1)
+        self.log_dir = LogDir(fs, "/logs", CLUSTER, 1)
         known = self.log_dir.offsets().get(PARTITION, CheckpointedOffsets(0, 0, 0))
         self.disk = Disk(fs)
         self.log = self.disk.open(
@@ -112,6 +115,7 @@ MoveStart = Callable[[Broker, int], None]
 def live(fs: MemoryFileSystem, move_start: MoveStart, offset: int) -> None:
     fs.make_dir("/logs")
     fs.sync_dir("/")
+    write_meta(fs, "/logs", MetaProperties(CLUSTER, 1, random_id()))
     create_log(fs, FOLDER, TOPIC_ID)
     broker = Broker(fs)
     broker.log_dir.write_cleaner_offset(PARTITION, 0)

@@ -169,6 +169,10 @@ class LogAndList(RuleBasedStateMachine):
         assert self.log.offset_for_timestamp(EARLIEST) == (-1, self.start)
 
     @invariant()
+    def it_keeps_its_promises(self) -> None:
+        self.log.validate()
+
+    @invariant()
     def every_live_segment_has_its_file(self) -> None:
         live = [f"{segment.base_offset:020d}{LOG_SUFFIX}" for segment in self.log.segments]
         assert self.disk.names(LOG_SUFFIX) == live

@@ -239,6 +239,10 @@ class LogAndRecords(RuleBasedStateMachine):
         assert self.durable <= self.log.recovery_point <= self.end
 
     @invariant()
+    def it_keeps_its_promises(self) -> None:
+        self.log.validate()
+
+    @invariant()
     def every_live_segment_has_its_file(self) -> None:
         live = [f"{segment.base_offset:020d}{LOG_SUFFIX}" for segment in self.log.segments]
         assert self.disk.names(LOG_SUFFIX) == live

@@ -5,6 +5,7 @@ A failed disk takes all partitions of its log dir offline, so nothing else may b
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -20,7 +21,11 @@ from raylog.storage.clock import Clock
 from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     DiskFull,
+    FileGone,
+    LogLocked,
     OutOfResources,
+    RaylogError,
+    SegmentDeleted,
     StorageError,
     TemporaryFileLost,
     UndoFailed,
@@ -195,6 +200,25 @@ def test_a_temporary_file_that_somebody_removes_is_nobodys_disk(tmp_path: Path) 
     assert not raised.value.is_disk_failure
 
 
+@pytest.mark.parametrize("call", CALLS)
+def test_a_file_that_is_gone_is_nobodys_disk(tmp_path: Path, call: str) -> None:
+    """Where it is not an answer of its own: that it is not there, or was deleted."""
+    place = Place(tmp_path)
+    name, work = CALLS[call]
+    with answering(name, errno.ENOENT):
+        raised = error_of(lambda: work(place))
+    assert isinstance(raised, FileGone | SegmentDeleted | LogLocked | None)
+    assert not getattr(raised, "is_disk_failure", False)
+
+
+def error_of(work: Callable[[], object]) -> RaylogError | None:
+    try:
+        work()
+    except RaylogError as error:
+        return error
+    return None
+
+
 def test_a_shortage_says_what_to_do(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with answering("open", errno.EMFILE), pytest.raises(OutOfResources, match="ulimit -n"):
@@ -297,3 +321,14 @@ def test_a_shortage_never_takes_a_disk_offline_and_nothing_is_lost(
         assert again.log.log_end_offset >= APPENDED
     else:
         raise AssertionError("it makes more calls than that")
+
+
+def test_a_partition_whose_folder_is_gone_is_opened_again_and_no_disk_is_blamed(
+    tmp_path: Path,
+) -> None:
+    partition = filled(tmp_path / "orders-0", ManualClock())
+    shutil.rmtree(partition.log.folder)
+    with pytest.raises(FileGone):
+        partition.roll()
+    assert partition.is_stuck
+    assert partition.disk_failure is None

@@ -139,6 +139,8 @@ def parse(arguments: list[str]) -> None:
     while isinstance(command, TyperGroup):
         parent = command.make_context(name, list(arguments), parent=parent)
         rest = [*parent._protected_args, *parent.args]
+        if not rest and command.invoke_without_command:
+            return
         name, command, arguments = command.resolve_command(parent, rest)
     command.make_context(name, list(arguments), parent=parent)
 

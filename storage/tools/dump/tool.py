@@ -132,7 +132,8 @@ def _opened(fs: FileSystem, path: str) -> File:
             raise FileNotReadable(path, "this is a folder")
         return fs.open(path)
     except StorageError as error:
-        what, _, _ = error.args[1].partition(";")  # without the advice for a broker
+        said = str(error).removeprefix(f"{error.path}: ")
+        what, _, _ = said.partition(";")  # without the advice for a broker
         raise FileNotReadable(path, what) from error
 
 

@@ -12,6 +12,8 @@ import pytest
 from raylog.storage.errors import (
     CorruptCheckpoint,
     DiskFull,
+    FileGone,
+    IdentityMissing,
     InconsistentClusterId,
     InvalidLogDir,
     LogLocked,
@@ -356,3 +358,101 @@ def test_a_dir_knows_whether_it_is_still_there_and_the_same(fs: MemoryFileSystem
 def test_dooming_what_is_not_there_is_a_named_error(fs: MemoryFileSystem) -> None:
     with pytest.raises(StorageError):
         opened(fs).doom(ORDERS)
+
+
+# -- identity --------------------------------------------------------------------------------------
+
+
+def lose_identity(fs: MemoryFileSystem) -> None:
+    opened(fs).close(clean=True)
+    fs.remove("/disk/logs/meta.properties")
+
+
+def test_a_dir_that_nothing_has_used_gets_an_identity(fs: MemoryFileSystem) -> None:
+    lose_identity(fs)
+    fs.make_dir("/disk/logs/__cluster_metadata-0")
+    fs.make_dir("/disk/logs/lost+found")
+    assert opened(fs).directory_id
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "sign"),
+    [
+        ("orders-0", None, r"there are folders of partitions \(orders-0\)"),
+        ("controller-epoch", b"", "there is the file controller-epoch"),
+        ("controller-epoch", b"0\n17 46a4d07c\n", "there is the file controller-epoch"),
+        ("cleaner-offset-checkpoint", b"0\n1\norders 0 4\n", "cleaner-offset-checkpoint names"),
+        ("replication-offset-checkpoint", b"damaged", "replication-offset-checkpoint names"),
+    ],
+)
+def test_a_dir_in_use_that_has_lost_its_identity_gets_no_other_one(
+    fs: MemoryFileSystem, path: str, content: bytes | None, sign: str
+) -> None:
+    lose_identity(fs)
+    if content is None:
+        fs.make_dir(f"/disk/logs/{path}")
+    else:
+        fs.write_file(f"/disk/logs/{path}", content)
+    before = fs.list_dir("/disk/logs")
+    for _ in range(2):
+        with pytest.raises(IdentityMissing, match=sign) as raised:
+            opened(fs)
+    assert "`raylog log-dirs identify /disk/logs" in raised.value.advice
+    assert fs.list_dir("/disk/logs") == before, "nor does the clean-shutdown marker go"
+
+
+# -- what is gone ----------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_gone_is_no_failure_of_the_disk(fs: MemoryFileSystem) -> None:
+    log_dir = opened(fs)
+    with pytest.raises(FileGone) as raised:
+        fs.read_file("/disk/logs/orders-0/x.log")
+    assert not raised.value.is_disk_failure
+    assert log_dir.disk_failure(raised.value) is None
+
+
+def test_a_dir_that_is_gone_with_its_files_has_failed(fs: MemoryFileSystem) -> None:
+    log_dir = opened(fs)
+    fs.remove_dir("/disk/logs")
+    with pytest.raises(FileGone) as raised:
+        log_dir.listing()
+    failure = log_dir.disk_failure(raised.value)
+    assert failure is not None
+    assert failure.is_disk_failure
+    assert "the folder is gone" in str(failure)
+
+
+def test_another_error_says_itself_whether_the_disk_failed(fs: MemoryFileSystem) -> None:
+    log_dir, broken = opened(fs), StorageError("/disk/logs/x", "Input/output error")
+    assert log_dir.disk_failure(broken) is broken
+    assert log_dir.disk_failure(DiskFull("/disk/logs/x")) is None
+
+
+# -- the cleaner's offsets, by one who knows what lies here ----------------------------------------
+
+
+def test_a_caller_that_knows_what_lies_here_has_no_dir_listed_and_no_file_parsed(
+    fs: MemoryFileSystem,
+) -> None:
+    log_dir = opened(fs)
+    here = {TopicPartition("orders", number) for number in range(3)}
+    log_dir.write_cleaner_offset(ORDERS, 1, here=here)
+    reads = fs.reads
+    for partition in here:
+        log_dir.write_cleaner_offset(partition, 7, here=here)
+    log_dir.write_cleaner_offset(ORDERS, None, here=here - {TopicPartition("orders", 2)})
+    assert fs.reads == reads
+    assert log_dir.cleaner_offsets() == {TopicPartition("orders", 1): 7}
+
+
+def test_what_is_remembered_of_the_cleaners_offsets_is_what_the_disk_has(
+    fs: MemoryFileSystem,
+) -> None:
+    log_dir, other = opened(fs), TopicPartition("orders", 1)
+    here = {ORDERS, other}
+    log_dir.write_cleaner_offset(ORDERS, 1, here=here)
+    with fs.failing(DiskFull, "append"), pytest.raises(DiskFull):
+        log_dir.write_cleaner_offset(ORDERS, 2, here=here)
+    log_dir.write_cleaner_offset(other, 3, here=here)
+    assert log_dir.cleaner_offsets() == {ORDERS: 1, other: 3}

@@ -12,6 +12,7 @@ from raylog.storage.config import LogConfig
 from raylog.storage.errors import (
     DiskFull,
     DuplicateLogDir,
+    FileGone,
     InvalidLogDir,
     LogDirOffline,
     LogLocked,
@@ -659,3 +660,28 @@ def test_a_folder_that_was_set_aside_is_in_the_status(node: Node) -> None:
     node.fs.make_dir(f"{A}/{name}")
     statuses = {dir.log_dir.path: dir.status("node") for dir in node.again().dirs.dirs()}
     assert (statuses[A].strays, statuses[B].strays) == ((name,), ())
+
+
+def test_a_dir_that_has_lost_its_identity_is_offline_and_its_partitions_are_left_alone() -> None:
+    node = Node().start()
+    home = node.make()
+    node.dirs.unlock(set())
+    node.fs.remove(f"{home}/meta.properties")
+    node.start()
+    [lost] = node.dirs.offline
+    assert (lost.path, lost.directory_id) == (home, None)
+    assert "meta.properties is missing, but there are folders of partitions" in lost.why
+    assert "raylog log-dirs identify" in lost.todo
+    assert "orders-0" in node.fs.list_dir(home)
+
+
+def test_a_file_that_is_gone_takes_its_dir_offline_only_if_the_dir_is_gone_too() -> None:
+    node = Node().start()
+    dir = node.dirs.online(node.id_of(A))
+    with pytest.raises(FileGone), node.dirs.using(dir):
+        node.fs.read_file(f"{A}/orders-0/none")
+    assert node.dirs.offline == []
+    node.fs.remove_dir(A)
+    with pytest.raises(LogDirOffline, match="the folder is gone"), node.dirs.using(dir):
+        node.fs.read_file(f"{A}/orders-0/none")
+    assert [failed.path for failed in node.dirs.offline] == [A]
