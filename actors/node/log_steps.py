@@ -271,7 +271,7 @@ class LogSteps:
         is_served = log.state == "serving" and log.home == copying.source_id
         if not (is_wanted and is_served and self._book.places.is_online(copying.target_id)):
             copying.is_given_up = True
-            self._book.out.say(GiveUpCopy(log=log.id))
+            self._book.out.say(GiveUpCopy(log=log.id, copy_token=copying.token))
 
 
 def is_in(work: Work, directory_id: str) -> bool:

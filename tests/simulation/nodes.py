@@ -27,7 +27,7 @@ from raylog.actors.node.events import (
     UpkeepSeen,
 )
 from raylog.actors.node.machine import NodeMachine
-from raylog.storage.errors import LogMissing, RaylogError
+from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
 from tests.simulation.actors import SimActor
 from tests.simulation.disks import COPY, DOOMED, LOG, STRAY, SimDir, SimFolder
@@ -66,7 +66,7 @@ class Manager:
         self.began_ms = world.clockwork.now_ms
         self.machine = NodeMachine(node=node.key, life=life, config=world.broker_config)
         self._waiting: list[Event] = []  # while it is paused
-        self._copies: dict[LogId, Callable[[], None]] = {}
+        self._copies: dict[int, Callable[[], None]] = {}  # by their token
         # what an actor is asked or started for, and how that fails when the actor is killed
         self._asking: dict[TopicPartition, list[Callable[[RaylogError], None]]] = {}
         self._start()
@@ -106,7 +106,7 @@ class Manager:
         if any(dir.owner is not None for dir in self.node.dirs):
             self.world.clockwork.after(500, self._start)
             return
-        for dir in self.node.dirs:
+        for dir in self._usable():
             dir.owner = self
         mine = [actor for actor in self.world.ray.named.values() if actor.node == self.node.key]
         living = [actor for actor in mine if actor.is_alive]
@@ -121,6 +121,7 @@ class Manager:
                 strangers=tuple(actor.log.partition for actor in mine if actor not in answering),
                 upkeep=tuple(sorted(self.node.upkeep)),
                 room=self.node.room,
+                is_restarted=not self.node.is_fresh,
             )
         )
         self.resume()
@@ -174,16 +175,23 @@ class Manager:
                 self.world.send_refusal(self, epoch)
             case do.Note():
                 pass
-            case do.GiveUpCopy(log=log):
-                give_up = self._copies.get(log)
+            case do.GiveUpCopy(copy_token=token):
+                give_up = self._copies.get(token)
                 if give_up is not None:
                     self.world.clockwork.soon(give_up, most_ms=WORK_MS)
+            case do.CloseDir(directory_id=where):
+                self._close_dir(self.dir(where))
             case do.StartUpkeep(kind=kind):
                 self.world.clockwork.soon(lambda: self.node.upkeep.add(kind), most_ms=WORK_MS)
             case do.RunUpkeep(kind=kind, confirmed=confirmed):
                 self._run_upkeep(kind, confirmed)
             case _:
                 self._work(instruction)
+
+    def _close_dir(self, dir: SimDir) -> None:
+        """Give its lock up."""
+        self.world.expect(dir.owner is self, "a log dir is closed that is not open")
+        dir.owner = None
 
     def _run_upkeep(self, kind: UpkeepKind, confirmed: Mapping[LogId, int]) -> None:
         """The upkeep actor asks the LogActors, one by one, at its own pace."""
@@ -209,7 +217,7 @@ class Manager:
                 return
             is_over = True
             if isinstance(instruction, do.Copy):
-                self._copies.pop(instruction.log, None)
+                self._copies.pop(instruction.token, None)
             result = None
             if error is None and self._is_done(instruction):
                 try:
@@ -225,7 +233,7 @@ class Manager:
             self.world.clockwork.soon(lambda: self.tell(event), most_ms=WORK_MS)
 
         if isinstance(instruction, do.Copy):
-            self._copies[instruction.log] = lambda: finish(NotLeader("copy", "it was given up"))
+            self._copies[instruction.token] = lambda: finish(NotLeader("copy", "it was given up"))
         if isinstance(instruction, do.StartLog | do.Configure | do.EndLog):
             self._asking.setdefault(instruction.log.partition, []).append(finish)
         self.world.clockwork.after(delay_ms, finish)
@@ -238,6 +246,14 @@ class Manager:
         has_locks = any(dir.owner is self for dir in self.node.dirs)
         return has_locks and self.world.clockwork.chance.random() < 0.5
 
+    def _locked(self, directory_id: str) -> SimDir:
+        """A log dir that this process has locked, and whose disk works."""
+        dir = self.dir(directory_id)
+        if dir.owner is not self:
+            raise LogDirOffline(dir.path, "it was closed")
+        dir.check()
+        return dir
+
     def _effect(self, instruction: do.Work) -> Served | Mapping[str, str] | int | None:
         match instruction:
             case do.WriteEpoch(controller_epoch=epoch, directory_ids=ids):
@@ -245,20 +261,19 @@ class Manager:
             case do.ReadDir(directory_id=where):
                 self._read_dir(self.dir(where))
             case do.MakeFolder(log=log, directory_id=where):
-                self._make(self.dir(where), log)
+                self._make(self._locked(where), log)
             case do.Doom(log=log, directory_id=where):
-                self._rename(self.dir(where), log.partition, log.topic_id, DOOMED)
+                self._rename(self._locked(where), log.partition, log.topic_id, DOOMED)
             case do.PutAside(partition=partition, topic_id=topic_id, directory_id=where):
-                self._rename(self.dir(where), partition, topic_id, STRAY)
+                self._rename(self._locked(where), partition, topic_id, STRAY)
             case do.WriteIdentity(log=log, directory_id=where):
-                self._write_identity(self.dir(where), log)
+                self._write_identity(self._locked(where), log)
             case do.Copy():
                 self._copy(instruction)
             case do.Adopt(log=log, directory_id=where):
-                self._adopt(self.dir(where), log)
+                self._adopt(self._locked(where), log)
             case do.DropCopy(partition=partition, directory_id=where):
-                dir = self.dir(where)
-                dir.check()
+                dir = self._locked(where)
                 dir.folders = [
                     folder
                     for folder in dir.folders
@@ -280,14 +295,16 @@ class Manager:
     def _write_epoch(self, epoch: int, directory_ids: tuple[str, ...]) -> Mapping[str, str]:
         failed = {}
         for dir in map(self.dir, directory_ids):
-            if dir.failure:
-                failed[dir.directory_id] = dir.failure
+            if dir.failure or dir.owner is not self:
+                failed[dir.directory_id] = dir.failure or "it was closed"
             else:
                 dir.controller_epoch = max(dir.controller_epoch, epoch)
         return failed
 
     def _read_dir(self, dir: SimDir) -> None:
         dir.check()
+        self.world.expect(dir.owner is None, "a log dir is read back that was not closed")
+        dir.owner = self
         self.tell(
             DirsRead(
                 dirs=(self._report_of(dir),),
@@ -304,7 +321,6 @@ class Manager:
     def _rename(
         self, dir: SimDir, partition: TopicPartition, topic_id: str | None, kind: str
     ) -> None:
-        dir.check()
         folder = dir.find(partition)
         if folder is None:
             return
@@ -316,16 +332,14 @@ class Manager:
             folder.kind = kind
 
     def _write_identity(self, dir: SimDir, log: LogId) -> None:
-        dir.check()
         folder = dir.find(log.partition)
         if folder is not None:
             self.world.expect(folder.topic_id == log.topic_id, "a folder got another topic's id")
             folder.is_identity_lost = False
 
     def _copy(self, instruction: do.Copy) -> None:
-        source, target = self.dir(instruction.directory_id), self.dir(instruction.target_id)
-        source.check()
-        target.check()
+        source = self._locked(instruction.directory_id)
+        target = self._locked(instruction.target_id)
         log = instruction.log
         folder = source.find(log.partition)
         if folder is None or folder.topic_id != log.topic_id:
@@ -336,7 +350,6 @@ class Manager:
             self.world.expect(folder.owner is None, "the last round of a copy beside its writer")
 
     def _adopt(self, dir: SimDir, log: LogId) -> None:
-        dir.check()
         found = dir.find(log.partition)
         copy = dir.find(log.partition, COPY)
         if copy is None:
@@ -348,8 +361,7 @@ class Manager:
         copy.kind = LOG
 
     def _start_log(self, instruction: do.StartLog) -> Served:
-        log, dir = instruction.log, self.dir(instruction.directory_id)
-        dir.check()
+        log, dir = instruction.log, self._locked(instruction.directory_id)
         running = self.world.ray.named.get(log.partition)
         if running is not None and running.log == log and running.dir is dir and running.is_alive:
             if running.is_paused:
