@@ -27,6 +27,7 @@ from raylog.actors.node.instructions import (
     ReadDir,
     StartLog,
     Work,
+    WriteEpoch,
     WriteIdentity,
 )
 from raylog.actors.node.log_book import LogBook, Unnamed
@@ -276,6 +277,8 @@ class LogSteps:
 
 def is_in(work: Work, directory_id: str) -> bool:
     """Whether something in flight uses this log dir."""
+    if isinstance(work, WriteEpoch):
+        return directory_id in work.directory_ids
     return directory_id in (
         getattr(work, "directory_id", None),
         getattr(work, "target_id", None),

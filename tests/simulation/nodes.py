@@ -6,6 +6,7 @@ done or not done, and its answers unsaid.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from raylog.actors.control import DirReport, LogId, Orders
@@ -13,6 +14,7 @@ from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.node import instructions as do
 from raylog.actors.node.events import (
     ActorGone,
+    ActorSaid,
     DirFailed,
     DirsRead,
     Event,
@@ -54,6 +56,14 @@ class SimNode:
     upkeep: set[UpkeepKind] = field(default_factory=set)
     # Whether what its disks have is read from the disks, and not from a page cache: after a start.
     is_fresh: bool = True
+    # When something was wrong with it or a disk of it.
+    trouble_ms: int = 0
+
+    def missing_upkeep(self) -> list[UpkeepKind]:
+        """The upkeep that logs need that are served here, and that does not run."""
+        served = () if self.manager is None else self.manager.machine.served()
+        needed: list[UpkeepKind] = ["retention"] if served else []
+        return [kind for kind in needed if kind not in self.upkeep]
 
 
 class Manager:
@@ -69,6 +79,7 @@ class Manager:
         self._copies: dict[int, Callable[[], None]] = {}  # by their token
         # what an actor is asked or started for, and how that fails when the actor is killed
         self._asking: dict[TopicPartition, list[Callable[[RaylogError], None]]] = {}
+        world.truth.began(node.key, life, is_fresh=node.is_fresh)
         self._start()
 
     # -- events ------------------------------------------------------------------------------------
@@ -129,11 +140,18 @@ class Manager:
 
     def _tick(self) -> None:
         if self.is_alive:
+            self._note_trouble()
             self.tell(Tick())
             for dir in self._failing():
                 self.tell(DirFailed(directory_id=dir.directory_id, why=dir.failure))
             self.tell(UpkeepSeen(kinds=tuple(sorted(self.node.upkeep))))
             self.world.clockwork.after(TICK_MS, self._tick)
+
+    def _note_trouble(self) -> None:
+        is_cut = any(key == self.node.key for key, _ in self.world.cuts)
+        is_full = any(dir.is_full for dir in self.node.dirs)
+        if self.is_paused or is_cut or is_full or self._failing():
+            self.node.trouble_ms = self.world.clockwork.now_ms
 
     def _failing(self) -> list[SimDir]:
         return [dir for dir in self.node.dirs if dir.failure]
@@ -170,6 +188,7 @@ class Manager:
     def _carry_out(self, instruction: do.Instruction) -> None:
         match instruction:
             case do.SendReport(report=report):
+                self.world.truth.reported(report)
                 self.world.send_report(self, report)
             case do.Refuse(controller_epoch=epoch):
                 self.world.send_refusal(self, epoch)
@@ -194,16 +213,15 @@ class Manager:
         dir.owner = None
 
     def _run_upkeep(self, kind: UpkeepKind, confirmed: Mapping[LogId, int]) -> None:
-        """The upkeep actor asks the LogActors, one by one, at its own pace."""
-        if kind not in self.node.upkeep:
-            return
-        for log, version in confirmed.items():
-            self.world.clockwork.soon(
-                lambda log=log, version=version: self.world.remove_segments(  # type: ignore[misc]
-                    self.node, log, version
-                ),
-                most_ms=30_000,
-            )
+        """The upkeep actor asks for the rights and the LogActors, one by one, at its own pace."""
+        if kind in self.node.upkeep:
+            for log in confirmed:
+                ask = partial(self.world.ask_for_right, self.node, log)
+                self.world.clockwork.soon(ask, most_ms=30_000)
+
+    @property
+    def is_answering(self) -> bool:
+        return self.is_alive and self.is_started and not self.is_paused
 
     def _work(self, instruction: do.Work) -> None:
         """Have it done at some moment, and answered a little later."""
@@ -304,7 +322,7 @@ class Manager:
     def _read_dir(self, dir: SimDir) -> None:
         dir.check()
         self.world.expect(dir.owner is None, "a log dir is read back that was not closed")
-        dir.owner = self
+        dir.owner, dir.read_ms = self, self.world.clockwork.now_ms
         self.tell(
             DirsRead(
                 dirs=(self._report_of(dir),),
@@ -429,6 +447,9 @@ class Manager:
 
     def actor_died(self, actor: SimActor) -> None:
         self.tell(ActorGone(partition=actor.log.partition))
+
+    def actor_said(self, actor: SimActor) -> None:
+        self.tell(ActorSaid(served=actor.says()))
 
     def identity_lost(self, dir: SimDir, folder: SimFolder) -> None:
         self.tell(IdentityLost(partition=folder.partition, directory_id=dir.directory_id))
