@@ -112,7 +112,18 @@ class ReadBack:
     directory_id: str
 
 
-Order = Create | Serve | Move | Remove | SetAside | ReadBack
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepOut:
+    """Keep a log dir offline: it failed in an earlier life of the node, and was not read back.
+
+    ``why``: what the Controller has recorded of it.
+    """
+
+    directory_id: str
+    why: str
+
+
+Order = Create | Serve | Move | Remove | SetAside | ReadBack | KeepOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +148,19 @@ class Orders:
     orders: tuple[Order, ...]
     doubts: frozenset[LogId] = frozenset()
     version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """The right to remove records of a log: the Controller has confirmed its config of late.
+
+    ``config_version``: the one that the log must obey. ``until_ms``: by the node's ``SteadyClock``;
+    from then on there is no right.
+    """
+
+    log: LogId
+    config_version: int
+    until_ms: int
 
 
 # -- reports ---------------------------------------------------------------------------------------
@@ -165,7 +189,8 @@ class LogReport:
     ``topic_id``: None where the folder does not say and nobody serves it. ``config_version``, the
     epoch and the offsets: as its LogActor has told them; -1 where nobody serves it.
     ``directory_id``: empty where it ``failed`` because its folder could not be made. A log that is
-    ``serving`` and has a ``problem`` is one whose move failed; the next ``Serve`` forgets it.
+    ``serving`` and has a ``problem`` is one whose move failed; the next ``Serve`` forgets it. One
+    that is ``opening`` and has a ``problem`` could not be opened before, and is tried again.
     """
 
     partition: TopicPartition
@@ -195,7 +220,9 @@ class Report:
     ``orders``: the number of the last orders of that epoch that were obeyed in this life; -1 where
     there were none. What these orders began and did not end yet is seen in the logs.
     ``room``: how many more logs the node's memory and processes allow; -1 where nobody knows.
-    ``upkeep``: the names of its upkeep actors that run.
+    ``upkeep``: the names of its upkeep actors that run. ``is_restarted``: Ray has started this life
+    in the place of one that died; False for a fresh start. What the disks' page caches hold may
+    stem from the life before.
     """
 
     node: str
@@ -207,4 +234,5 @@ class Report:
     upkeep: tuple[str, ...] = ()
     orders: int = -1
     room: int = -1
+    is_restarted: bool = False
     version: int = VERSION

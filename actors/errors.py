@@ -374,13 +374,15 @@ class TooManyPartitions(RaylogError):
     """The nodes have neither the memory nor the processes for so many partitions."""
 
     code, error_name = 44, "POLICY_VIOLATION"
-    fields = ("topic", "partitions", "most")
+    fields = ("topic", "partitions", "most", "rooms")
     topic: str
     partitions: int
     most: int
+    rooms: str
     template = (
         "topic {topic!r}: {partitions} more partitions are asked for, and the memory and processes "
-        "of the nodes allow {most}, since each is a process; make fewer, or add memory or a node"
+        "of the nodes allow {most} ({rooms}), since each is a process; make fewer, or add memory "
+        "or a node"
     )
 
 

@@ -1,4 +1,4 @@
-"""Which logs obey a config that the Controller has confirmed within the last minute.
+"""Which logs obey a config that the Controller has confirmed of late.
 
 Only of these may anything be deleted: a node that the Controller does not reach may have missed
 that a topic's ``retention.ms`` was raised. An envelope that was made from report N, and orders
@@ -10,11 +10,22 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from raylog.actors.control import LogId, LogReport, Move, Orders, ReadBack, Serve, SetAside
+from raylog.actors.control import (
+    Confirmed,
+    KeepOut,
+    LogId,
+    LogReport,
+    Move,
+    Orders,
+    ReadBack,
+    Serve,
+    SetAside,
+)
 from raylog.storage.names import TopicPartition
 
-# Deletion may go on for so long after the last word of the Controller.
-CONFIRMED_FOR_MS = 60_000
+# Deletion may go on for so long after the last word of the Controller. An alter that some node
+# does not confirm waits longer than this before it is answered.
+CONFIRMED_FOR_MS = 20_000
 
 
 @dataclass(slots=True)
@@ -36,7 +47,7 @@ class ConfirmedLogs:
 
     def report_made(self, number: int, now_ms: int) -> None:
         self._made.append((number, now_ms))
-        while self._made[0][1] < now_ms - CONFIRMED_FOR_MS:
+        while self._made[0][1] <= now_ms - CONFIRMED_FOR_MS:
             self._made.popleft()
 
     def show(self, partition: TopicPartition, reports: Iterable[LogReport], number: int) -> None:
@@ -67,7 +78,7 @@ class ConfirmedLogs:
         """The logs that shall be otherwise than they are shown."""
         others = set(orders.doubts)
         for order in orders.orders:
-            if isinstance(order, SetAside | ReadBack):
+            if isinstance(order, SetAside | ReadBack | KeepOut):
                 continue  # never of what is served
             shown = self._shown.get(order.log.partition)
             version = order.config_version if isinstance(order, Serve | Move) else None
@@ -75,10 +86,12 @@ class ConfirmedLogs:
                 others.add(order.log)
         return others
 
-    def version_of(self, log: LogId, now_ms: int) -> int | None:
-        """The config version of a log that is confirmed now; None if none is."""
+    def right(self, log: LogId, now_ms: int) -> Confirmed | None:
+        """The right to remove records of a log; None where there is none now."""
         shown = self._shown.get(log.partition)
         if shown is None or shown.log != log or shown.confirmed_ms is None:
             return None
-        is_fresh = now_ms - shown.confirmed_ms <= CONFIRMED_FOR_MS
-        return shown.version if is_fresh else None
+        until_ms = shown.confirmed_ms + CONFIRMED_FOR_MS
+        if now_ms >= until_ms:
+            return None
+        return Confirmed(log=log, config_version=shown.version, until_ms=until_ms)

@@ -28,6 +28,7 @@ class EpochGate:
     def __init__(self, node: str, life: str) -> None:
         self._node, self._life = node, life
         self.seen = -1
+        self.on_disk = -1  # the highest that a log dir has
         self._written = -1
         self._obeyed = -1
         self._number = -1  # of the last orders that were obeyed of this epoch
@@ -37,6 +38,7 @@ class EpochGate:
     def read(self, controller_epoch: int) -> None:
         """Dirs were read. Not all of them need to have the highest epoch: it is written again."""
         self.seen = max(self.seen, controller_epoch)
+        self.on_disk = max(self.on_disk, controller_epoch)
         self._written = -1
 
     @property
@@ -78,11 +80,15 @@ class EpochGate:
         assert self.writing is not None, "an epoch was written that nobody began to write"
         if is_everywhere:
             self._written = self.writing
+            self.on_disk = max(self.on_disk, self.writing)
         self.writing = None
         held, self._held = self._held, []
         return held
 
     def validate(self) -> None:
         assert self._obeyed <= self.seen, "orders were obeyed of an epoch that was never seen"
+        assert self._obeyed <= self.on_disk <= self.seen, (
+            "an epoch was obeyed before it was written"
+        )
         assert self._written <= self.seen, "an epoch was written that was never seen"
         assert self._held or self.writing is None or self._written < self.seen

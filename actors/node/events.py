@@ -58,7 +58,7 @@ class Started:
 
     ``controller_epoch``: the highest that any log dir has; -1 for none. ``served``: by LogActors
     that lived on while the LogManager was away. ``strangers``: LogActors that live on this node and
-    do not say what they serve. ``room``: see ``Report``.
+    do not say what they serve. ``room``, ``is_restarted``: see ``Report``.
     """
 
     dirs: tuple[DirReport, ...]
@@ -68,6 +68,7 @@ class Started:
     strangers: tuple[TopicPartition, ...] = ()
     upkeep: tuple[UpkeepKind, ...] = ()
     room: int = -1
+    is_restarted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

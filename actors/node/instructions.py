@@ -42,6 +42,16 @@ class ReadDir:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CloseDir:
+    """A log dir went offline: write nothing more to it, and give its lock up.
+
+    The kills of the actors that write to it were said before. ``ReadDir`` takes it into use again.
+    """
+
+    directory_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendReport:
     """Make the report known to the Controller; of several the newest is enough."""
 
@@ -123,9 +133,10 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpCopy:
-    """Have the log's ``Copy`` end soon, with an error; nothing if none runs."""
+    """Have the ``Copy`` with this token end soon, with an error; nothing if it has ended."""
 
     log: LogId
+    copy_token: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,4 +245,4 @@ Work = (
     | EndLog
     | KillActor
 )
-Instruction = Work | SendReport | Refuse | Note | GiveUpCopy | StartUpkeep | RunUpkeep
+Instruction = Work | CloseDir | SendReport | Refuse | Note | GiveUpCopy | StartUpkeep | RunUpkeep

@@ -8,7 +8,7 @@ happens is told in ``log_events.py``.
 
 from dataclasses import dataclass
 
-from raylog.actors.control import LogId
+from raylog.actors.control import LogId, Serve
 from raylog.actors.node.instructions import KillActor, MakeFolder, StartLog
 from raylog.actors.node.log_states import ALIVE, NodeLog
 from raylog.actors.node.outbox import Outbox
@@ -67,6 +67,14 @@ class LogBook:
         del self.by_partition[log.id.partition][log.id]
         if not self.by_partition[log.id.partition]:
             del self.by_partition[log.id.partition]
+
+    def order_of(self, id: LogId) -> Serve | None:
+        """What the actor of a log shall obey; None where nobody has ordered that it serves."""
+        log = self.logs.get(id)
+        order = None if log is None else log.order_of_actor
+        if order is None or id.partition in self.kills:
+            return None
+        return order if self.places.is_online(order.directory_id) else None
 
     # -- folders -----------------------------------------------------------------------------------
 

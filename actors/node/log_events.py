@@ -114,6 +114,7 @@ class LogEvents:
     def _serves(self, log: NodeLog, served: Served) -> None:
         """The log is served, as its actor says."""
         log.home, log.served = served.directory_id, served
+        log.opening_problem = None
         log.unopened.discard(served.directory_id)
         log.learn_config(served.config, served.config_version)
 
@@ -217,7 +218,7 @@ class LogEvents:
         log.follow(work, is_well=False)
         if log.state == "failed":
             log.home = directory_id
-            log.problem = error
+            log.problem = log.opening_problem = error
         if not is_wanted:
             log.state = "found"
         self._book.out.note("log-not-opened", log=str(log.id), why=error)

@@ -71,7 +71,7 @@ class LogOrders:
         if not _is_same(log.want, order):
             log.leave_move()
             if isinstance(log.doing, Copy):
-                self._book.out.say(GiveUpCopy(log=log.id))
+                self._book.out.say(GiveUpCopy(log=log.id, copy_token=log.doing.token))
         log.want, log.is_ordered, log.problem = order, True, None
         log.tried.clear()
         if log.state == "failed":

@@ -162,6 +162,8 @@ class NodeLog:
     tried: set[str] = field(default_factory=set)
     # Why something has failed; it is not tried again before another order comes.
     problem: RaylogError | None = None
+    # Why it was not opened the last time; until it serves.
+    opening_problem: RaylogError | None = None
     is_identity_lost: bool = False
     # Whether the Controller has ordered in this life what is wanted: else an actor was adopted.
     is_ordered: bool = False
@@ -191,6 +193,21 @@ class NodeLog:
             return None
         assert isinstance(self.want, Move), "a log is moved unasked"
         return self.want.target_id
+
+    @property
+    def order_of_actor(self) -> Serve | None:
+        """What its actor shall obey, by an order of this life; None where it shall not serve."""
+        is_to_serve = self.is_ordered and isinstance(self.want, Serve | Move)
+        is_closing = isinstance(self.doing, EndLog) or self.state in ("closed", "whole", "moved")
+        directory_id = self.wanted_dir
+        if directory_id is None or self.config is None or not is_to_serve or is_closing:
+            return None
+        return Serve(
+            log=self.id,
+            directory_id=directory_id,
+            config=self.config,
+            config_version=self.config_version,
+        )
 
     @property
     def next_step(self) -> Step | None:

@@ -27,6 +27,7 @@ from raylog.actors.node.instructions import (
     ReadDir,
     StartLog,
     Work,
+    WriteEpoch,
     WriteIdentity,
 )
 from raylog.actors.node.log_book import LogBook, Unnamed
@@ -271,11 +272,13 @@ class LogSteps:
         is_served = log.state == "serving" and log.home == copying.source_id
         if not (is_wanted and is_served and self._book.places.is_online(copying.target_id)):
             copying.is_given_up = True
-            self._book.out.say(GiveUpCopy(log=log.id))
+            self._book.out.say(GiveUpCopy(log=log.id, copy_token=copying.token))
 
 
 def is_in(work: Work, directory_id: str) -> bool:
     """Whether something in flight uses this log dir."""
+    if isinstance(work, WriteEpoch):
+        return directory_id in work.directory_ids
     return directory_id in (
         getattr(work, "directory_id", None),
         getattr(work, "target_id", None),

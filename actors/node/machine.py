@@ -27,7 +27,7 @@ processes and Ray; it decides nothing.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from raylog.actors.control import LogId, Orders, ReadBack, Remove
+from raylog.actors.control import Confirmed, KeepOut, LogId, Orders, ReadBack, Remove, Serve
 from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.confirmed_logs import ConfirmedLogs
 from raylog.actors.node.epoch_gate import EpochGate
@@ -47,7 +47,7 @@ from raylog.actors.node.events import (
     UpkeepKind,
     UpkeepSeen,
 )
-from raylog.actors.node.instructions import Instruction, Refuse, SendReport, WriteEpoch
+from raylog.actors.node.instructions import CloseDir, Instruction, Refuse, SendReport, WriteEpoch
 from raylog.actors.node.log_book import LogBook
 from raylog.actors.node.log_events import LogEvents
 from raylog.actors.node.log_orders import LogOrders
@@ -78,6 +78,7 @@ class NodeMachine:
         self._confirmations = ConfirmedLogs()
         self._upkeep = UpkeepSchedule(config)
         self._room = -1
+        self._is_restarted = False
         self._is_started = False
 
     def handle(self, event: Event, now_ms: int) -> list[Instruction]:
@@ -91,16 +92,42 @@ class NodeMachine:
             self._keep_up(now_ms)
         return self._out.take()
 
-    def confirmed(self, now_ms: int) -> dict[LogId, int]:
-        """The config versions that the Controller has confirmed, of the logs that obey them."""
-        versions: dict[LogId, int] = {}
+    # -- look-ups ----------------------------------------------------------------------------------
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest epoch of a Controller that a log dir has; -1 for none.
+
+        What is ordered was ordered by this one, or by one before it.
+        """
+        return self._gate.on_disk
+
+    def rights(self, now_ms: int) -> dict[LogId, Confirmed]:
+        """The rights to remove records, of the logs that obey what the Controller has confirmed."""
+        rights: dict[LogId, Confirmed] = {}
         for log in self._book.logs.values():
-            version = self._confirmations.version_of(log.id, now_ms)
-            is_newest = log.served is not None and version == log.served.config_version
-            is_wanted = version == log.config_version and not isinstance(log.want, Remove)
-            if version is not None and is_newest and is_wanted:
-                versions[log.id] = version
-        return versions
+            right = self._confirmations.right(log.id, now_ms)
+            if right is None or log.served is None or isinstance(log.want, Remove):
+                continue
+            if right.config_version == log.served.config_version == log.config_version:
+                rights[log.id] = right
+        return rights
+
+    def order_of(self, log: LogId) -> Serve | None:
+        """What an actor of this log that Ray has started again shall obey.
+
+        None: it shall not serve, or nobody has ordered it in this life: an actor that was adopted
+        serves on, but the next one needs an order. ``config_version``: of what was ordered last.
+        """
+        return self._book.order_of(log)
+
+    def served(self) -> tuple[Served, ...]:
+        """The logs that are served, as their actors have told last."""
+        return tuple(
+            log.served
+            for log in self._book.logs.values()
+            if log.served is not None and log.state in ("serving", "copied")
+        )
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -134,7 +161,7 @@ class NodeMachine:
     def _start(self, event: Started, now_ms: int) -> None:
         self._is_started = True
         self._gate.read(event.controller_epoch)
-        self._room = event.room
+        self._room, self._is_restarted = event.room, event.is_restarted
         self._upkeep.started(event.upkeep, now_ms)
         self._events.read(event.dirs, event.folders)
         self._events.adopt(event.served)
@@ -194,10 +221,13 @@ class NodeMachine:
 
     def _obey(self, orders: Orders) -> None:
         for order in orders.orders:
-            if isinstance(order, ReadBack):
-                self._events.read_back(order.directory_id)
-            else:
-                self._orders.obey(order)
+            match order:
+                case ReadBack():
+                    self._events.read_back(order.directory_id)
+                case KeepOut():
+                    self._events.dir_failed(order.directory_id, order.why)
+                case _:
+                    self._orders.obey(order)
         self._confirmations.obeyed(orders)
         self._reports.node_changed()  # it says which orders were obeyed
 
@@ -231,6 +261,8 @@ class NodeMachine:
         while (partition := self._next_partition()) is not None:
             touched[partition] = None
             self._steps.run(partition)
+        for directory_id in self._places.take_to_close():
+            self._out.say(CloseDir(directory_id=directory_id))
         self._steps.read_dirs()
         for partition in touched:
             self._update_report(partition)
@@ -254,6 +286,7 @@ class NodeMachine:
             dirs=self._places.reports(),
             upkeep=self._upkeep.running,
             room=self._room,
+            is_restarted=self._is_restarted,
         )
         self._confirmations.report_made(report.number, now_ms)
         self._out.say(SendReport(report=report))
@@ -268,10 +301,10 @@ class NodeMachine:
         if not self._upkeep.is_due(now_ms):
             return
         confirmed: dict[UpkeepKind, dict[LogId, int]] = {}
-        for id, version in self.confirmed(now_ms).items():
+        for id, right in self.rights(now_ms).items():
             kind = self._kind_of(self._book.logs[id])
             if kind is not None:
-                confirmed.setdefault(kind, {})[id] = version
+                confirmed.setdefault(kind, {})[id] = right.config_version
         for round in self._upkeep.rounds(confirmed, now_ms):
             self._out.say(round)
 
@@ -288,5 +321,5 @@ class NodeMachine:
         self._gate.validate()
         self._book.validate()
         validate_work(self._book, self._openings_at_once)
-        for id in self.confirmed(0):
+        for id in self.rights(0):
             assert self._book.logs[id].state in ALIVE, f"{id} has upkeep and is not served"

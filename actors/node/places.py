@@ -55,6 +55,7 @@ class Places:
     def __init__(self) -> None:
         self._by_id: dict[str, Place] = {}
         self._unread: tuple[DirReport, ...] = ()
+        self._to_close: list[str] = []
 
     def add(self, dirs: Iterable[DirReport]) -> None:
         """Take the dirs as they were read just now; nothing is known to lie in them yet."""
@@ -87,6 +88,12 @@ class Places:
             place.report, state="offline", why=why, usable_bytes=-1, is_read_back=False
         )
         place.copies.clear()
+        self._to_close.append(directory_id)
+
+    def take_to_close(self) -> list[str]:
+        """The dirs that went offline since the last call."""
+        to_close, self._to_close = self._to_close, []
+        return to_close
 
     def measure(self, usable_bytes: Mapping[str, int]) -> None:
         for directory_id, usable in usable_bytes.items():

@@ -55,6 +55,7 @@ class ReportMaker:
         dirs: tuple[DirReport, ...],
         upkeep: tuple[UpkeepKind, ...],
         room: int,
+        is_restarted: bool,
     ) -> Report:
         self.number += 1
         self._made_ms = now_ms
@@ -69,6 +70,7 @@ class ReportMaker:
             upkeep=upkeep,
             orders=orders,
             room=room,
+            is_restarted=is_restarted,
         )
 
 
@@ -142,6 +144,8 @@ def _report_of_folder(log: NodeLog, directory_id: str, places: Places) -> LogRep
         return _report(log, directory_id, "failed", problem=places.problem(directory_id))
     state = _state_of_folder(log, directory_id)
     problem = log.problem if is_home else None
+    if state == "opening":
+        problem = log.opening_problem
     if state != "serving" or log.served is None:
         return _report(log, directory_id, state, problem=problem)
     return _report(

@@ -207,7 +207,7 @@ class Commands:
             raise NoLogDirs("; ".join(homes.problems) or "no node takes part")
         room = homes.total_room
         if room is not None and count > room:
-            raise TooManyPartitions(topic.name, count, room)
+            raise TooManyPartitions(topic.name, count, room, homes.rooms_in_words())
         made: list[PartitionRecord] = []
         for number in range(first, first + count):
             node = homes.take()

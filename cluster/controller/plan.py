@@ -34,6 +34,7 @@ from itertools import count
 from raylog.actors.control import (
     Create,
     DirReport,
+    KeepOut,
     LogId,
     LogReport,
     Move,
@@ -251,13 +252,22 @@ class _NodePlan:
         match record.state:
             case "online" | "draining" if not is_online:
                 self.records.append(self._offline(record, entry))
-            case "offline" if is_online and self._report.life != record.life:
-                # A fresh start of its LogManager: used again when it has read the logs back.
+            case "offline" if is_online and self._is_fresh_start(record):
+                # Used again when it has read the logs back.
                 self.records.append(replace(record, state="returning"))
+            case "offline" if is_online:
+                self.orders.append(KeepOut(directory_id=record.directory_id, why=record.why))
             case "returning" if is_online and entry.is_read_back:
                 self.records.append(replace(record, state="online", why="", life=""))
             case "returning":
                 self.orders.append(ReadBack(directory_id=record.directory_id))
+
+    def _is_fresh_start(self, record: DirRecord) -> bool:
+        """Whether the LogManager was started anew since it reported the dir offline.
+
+        One that Ray started in the place of a killed one is no new start.
+        """
+        return self._report.life != record.life and not self._report.is_restarted
 
     def _offline(self, record: DirRecord, entry: DirReport) -> DirRecord:
         return replace(record, state="offline", why=entry.why, life=self._report.life)

@@ -35,6 +35,10 @@ class Homes:
         rooms = [room for room in self.room.values() if room is not None]
         return sum(rooms) if len(rooms) == len(self.room) else None
 
+    def rooms_in_words(self) -> str:
+        """How many more partitions each node takes."""
+        return ", ".join(f"node {key}: {room}" for key, room in self.room.items())
+
     def take(self, avoid: Collection[str] = ()) -> str | None:
         """The node for one more partition; None where no node is left.
 

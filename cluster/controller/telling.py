@@ -8,14 +8,14 @@ intervals only.
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from raylog.actors.control import LogId, Order, Orders, Report, SetAside
+from raylog.actors.control import LogId, LogReport, Order, Orders, Report, SetAside
 
 FIRST_DELAY_MS = 1_000
 # What was mended is noticed within a minute.
 LONGEST_DELAY_MS = 60_000
 # A node that has nothing to do is told so, too: that is the confirmation without which its logs
-# keep what is old. It holds for a minute.
-CONFIRM_MS = 15_000
+# keep what is old. It holds for 20 s, so three may be lost.
+CONFIRM_MS = 5_000
 
 
 @dataclass(slots=True)
@@ -42,6 +42,32 @@ class _Line:
     under_way: dict[LogId, int] = field(default_factory=dict)  # the number of the last order
     last_number: int = 0
     failed: dict[LogId, Delay] = field(default_factory=dict)  # when each is tried again
+    # What is served, by the last report: (config version, leader epoch); and of this, what was
+    # confirmed by some message, and what was not.
+    served: dict[LogId, tuple[int, int]] = field(default_factory=dict)
+    confirmed: dict[LogId, tuple[int, int]] = field(default_factory=dict)
+    unconfirmed: set[LogId] = field(default_factory=set)
+
+    def note_served(self, report: Report) -> None:
+        """A log that was started again, or has another config, is to be confirmed anew."""
+        self.served = {
+            entry.log: (entry.config_version, entry.leader_epoch)
+            for entry in report.logs
+            if entry.log is not None and entry.state == "serving"
+        }
+        for log, facts in list(self.confirmed.items()):
+            if self.served.get(log) != facts:
+                del self.confirmed[log]
+        self.unconfirmed = self.served.keys() - self.confirmed.keys()
+
+    def note_confirmed(self, doubts: frozenset[LogId]) -> None:
+        """A message was sent that confirms what is served, but for these logs."""
+        for log in doubts & self.confirmed.keys():
+            del self.confirmed[log]
+            self.unconfirmed.add(log)
+        for log in self.unconfirmed - doubts:
+            self.confirmed[log] = self.served[log]
+            self.unconfirmed.discard(log)
 
     def is_due(self, order: Order, now_ms: int) -> bool:
         """Whether an order for a log that failed may be given again."""
@@ -83,9 +109,8 @@ class Telling:
         """A node reports; returns the logs for which orders are under way to it."""
         key = (report.node, report.life)
         line = self._lines.setdefault(key, _Line(again=Delay(now_ms)))
-        failed = {
-            entry.log for entry in report.logs if entry.state == "failed" and entry.log is not None
-        }
+        failed = {entry.log for entry in report.logs if entry.log is not None and _failed(entry)}
+        line.note_served(report)
         line.failed = {
             log: line.failed.get(log) or Delay(now_ms + FIRST_DELAY_MS, 2 * FIRST_DELAY_MS)
             for log in sorted(failed)
@@ -142,7 +167,9 @@ class Telling:
         is_news = line.without(withheld) != steady
         is_unsettled = bool(steady) or line.last_number > report.orders
         is_again = is_unsettled and now_ms >= line.again.due_ms
-        is_confirmation = now_ms >= line.sent_ms + CONFIRM_MS
+        others = doubts | withheld | {log for order in wanted if (log := log_of(order)) is not None}
+        is_first_confirmation = confirms and not line.unconfirmed <= others
+        is_confirmation = is_first_confirmation or now_ms >= line.sent_ms + CONFIRM_MS
         if not (is_news or tries or is_again or is_confirmation):
             return None
         if is_news:
@@ -150,6 +177,8 @@ class Telling:
         self.last_number += 1
         self._told.add(report.node)
         line.note(self.last_number, steady, tries, now_ms)
+        if confirms:
+            line.note_confirmed(others)
         return Orders(
             controller_epoch=epoch,
             number=self.last_number,
@@ -164,6 +193,11 @@ class Telling:
         for line in self._lines.values():
             assert line.last_number <= self.last_number
             assert all(number <= line.last_number for number in line.under_way.values())
+
+
+def _failed(entry: LogReport) -> bool:
+    """Whether a log has failed, or did so and is being tried again."""
+    return entry.state == "failed" or (entry.state == "opening" and entry.problem is not None)
 
 
 def log_of(order: Order) -> LogId | None:

@@ -32,7 +32,8 @@ from raylog.cluster.controller.records import PartitionRecord
 from raylog.cluster.controller.spread import Homes
 from raylog.storage.errors import LogDirOffline, RaylogError
 
-# How long alter and delete wait for nodes that do not do it.
+# How long alter and delete wait for nodes that do not do it. By then no LogActor removes records
+# under the config of before: the right to that lasts 20 s (``CONFIRMED_FOR_MS``).
 PATIENCE_MS = 30_000
 # A creation is given up when a node that it needs was silent for so long,
 SILENT_MS = 30_000
@@ -219,7 +220,11 @@ class Moving:
         record = view.desired.partitions.get(self.log)
         if record is None or record.state == "removing":
             return Ended(error=_deleted(self.log.partition.topic))
-        problems = [entry.problem for entry in view.entries(self.log) if entry.problem is not None]
+        problems = [
+            entry.problem
+            for entry in view.entries(self.log)
+            if entry.problem is not None and entry.state != "opening"
+        ]
         self._problem = problems[0] if problems else self._problem
         if record.state == "moving" and record.target == self.target:
             return Ended(error=self._missing()) if self._is_missing(view) else None

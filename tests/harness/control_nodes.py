@@ -6,6 +6,7 @@ from dataclasses import replace
 from raylog.actors.control import (
     Create,
     DirReport,
+    KeepOut,
     LogId,
     LogReport,
     Move,
@@ -49,6 +50,7 @@ class PerfectNode:
         }
         self.logs: dict[tuple[LogId, str], LogReport] = {}
         self.number = 0
+        self.is_restarted = False
         self.epoch, self.obeyed = 0, -1
         self.set_aside: list[SetAside] = []
         self.removed: list[LogId] = []
@@ -64,10 +66,15 @@ class PerfectNode:
             logs=tuple(self.logs.values()),
             orders=self.obeyed,
             room=self.room,
+            is_restarted=self.is_restarted,
         )
 
-    def restart(self) -> None:
-        """Its LogManager is another one, and what it served is not served any more."""
+    def restart(self, *, by_ray: bool = False) -> None:
+        """Its LogManager is another one, and what it served is not served any more.
+
+        ``by_ray``: in the place of one that died; else it is a fresh start.
+        """
+        self.is_restarted = by_ray
         count = int(self.life.rpartition("-")[2]) + 1
         self.life, self.number, self.obeyed = f"{self.key}-life-{count}", 0, -1
         self.logs = {
@@ -110,6 +117,8 @@ class PerfectNode:
                     self.dirs[order.directory_id] = replace(
                         known, state="online", why="", is_read_back=True
                     )
+                case KeepOut():
+                    self.fails(order.directory_id, order.why)
 
     def _create(self, log: LogId) -> None:
         if any(other == log for other, _ in self.logs):

@@ -15,6 +15,7 @@ from typing import Any
 
 from raylog.actors.control import (
     Create,
+    KeepOut,
     Move,
     Order,
     Orders,
@@ -261,6 +262,8 @@ def order_line(order: Order) -> str:
             return f"set aside {order.partition} in {order.directory_id}"
         case ReadBack():
             return f"read back {order.directory_id}"
+        case KeepOut():
+            return f"keep out {order.directory_id}"
 
 
 def record_line(record: Record) -> str:

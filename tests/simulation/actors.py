@@ -47,9 +47,15 @@ class SimActor:
 class SimRay:
     """The LogActors of a cluster, by their names."""
 
-    def __init__(self, clockwork: Clockwork, gone: Callable[[SimActor], None]) -> None:
-        """``gone``: hears of actors that will not come back by themselves."""
-        self._clockwork, self._gone = clockwork, gone
+    def __init__(
+        self,
+        clockwork: Clockwork,
+        gone: Callable[[SimActor], None],
+        reborn: Callable[[SimActor], None],
+    ) -> None:
+        """``gone``: hears of actors that will not come back by themselves; ``reborn``: of those
+        that Ray has started again, which do not know what to obey."""
+        self._clockwork, self._gone, self._reborn = clockwork, gone, reborn
         self.named: dict[TopicPartition, SimActor] = {}
 
     def start(self, actor: SimActor) -> None:
@@ -93,6 +99,7 @@ class SimRay:
             return
         dead.is_alive, dead.is_paused, dead.is_learning = True, False, True
         self._own(dead)
+        self._reborn(dead)
 
     def _own(self, actor: SimActor) -> None:
         actor.folder.owner = actor

@@ -120,7 +120,7 @@ class Nemesis:
 
     def fail_disk(self) -> None:
         dir = self._chance.choice(self._chance.choice(self._world.nodes).dirs)
-        dir.failure = "an fsync failed"
+        dir.failure, dir.has_failed = "an fsync failed", True
         self._world.clockwork.after(
             self._chance.randint(5_000, LONG_MS), lambda: setattr(dir, "failure", "")
         )

@@ -5,11 +5,11 @@ The simulation sees everything: ``Truth`` folds the records that were really wri
 
 from collections import Counter
 
-from raylog.actors.control import LogId
+from raylog.actors.control import LogId, Move, Report, Serve
 from raylog.cluster.controller.desired import Desired
-from raylog.cluster.controller.records import PartitionRecord, Record
+from raylog.cluster.controller.records import DirRecord, PartitionRecord, Record
 from tests.simulation.actors import SimRay
-from tests.simulation.disks import SimDir, SimFolder
+from tests.simulation.disks import STRAY, SimDir, SimFolder
 
 
 class Broken(AssertionError):
@@ -32,6 +32,12 @@ class Truth:
         self.offline_since_ms: dict[str, int] = {}
         # folders that were committed to be removed, which a restore of metadata does not take back
         self._given_up: set[tuple[LogId, str]] = set()
+        # logs that were committed to be removed, and folders of which must not become strays
+        self._removing: set[LogId] = set()
+        # the lives of LogManagers in order, by node, and those of them that were a fresh start
+        self._lives: dict[str, list[str]] = {}
+        self._fresh: set[str] = set()
+        self._epochs: dict[str, int] = {}  # the highest that a life has reported
         self.situations: Counter[str] = Counter()
 
     def replay(self, records: list[Record]) -> None:
@@ -40,6 +46,7 @@ class Truth:
         for record in records:
             self.desired.apply(record)
         self.offline_since_ms.clear()
+        self._removing.clear()
         # a restored cluster may have configs of before: what was answered is taken back
         self.answered = {
             topic_id: min(version, self.desired.topics[topic_id].version)
@@ -50,6 +57,8 @@ class Truth:
     def commit(self, record: Record, now_ms: int) -> None:
         if isinstance(record, PartitionRecord):
             self._note_given_up(record)
+            if record.state == "removing":
+                self._removing.add(record.log)
         self.desired.apply(record)
         for directory_id, dir in self.desired.dirs.items():
             if dir.state in ("offline", "returning"):
@@ -75,6 +84,8 @@ class Truth:
         log = LogId(partition=folder.partition, topic_id=folder.topic_id)
         self.situations[kind] += 1
         expect(folder.owner is None, f"{kind}: a folder under its writer: {log}")
+        is_removed = kind == STRAY and log in self._removing and not folder.is_identity_lost
+        expect(not is_removed, f"{log} was to be removed, and is kept as a stray")
         record = self.desired.partitions.get(log)
         if record is None or record.state == "removing" or folder.served_by == 0:
             return
@@ -93,13 +104,46 @@ class Truth:
             f"though {self.answered.get(log.topic_id)} was answered",
         )
 
-    def opened(self, log: LogId, dir: SimDir, life_began_ms: int) -> None:
-        """A LogManager opens a log."""
+    def opened(self, log: LogId, dir: SimDir) -> None:
+        """A log is opened, by its LogManager's word."""
         since_ms = self.offline_since_ms.get(dir.directory_id)
         expect(
-            since_ms is None or life_began_ms < since_ms,
+            since_ms is None or dir.read_ms >= since_ms,
             f"{log} is opened in {dir.directory_id}, which is offline by record",
         )
+
+    def began(self, node: str, life: str, *, is_fresh: bool) -> None:
+        """Another life of a node's LogManager."""
+        self._lives.setdefault(node, []).append(life)
+        if is_fresh:
+            self._fresh.add(life)
+
+    def dir_changed(self, record: DirRecord) -> None:
+        """A log dir's record is written, and nobody has asked for it."""
+        before = self.desired.dirs.get(record.directory_id)
+        if before is None or before.state != "offline" or record.state == "offline":
+            return
+        lives = self._lives[record.node]
+        since = lives[lives.index(before.life) + 1 :] if before.life in lives else lives
+        self.situations["a dir returns after a fresh start"] += 1
+        expect(
+            not self._fresh.isdisjoint(since),
+            f"{record.directory_id} is {record.state} again, and nobody wanted that",
+        )
+
+    def reported(self, report: Report) -> None:
+        """A LogManager reports: its Controller's epoch never goes back."""
+        before = self._epochs.get(report.life, -1)
+        expect(report.controller_epoch >= before, f"{report.node} obeys a lower epoch")
+        self._epochs[report.life] = report.controller_epoch
+
+    def told(self, order: Serve | Move) -> None:
+        """A Controller sends an order: what it follows from is on the disk."""
+        topic = self.desired.topics.get(order.log.topic_id)
+        is_written = topic is not None and order.config_version <= topic.version
+        record = self.desired.partitions.get(order.log)
+        is_there = record is not None and record.directory == order.directory_id
+        expect(is_written and is_there, f"{order} is told, and was not written")
 
     # -- asked now and then ------------------------------------------------------------------------
 

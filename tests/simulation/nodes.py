@@ -6,6 +6,7 @@ done or not done, and its answers unsaid.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from raylog.actors.control import DirReport, LogId, Orders
@@ -13,6 +14,7 @@ from raylog.actors.errors import NotLeader, RequestTimedOut
 from raylog.actors.node import instructions as do
 from raylog.actors.node.events import (
     ActorGone,
+    ActorSaid,
     DirFailed,
     DirsRead,
     Event,
@@ -27,7 +29,7 @@ from raylog.actors.node.events import (
     UpkeepSeen,
 )
 from raylog.actors.node.machine import NodeMachine
-from raylog.storage.errors import LogMissing, RaylogError
+from raylog.storage.errors import LogDirOffline, LogMissing, RaylogError
 from raylog.storage.names import TopicPartition
 from tests.simulation.actors import SimActor
 from tests.simulation.disks import COPY, DOOMED, LOG, STRAY, SimDir, SimFolder
@@ -54,6 +56,14 @@ class SimNode:
     upkeep: set[UpkeepKind] = field(default_factory=set)
     # Whether what its disks have is read from the disks, and not from a page cache: after a start.
     is_fresh: bool = True
+    # When something was wrong with it or a disk of it.
+    trouble_ms: int = 0
+
+    def missing_upkeep(self) -> list[UpkeepKind]:
+        """The upkeep that logs need that are served here, and that does not run."""
+        served = () if self.manager is None else self.manager.machine.served()
+        needed: list[UpkeepKind] = ["retention"] if served else []
+        return [kind for kind in needed if kind not in self.upkeep]
 
 
 class Manager:
@@ -66,9 +76,10 @@ class Manager:
         self.began_ms = world.clockwork.now_ms
         self.machine = NodeMachine(node=node.key, life=life, config=world.broker_config)
         self._waiting: list[Event] = []  # while it is paused
-        self._copies: dict[LogId, Callable[[], None]] = {}
+        self._copies: dict[int, Callable[[], None]] = {}  # by their token
         # what an actor is asked or started for, and how that fails when the actor is killed
         self._asking: dict[TopicPartition, list[Callable[[RaylogError], None]]] = {}
+        world.truth.began(node.key, life, is_fresh=node.is_fresh)
         self._start()
 
     # -- events ------------------------------------------------------------------------------------
@@ -106,7 +117,7 @@ class Manager:
         if any(dir.owner is not None for dir in self.node.dirs):
             self.world.clockwork.after(500, self._start)
             return
-        for dir in self.node.dirs:
+        for dir in self._usable():
             dir.owner = self
         mine = [actor for actor in self.world.ray.named.values() if actor.node == self.node.key]
         living = [actor for actor in mine if actor.is_alive]
@@ -121,6 +132,7 @@ class Manager:
                 strangers=tuple(actor.log.partition for actor in mine if actor not in answering),
                 upkeep=tuple(sorted(self.node.upkeep)),
                 room=self.node.room,
+                is_restarted=not self.node.is_fresh,
             )
         )
         self.resume()
@@ -128,11 +140,18 @@ class Manager:
 
     def _tick(self) -> None:
         if self.is_alive:
+            self._note_trouble()
             self.tell(Tick())
             for dir in self._failing():
                 self.tell(DirFailed(directory_id=dir.directory_id, why=dir.failure))
             self.tell(UpkeepSeen(kinds=tuple(sorted(self.node.upkeep))))
             self.world.clockwork.after(TICK_MS, self._tick)
+
+    def _note_trouble(self) -> None:
+        is_cut = any(key == self.node.key for key, _ in self.world.cuts)
+        is_full = any(dir.is_full for dir in self.node.dirs)
+        if self.is_paused or is_cut or is_full or self._failing():
+            self.node.trouble_ms = self.world.clockwork.now_ms
 
     def _failing(self) -> list[SimDir]:
         return [dir for dir in self.node.dirs if dir.failure]
@@ -169,15 +188,18 @@ class Manager:
     def _carry_out(self, instruction: do.Instruction) -> None:
         match instruction:
             case do.SendReport(report=report):
+                self.world.truth.reported(report)
                 self.world.send_report(self, report)
             case do.Refuse(controller_epoch=epoch):
                 self.world.send_refusal(self, epoch)
             case do.Note():
                 pass
-            case do.GiveUpCopy(log=log):
-                give_up = self._copies.get(log)
+            case do.GiveUpCopy(copy_token=token):
+                give_up = self._copies.get(token)
                 if give_up is not None:
                     self.world.clockwork.soon(give_up, most_ms=WORK_MS)
+            case do.CloseDir(directory_id=where):
+                self._close_dir(self.dir(where))
             case do.StartUpkeep(kind=kind):
                 self.world.clockwork.soon(lambda: self.node.upkeep.add(kind), most_ms=WORK_MS)
             case do.RunUpkeep(kind=kind, confirmed=confirmed):
@@ -185,17 +207,21 @@ class Manager:
             case _:
                 self._work(instruction)
 
+    def _close_dir(self, dir: SimDir) -> None:
+        """Give its lock up."""
+        self.world.expect(dir.owner is self, "a log dir is closed that is not open")
+        dir.owner = None
+
     def _run_upkeep(self, kind: UpkeepKind, confirmed: Mapping[LogId, int]) -> None:
-        """The upkeep actor asks the LogActors, one by one, at its own pace."""
-        if kind not in self.node.upkeep:
-            return
-        for log, version in confirmed.items():
-            self.world.clockwork.soon(
-                lambda log=log, version=version: self.world.remove_segments(  # type: ignore[misc]
-                    self.node, log, version
-                ),
-                most_ms=30_000,
-            )
+        """The upkeep actor asks for the rights and the LogActors, one by one, at its own pace."""
+        if kind in self.node.upkeep:
+            for log in confirmed:
+                ask = partial(self.world.ask_for_right, self.node, log)
+                self.world.clockwork.soon(ask, most_ms=30_000)
+
+    @property
+    def is_answering(self) -> bool:
+        return self.is_alive and self.is_started and not self.is_paused
 
     def _work(self, instruction: do.Work) -> None:
         """Have it done at some moment, and answered a little later."""
@@ -209,7 +235,7 @@ class Manager:
                 return
             is_over = True
             if isinstance(instruction, do.Copy):
-                self._copies.pop(instruction.log, None)
+                self._copies.pop(instruction.token, None)
             result = None
             if error is None and self._is_done(instruction):
                 try:
@@ -225,7 +251,7 @@ class Manager:
             self.world.clockwork.soon(lambda: self.tell(event), most_ms=WORK_MS)
 
         if isinstance(instruction, do.Copy):
-            self._copies[instruction.log] = lambda: finish(NotLeader("copy", "it was given up"))
+            self._copies[instruction.token] = lambda: finish(NotLeader("copy", "it was given up"))
         if isinstance(instruction, do.StartLog | do.Configure | do.EndLog):
             self._asking.setdefault(instruction.log.partition, []).append(finish)
         self.world.clockwork.after(delay_ms, finish)
@@ -238,6 +264,14 @@ class Manager:
         has_locks = any(dir.owner is self for dir in self.node.dirs)
         return has_locks and self.world.clockwork.chance.random() < 0.5
 
+    def _locked(self, directory_id: str) -> SimDir:
+        """A log dir that this process has locked, and whose disk works."""
+        dir = self.dir(directory_id)
+        if dir.owner is not self:
+            raise LogDirOffline(dir.path, "it was closed")
+        dir.check()
+        return dir
+
     def _effect(self, instruction: do.Work) -> Served | Mapping[str, str] | int | None:
         match instruction:
             case do.WriteEpoch(controller_epoch=epoch, directory_ids=ids):
@@ -245,20 +279,19 @@ class Manager:
             case do.ReadDir(directory_id=where):
                 self._read_dir(self.dir(where))
             case do.MakeFolder(log=log, directory_id=where):
-                self._make(self.dir(where), log)
+                self._make(self._locked(where), log)
             case do.Doom(log=log, directory_id=where):
-                self._rename(self.dir(where), log.partition, log.topic_id, DOOMED)
+                self._rename(self._locked(where), log.partition, log.topic_id, DOOMED)
             case do.PutAside(partition=partition, topic_id=topic_id, directory_id=where):
-                self._rename(self.dir(where), partition, topic_id, STRAY)
+                self._rename(self._locked(where), partition, topic_id, STRAY)
             case do.WriteIdentity(log=log, directory_id=where):
-                self._write_identity(self.dir(where), log)
+                self._write_identity(self._locked(where), log)
             case do.Copy():
                 self._copy(instruction)
             case do.Adopt(log=log, directory_id=where):
-                self._adopt(self.dir(where), log)
+                self._adopt(self._locked(where), log)
             case do.DropCopy(partition=partition, directory_id=where):
-                dir = self.dir(where)
-                dir.check()
+                dir = self._locked(where)
                 dir.folders = [
                     folder
                     for folder in dir.folders
@@ -280,14 +313,16 @@ class Manager:
     def _write_epoch(self, epoch: int, directory_ids: tuple[str, ...]) -> Mapping[str, str]:
         failed = {}
         for dir in map(self.dir, directory_ids):
-            if dir.failure:
-                failed[dir.directory_id] = dir.failure
+            if dir.failure or dir.owner is not self:
+                failed[dir.directory_id] = dir.failure or "it was closed"
             else:
                 dir.controller_epoch = max(dir.controller_epoch, epoch)
         return failed
 
     def _read_dir(self, dir: SimDir) -> None:
         dir.check()
+        self.world.expect(dir.owner is None, "a log dir is read back that was not closed")
+        dir.owner, dir.read_ms = self, self.world.clockwork.now_ms
         self.tell(
             DirsRead(
                 dirs=(self._report_of(dir),),
@@ -304,7 +339,6 @@ class Manager:
     def _rename(
         self, dir: SimDir, partition: TopicPartition, topic_id: str | None, kind: str
     ) -> None:
-        dir.check()
         folder = dir.find(partition)
         if folder is None:
             return
@@ -316,16 +350,14 @@ class Manager:
             folder.kind = kind
 
     def _write_identity(self, dir: SimDir, log: LogId) -> None:
-        dir.check()
         folder = dir.find(log.partition)
         if folder is not None:
             self.world.expect(folder.topic_id == log.topic_id, "a folder got another topic's id")
             folder.is_identity_lost = False
 
     def _copy(self, instruction: do.Copy) -> None:
-        source, target = self.dir(instruction.directory_id), self.dir(instruction.target_id)
-        source.check()
-        target.check()
+        source = self._locked(instruction.directory_id)
+        target = self._locked(instruction.target_id)
         log = instruction.log
         folder = source.find(log.partition)
         if folder is None or folder.topic_id != log.topic_id:
@@ -336,7 +368,6 @@ class Manager:
             self.world.expect(folder.owner is None, "the last round of a copy beside its writer")
 
     def _adopt(self, dir: SimDir, log: LogId) -> None:
-        dir.check()
         found = dir.find(log.partition)
         copy = dir.find(log.partition, COPY)
         if copy is None:
@@ -348,8 +379,7 @@ class Manager:
         copy.kind = LOG
 
     def _start_log(self, instruction: do.StartLog) -> Served:
-        log, dir = instruction.log, self.dir(instruction.directory_id)
-        dir.check()
+        log, dir = instruction.log, self._locked(instruction.directory_id)
         running = self.world.ray.named.get(log.partition)
         if running is not None and running.log == log and running.dir is dir and running.is_alive:
             if running.is_paused:
@@ -417,6 +447,9 @@ class Manager:
 
     def actor_died(self, actor: SimActor) -> None:
         self.tell(ActorGone(partition=actor.log.partition))
+
+    def actor_said(self, actor: SimActor) -> None:
+        self.tell(ActorSaid(served=actor.says()))
 
     def identity_lost(self, dir: SimDir, folder: SimFolder) -> None:
         self.tell(IdentityLost(partition=folder.partition, directory_id=dir.directory_id))

@@ -100,11 +100,19 @@ class Users:
             self._altered(answer.value)
 
     def _altered(self, altered: Altered) -> None:
-        """From now on nothing is removed under an older version, but where it was said so."""
+        """From now on nothing is removed under an older version, also where one is behind: the
+        right to that has run out."""
         topic = altered.topic
         answered = self._world.truth.answered
-        if not altered.behind:
-            answered[topic.topic_id] = max(topic.version, answered.get(topic.topic_id, 0))
+        answered[topic.topic_id] = max(topic.version, answered.get(topic.topic_id, 0))
+
+    def are_asking_for_dir(self, directory_id: str) -> bool:
+        """Whether somebody has asked to use a log dir again, and has no answer yet."""
+        asked = [command for command, _ in self._asked.values()]
+        return any(
+            isinstance(command, LogDirOnline) and command.log_dir == directory_id
+            for command in asked
+        )
 
     def unanswered(self) -> list[str]:
         """Requests that a Controller has, which lives, and has not answered."""

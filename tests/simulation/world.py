@@ -11,11 +11,12 @@ Links delay what they carry and lose some of it; orders may overtake each other.
 """
 
 from collections.abc import Callable
+from functools import partial
 
-from raylog.actors.control import LogId, Orders, Report
+from raylog.actors.control import Confirmed, LogId, Move, Orders, Report, Serve
 from raylog.actors.node import instructions as do
 from raylog.actors.node.broker_config import BrokerConfig
-from raylog.cluster.controller.records import Record
+from raylog.cluster.controller.records import DirRecord, Record
 from tests.simulation.actors import SimActor, SimRay
 from tests.simulation.clockwork import Clockwork
 from tests.simulation.controllers import SimController
@@ -27,6 +28,9 @@ from tests.simulation.nodes import Manager, SimNode
 from tests.simulation.users import Users
 
 LINK_MS, LATE_MS = 300, 20_000
+# How often an actor that Ray has started again asks what it shall obey; how long an upkeep actor
+# takes from asking for a right to having records removed.
+ASK_MS, REMOVAL_MS = 2_000, 30_000
 RESTART_MS = 6_000
 VALIDATE_EACH = 50
 # What a seed may take until the faults end, and how long healing may take afterwards.
@@ -43,7 +47,7 @@ class World:
         chance = self.clockwork.chance
         self.truth = Truth()
         self.metadata = MetadataDisk(self._written, self._restored)
-        self.ray = SimRay(self.clockwork, self._tell_gone)
+        self.ray = SimRay(self.clockwork, self._tell_gone, self._ask_what_to_obey)
         self.cuts: set[tuple[str, str]] = set()  # (node, "up" or "down")
         self.nodes = [self._make_node(number) for number in range(chance.randint(3, 5))]
         self.controller: SimController | None = None
@@ -117,6 +121,9 @@ class World:
                 left.append(f"{log} is served from {actor.dir.directory_id}")
             elif actor.config_version < desired.topics[log.topic_id].version:
                 left.append(f"{log} obeys an old config")
+        left += [
+            f"no {kind} at {node.key}" for node in self.nodes for kind in node.missing_upkeep()
+        ]
         for actor in self.ray.named.values():
             # What older metadata does not know is served on: nobody takes it from its writer.
             if actor.log not in desired.partitions and not self.metadata.was_restored:
@@ -180,6 +187,24 @@ class World:
         if manager is not None:
             manager.actor_died(actor)
 
+    def _ask_what_to_obey(self, actor: SimActor) -> None:
+        """It asks its LogManager, again and again, while nobody else has told it."""
+        is_waiting = actor.is_alive and actor.is_learning
+        if not is_waiting or self.ray.named.get(actor.log.partition) is not actor:
+            return
+        self.clockwork.soon(lambda: self._ask_what_to_obey(actor), most_ms=ASK_MS)
+        manager = self.node(actor.node).manager
+        if manager is None or not manager.is_answering or actor.is_paused or actor.dir.failure:
+            return
+        order = manager.machine.order_of(actor.log)
+        if order is None or order.directory_id != actor.dir.directory_id:
+            return
+        self.truth.situations["obeyed after a restart"] += 1
+        self.truth.opened(actor.log, actor.dir)
+        actor.is_learning = False
+        actor.config, actor.config_version = order.config, order.config_version
+        self.clockwork.soon(lambda: manager.actor_said(actor), most_ms=ASK_MS)
+
     def node_goes(self, node: SimNode) -> None:
         """The machine loses its power."""
         node.is_up = False
@@ -193,6 +218,9 @@ class World:
     def node_comes(self, node: SimNode) -> None:
         if not node.is_up:
             node.is_up = node.is_fresh = True
+            node.trouble_ms = self.clockwork.now_ms
+            for dir in node.dirs:
+                dir.read_ms = self.clockwork.now_ms
 
     def node(self, key: str) -> SimNode:
         return next(node for node in self.nodes if node.key == key)
@@ -214,6 +242,10 @@ class World:
         self._carry(manager.node.key, "up", arrive)
 
     def send_orders(self, key: str, orders: Orders) -> None:
+        for order in orders.orders:
+            if isinstance(order, Serve | Move):
+                self.truth.told(order)
+
         def arrive() -> None:
             manager = self.node(key).manager
             if manager is not None:
@@ -230,7 +262,17 @@ class World:
     # -- what is true ------------------------------------------------------------------------------
 
     def _written(self, record: Record) -> None:
+        if isinstance(record, DirRecord):
+            self._check_dir_record(record)
         self.truth.commit(record, self.clockwork.now_ms)
+
+    def _check_dir_record(self, record: DirRecord) -> None:
+        if record.state == "offline":
+            dirs = [dir for node in self.nodes for dir in node.dirs]
+            dir = next(dir for dir in dirs if dir.directory_id == record.directory_id)
+            expect(dir.has_failed, f"{dir.path} is taken offline, and its disk is in order")
+        if not self.users.are_asking_for_dir(record.directory_id):
+            self.truth.dir_changed(record)
 
     def _restored(self) -> None:
         self.truth.replay(self.metadata.records())
@@ -240,17 +282,26 @@ class World:
 
     def check_instruction(self, manager: Manager, instruction: do.Work) -> None:
         if isinstance(instruction, do.StartLog):
-            self.truth.opened(
-                instruction.log, manager.dir(instruction.directory_id), manager.began_ms
-            )
+            self.truth.opened(instruction.log, manager.dir(instruction.directory_id))
 
-    def remove_segments(self, node: SimNode, log: LogId, version: int) -> None:
-        """An upkeep actor asks a LogActor, which removes only under the config that it obeys."""
-        actor = self.ray.named.get(log.partition)
-        if actor is None or actor.log != log or actor.node != node.key or not actor.is_alive:
+    def ask_for_right(self, node: SimNode, log: LogId) -> None:
+        """An upkeep actor asks its LogManager, and then the LogActor, which looks at the clock."""
+        if node.manager is None or not node.manager.is_answering:
             return
-        if not actor.is_learning and not actor.is_paused and actor.config_version == version:
-            self.truth.segments_removed(log, version)
+        right = node.manager.machine.rights(self.clockwork.now_ms).get(log)
+        if right is not None:
+            remove = partial(self._remove_segments, node, right)
+            self.clockwork.soon(remove, most_ms=REMOVAL_MS)
+
+    def _remove_segments(self, node: SimNode, right: Confirmed) -> None:
+        """A LogActor removes only under the config that it obeys, and while there is a right."""
+        actor = self.ray.named.get(right.log.partition)
+        if actor is None or actor.log != right.log or actor.node != node.key:
+            return
+        is_serving = actor.is_alive and not actor.is_learning and not actor.is_paused
+        is_right = actor.config_version == right.config_version
+        if is_serving and is_right and self.clockwork.now_ms < right.until_ms:
+            self.truth.segments_removed(right.log, right.config_version)
 
     @staticmethod
     def expect(condition: bool, what: str) -> None:

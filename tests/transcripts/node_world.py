@@ -25,6 +25,7 @@ from raylog.actors.control import (
     SetAside,
 )
 from raylog.actors.node.broker_config import BrokerConfig
+from raylog.actors.node.confirmed_logs import CONFIRMED_FOR_MS
 from raylog.actors.node.events import (
     ActorGone,
     ActorSaid,
@@ -42,6 +43,7 @@ from raylog.actors.node.events import (
 )
 from raylog.actors.node.instructions import (
     Adopt,
+    CloseDir,
     Configure,
     Copy,
     Doom,
@@ -127,7 +129,9 @@ class World:
         self.lives += 1
         self.life = f"life {self.lives}"
         self.in_flight: list[Work] = []
-        self.given_up: set[LogId] = set()
+        self.given_up: set[int] = set()  # the tokens of copies
+        self.unkilled: set[TopicPartition] = set()  # what could not be killed
+        self.locked = set(self.sound_dirs())
         self.report: Report | None = None
         self.last_word_ms: int | None = None
         config = BrokerConfig.parse(
@@ -182,7 +186,9 @@ class World:
                 case SendReport():
                     self.hear(instruction.report)
                 case GiveUpCopy():
-                    self.given_up.add(instruction.log)
+                    self.given_up.add(instruction.copy_token)
+                case CloseDir():
+                    self.close_dir(instruction.directory_id)
                 case RunUpkeep():
                     self.count("upkeep")
                     self.check_upkeep(instruction)
@@ -190,10 +196,19 @@ class World:
                     self.in_flight.append(instruction)
         self.machine.validate()
 
+    def close_dir(self, name: str) -> None:
+        """Who writes to it is killed before; nothing is begun in it any more."""
+        assert name in self.locked, "a dir was closed twice"
+        self.locked.discard(name)
+        killed = {work.partition for work in self.in_flight if isinstance(work, KillActor)}
+        killed |= self.unkilled
+        for partition, actor in self.actors.items():
+            assert actor.directory_id != name or partition in killed, "an actor was forgotten"
+
     def check_upkeep(self, run: RunUpkeep) -> None:
         """The Controller has spoken of late; and an alter that was answered holds for ever."""
         assert self.last_word_ms is not None
-        assert self.now_ms - self.last_word_ms <= 60_000
+        assert self.now_ms - self.last_word_ms < CONFIRMED_FOR_MS
         for log, version in run.confirmed.items():
             assert version >= self.answered.get(log, 0), "upkeep under an older config"
 
@@ -220,6 +235,8 @@ class World:
         result = None
         if error is None:
             error, result = self.do(work)
+        elif isinstance(work, KillActor):
+            self.unkilled.add(work.partition)
         elif isinstance(work, StartLog):
             self.end_own_actor(work.log)  # the promise of StartLog: no actor after an error
         self.tell(Finished(token=work.token, result=result, error=error))
@@ -246,6 +263,7 @@ class World:
                 return self.end(work), None
             case KillActor():
                 self.actors.pop(work.partition, None)
+                self.unkilled.discard(work.partition)
             case MakeFolder():
                 folders = self.disks[work.directory_id].folders
                 assert work.log.partition not in folders, "two folders of one name"
@@ -307,8 +325,7 @@ class World:
             del folders[partition]
 
     def copy(self, work: Copy) -> RaylogError | None:
-        if not work.is_last and work.log in self.given_up:
-            self.given_up.discard(work.log)
+        if work.token in self.given_up:
             return LogMissing("copy", "it was given up")
         actor = self.actors.get(work.log.partition)
         assert not work.is_last or actor is None, "the rest of a log is copied while it is served"
@@ -338,6 +355,7 @@ class World:
         if self.disks[name].is_broken:
             self.tell(Finished(token=work.token, error=StorageError("/disk", "still broken")))
             return
+        self.locked.add(name)
         self.tell(
             DirsRead(
                 dirs=(self.dir_report(name),),

@@ -25,6 +25,7 @@ from raylog.actors.node.broker_config import BrokerConfig
 from raylog.actors.node.events import Event, Finished, Folder, Ordered, Served, Started, Tick
 from raylog.actors.node.instructions import (
     Adopt,
+    CloseDir,
     Configure,
     Copy,
     Doom,
@@ -130,6 +131,8 @@ def in_words(said: Instruction) -> str:
             return f"write epoch {said.controller_epoch} to {' '.join(said.directory_ids)}"
         case ReadDir():
             return f"read {said.directory_id} back"
+        case CloseDir():
+            return f"close {said.directory_id}"
         case Refuse():
             return f"refuse, epoch {said.controller_epoch} was seen"
         case MakeFolder():
@@ -191,6 +194,7 @@ class Node:
         strangers: Sequence[TopicPartition] = (),
         controller_epoch: int = -1,
         life: str = "first",
+        is_restarted: bool = False,
         config: Mapping[str, str | int] | None = None,
     ) -> None:
         self.machine = NodeMachine(node="n", life=life, config=BrokerConfig.parse(config or {}))
@@ -206,6 +210,7 @@ class Node:
                 served=tuple(served),
                 strangers=tuple(strangers),
                 controller_epoch=controller_epoch,
+                is_restarted=is_restarted,
             )
         )
 

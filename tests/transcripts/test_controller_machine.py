@@ -245,7 +245,7 @@ def test_more_partitions_than_the_nodes_have_room_for_are_refused_by_name() -> N
     play.asks(create(partitions=13))
     error = error_of(play)
     assert isinstance(error, TooManyPartitions)
-    assert (error.partitions, error.most) == (13, 12)
+    assert (error.partitions, error.most, error.rooms) == (13, 12, "node a: 2, node b: 10")
     play.create("t", 12)
     assert len(small.logs) == 2
 
@@ -675,16 +675,38 @@ def test_a_dir_that_failed_stays_offline_until_its_logs_were_read_back() -> None
     assert is_as_desired(play.desired, play.nodes.values())
 
 
-def test_a_kill_of_the_manager_does_not_bring_a_failed_dir_back_unread() -> None:
+def with_a_dir_that_failed_and_was_found_again(*, by_ray: bool) -> Play:
+    """Another life of the LogManager finds the log dir in order, whose disk had failed."""
     play = begun(node_a())
     play.create("t", 1)
     play.nodes["a"].fails("a1")
     play.settle()
     node = play.nodes["a"]
-    node.restart()
+    node.restart(by_ray=by_ray)
     node.dirs["a1"] = replace(node.dirs["a1"], state="online", why="")
     node.logs[LOG, "a1"] = entry(LOG, "a1", "found")
     play.reports("a")
+    return play
+
+
+def dir_states(play: Play) -> dict[str, str]:
+    return {name: record.state for name, record in play.desired.dirs.items()}
+
+
+def test_a_kill_of_the_manager_does_not_bring_a_failed_dir_back() -> None:  # number 6
+    play = with_a_dir_that_failed_and_was_found_again(by_ray=True)
+    assert play.obeys("a") == ["tell a: keep out a1"]
+    assert play.obeys("a") == ["tell a: -"]
+    assert play.nodes["a"].dirs["a1"].why == "EIO"
+    play.settle()
+    assert dir_states(play) == {"a1": "offline", "a2": "online"}
+    play.asks(LogDirOnline(log_dir="/a1"))
+    play.settle()
+    assert dir_states(play) == {"a1": "online", "a2": "online"}
+
+
+def test_a_fresh_start_reads_a_failed_dir_back() -> None:
+    play = with_a_dir_that_failed_and_was_found_again(by_ray=False)
     assert play.obeys("a") == ["append: dir a1 returning at a"]
     assert play.appended() == ["note log-dir-returning", "tell a: read back a1"]
     assert play.obeys("a") == ["append: dir a1 online at a", "tell a: -"]

@@ -294,6 +294,18 @@ def test_a_failed_opening_is_tried_again_only_by_an_order() -> None:
     assert node.orders(serve()) == ["start orders-0 of old in A with config 1, first"]
 
 
+def test_what_kept_a_log_from_being_opened_is_said_until_it_serves() -> None:
+    node = Node("A", folders=[folder(ORDERS, "A")])
+    node.obeys(serve())
+    node.failed("start orders-0 of old in A with config 1, first", HANGS)
+    node.orders(serve())
+    assert node.logs == ["orders-0 of old in A: opening (OutOfResources)"]
+    node.done("start orders-0 of old in A with config 1, first")
+    assert node.logs == ["orders-0 of old in A: serving with config 1"]
+    node.told(ActorGone(partition=PARTITION))
+    assert node.logs == ["orders-0 of old in A: opening"]
+
+
 @pytest.mark.parametrize(
     "error",
     [LogMissing("a log", "data is missing"), LogRefused("orders-0", "LogMissing", "", "")],

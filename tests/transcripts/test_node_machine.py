@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from raylog.actors.control import VERSION, DirReport, ReadBack, SetAside
+from raylog.actors.control import VERSION, Confirmed, DirReport, KeepOut, LogId, ReadBack, SetAside
 from raylog.actors.node.events import (
     ActorGone,
     ActorSaid,
@@ -38,6 +38,7 @@ from tests.transcripts.nodes import (
     create,
     dir_report,
     folder,
+    move,
     remove,
     serve,
     served,
@@ -114,7 +115,10 @@ def test_reports_are_numbered_and_made_anew_when_something_changes() -> None:
 
 def test_what_a_failed_dir_has_is_neither_served_nor_opened_until_it_was_read_back() -> None:
     node = serving("A", "B")
-    assert node.told(DirFailed(directory_id="A", why="input/output error")) == ["kill orders-0"]
+    assert node.told(DirFailed(directory_id="A", why="input/output error")) == [
+        "kill orders-0",
+        "close A",
+    ]
     assert node.report.dirs[0].state == "offline"
     assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
     node.done("kill orders-0")
@@ -135,7 +139,7 @@ def test_what_a_failed_dir_has_is_neither_served_nor_opened_until_it_was_read_ba
 def test_a_dir_in_use_is_read_back_only_when_nobody_writes_to_it_any_more() -> None:
     node = serving("A")
     node.orders(serve(version=2))
-    assert node.orders(ReadBack(directory_id="A")) == ["kill orders-0"]
+    assert node.orders(ReadBack(directory_id="A")) == ["kill orders-0", "close A"]
     assert node.failed("configure orders-0 of old with 2", HANGS) == []
     assert node.done("kill orders-0") == ["read A back"]
     assert node.failed("read A back", BROKEN) == []
@@ -168,7 +172,7 @@ def test_news_of_a_dir_that_is_online_are_not_believed() -> None:
 def test_an_actor_that_was_started_in_a_dir_that_failed_meanwhile_is_killed() -> None:
     node = Node("A", folders=[folder(ORDERS, "A")])
     node.obeys(serve())
-    assert node.told(DirFailed(directory_id="A", why="gone")) == ["kill orders-0"]
+    assert node.told(DirFailed(directory_id="A", why="gone")) == ["kill orders-0", "close A"]
     assert node.done("kill orders-0") == []
     assert node.done("start orders-0 of old in A with config 1, first") == ["kill orders-0"]
     assert node.logs == ["orders-0 of old in A: failed (LogDirOffline)"]
@@ -200,7 +204,7 @@ def test_a_disk_error_without_a_place_is_of_the_dir_that_was_used() -> None:
     node = serving("A", "B")
     node.orders(serve(version=2))
     said = node.failed("configure orders-0 of old with 2", StorageError("?", "input/output error"))
-    assert said == ["kill orders-0"]
+    assert said == ["kill orders-0", "close A"]
     assert [dir.state for dir in node.report.dirs] == ["offline", "online"]
 
 
@@ -243,7 +247,7 @@ def test_a_dir_that_cannot_write_the_epoch_fails_and_the_others_obey() -> None:
     node = Node("A", "B", folders=[folder(OTHERS, "B")])
     node.orders(create())
     said = node.done("write epoch 1 to A B", {"A": "input/output error"})
-    assert said == ["make orders-0 of old in B"]
+    assert said == ["make orders-0 of old in B", "close A"]
     assert [dir.state for dir in node.report.dirs] == ["offline", "online"]
 
 
@@ -396,6 +400,11 @@ def test_what_is_being_removed_is_not_set_aside_as_well() -> None:
 ROUNDS = {"log.retention.check.interval.ms": 10_000, "log.cleaner.backoff.ms": 20_000}
 
 
+def confirmed(node: Node, now_ms: int) -> dict[LogId, int]:
+    """The config versions under which records may be removed."""
+    return {log: right.config_version for log, right in node.machine.rights(now_ms).items()}
+
+
 def upkeep() -> Node:
     node = serving("A", config=ROUNDS)
     assert node.later(0) == ["start retention"]
@@ -412,20 +421,21 @@ def test_retention_runs_on_logs_whose_config_the_controller_has_confirmed() -> N
     assert node.later(1) == ["run retention: orders-0 of old with 1"]
 
 
-def test_what_was_confirmed_holds_for_a_minute_from_the_report_on() -> None:
+def test_what_was_confirmed_holds_for_20_seconds_from_the_report_on() -> None:
     node = upkeep()
     made = node.report.number
-    node.later(30_000)  # so long the report and its answer were on their way
+    node.later(15_000)  # so long the report and its answer were on their way
     node.told(Ordered(orders=node.envelope(report=made)))
-    assert node.machine.confirmed(60_000) == {ORDERS: 1}
-    assert node.machine.confirmed(60_001) == {}
+    right = Confirmed(log=ORDERS, config_version=1, until_ms=20_000)
+    assert node.machine.rights(19_999) == {ORDERS: right}
+    assert node.machine.rights(20_000) == {}
 
 
 def test_a_node_without_a_controller_deletes_nothing() -> None:
     node = upkeep()
     node.orders()
     rounds = [said for _ in range(20) for said in node.later(10_000)]
-    assert rounds == ["run retention: orders-0 of old with 1"] * 6
+    assert rounds == ["run retention: orders-0 of old with 1"]
 
 
 def test_no_upkeep_while_a_newer_config_is_ordered_and_not_obeyed() -> None:
@@ -447,7 +457,7 @@ def test_what_the_controller_doubts_is_not_confirmed() -> None:
     node = upkeep()
     orders = replace(node.envelope(), doubts=frozenset({ORDERS}))
     node.told(Ordered(orders=orders))
-    assert node.machine.confirmed(0) == {}
+    assert confirmed(node, 0) == {}
 
 
 def test_orders_confirm_only_what_their_report_has_shown() -> None:
@@ -456,26 +466,26 @@ def test_orders_confirm_only_what_their_report_has_shown() -> None:
     node.told(ActorGone(partition=PARTITION))
     node.done("start orders-0 of old in A with config 1")
     node.told(Ordered(orders=node.envelope(report=before)))
-    assert node.machine.confirmed(0) == {}
+    assert confirmed(node, 0) == {}
     node.told(Ordered(orders=node.envelope(report=-1)))
-    assert node.machine.confirmed(0) == {}
+    assert confirmed(node, 0) == {}
     node.orders()
-    assert node.machine.confirmed(0) == {ORDERS: 1}
+    assert confirmed(node, 0) == {ORDERS: 1}
     node.orders(serve(version=2))
-    assert node.machine.confirmed(0) == {}
+    assert confirmed(node, 0) == {}
 
 
 def test_a_log_that_is_to_go_is_not_confirmed() -> None:
     node = upkeep()
     node.orders()
     node.orders(remove())
-    assert node.machine.confirmed(0) == {}
+    assert confirmed(node, 0) == {}
 
 
 def test_orders_for_a_dir_without_the_log_confirm_no_older_config() -> None:
     node = serving("A", "B")
     node.orders(serve(ORDERS, "B", version=2))
-    assert node.machine.confirmed(0) == {}
+    assert confirmed(node, 0) == {}
 
 
 def test_a_log_is_not_confirmed_by_another_topics_log_of_its_name() -> None:
@@ -487,16 +497,16 @@ def test_a_log_is_not_confirmed_by_another_topics_log_of_its_name() -> None:
     node.orders(serve(NEW_ORDERS, "B"))
     node.done("start orders-0 of new in B with config 1, clean")
     node.orders()
-    assert node.machine.confirmed(0) == {NEW_ORDERS: 1}
+    assert confirmed(node, 0) == {NEW_ORDERS: 1}
 
 
 def test_another_life_of_an_actor_is_confirmed_anew() -> None:
     node = upkeep()
     node.orders()
-    assert node.machine.confirmed(0) == {ORDERS: 1}
+    assert confirmed(node, 0) == {ORDERS: 1}
     node.told(ActorGone(partition=PARTITION))
     node.done("start orders-0 of old in A with config 1")
-    assert node.machine.confirmed(0) == {}
+    assert confirmed(node, 0) == {}
 
 
 def test_upkeep_that_is_missing_is_started_again() -> None:
@@ -519,6 +529,7 @@ def test_compacted_logs_are_the_business_of_compaction() -> None:
     assert node.later(0) == ["start compaction"]
     node.told(UpkeepSeen(kinds=("compaction",)))
     assert node.later(19_999) == []
+    node.orders()
     assert node.later(1) == ["run compaction: orders-0 of old with 1"]
 
 
@@ -559,3 +570,93 @@ def test_a_life_begins_once() -> None:
     node = Node("A")
     with pytest.raises(AssertionError, match="Started"):
         node.told(Started(dirs=()))
+
+
+# -- number 6: offline outlives the LogManager -----------------------------------------------------
+
+
+def test_a_dir_that_is_offline_by_record_is_kept_out_of_use() -> None:
+    node = Node("A", "B", served=[served(ORDERS, "A")], folders=[folder(ORDERS, "A")])
+    said = node.obeys(KeepOut(directory_id="A", why="an fsync failed"))
+    assert said == ["kill orders-0", "close A"]
+    offline = node.report.dirs[0]
+    assert (offline.state, offline.why, offline.is_read_back) == (
+        "offline",
+        "an fsync failed",
+        False,
+    )
+    assert node.orders(KeepOut(directory_id="A", why="an fsync failed")) == []
+    node.done("kill orders-0")
+    assert node.orders(ReadBack(directory_id="A")) == ["read A back"]
+
+
+def test_what_nobody_uses_is_closed_before_it_is_read_back() -> None:
+    node = Node("A")
+    assert node.obeys(ReadBack(directory_id="A")) == ["close A", "read A back"]
+
+
+def test_a_report_says_whether_ray_has_started_the_log_manager_again() -> None:
+    assert Node("A", is_restarted=True).report.is_restarted
+    assert not Node("A").report.is_restarted
+
+
+def test_a_dir_that_was_read_from_the_disk_at_the_start_is_reported_so() -> None:
+    node = Node(replace(dir_report("A"), is_read_back=True), "B")
+    assert [dir.is_read_back for dir in node.report.dirs] == [True, False]
+    assert node.obeys(ReadBack(directory_id="A")) == []
+
+
+# -- what LogActors and upkeep ask -----------------------------------------------------------------
+
+
+def test_an_actor_that_ray_has_started_again_obeys_what_was_ordered_last() -> None:
+    node = serving("A")
+    assert node.machine.order_of(ORDERS) == serve()
+    node.orders(serve(version=2))
+    assert node.machine.order_of(ORDERS) == serve(version=2)
+    node.told(ActorGone(partition=PARTITION))
+    assert node.machine.order_of(ORDERS) == serve(version=2)
+
+
+def test_an_actor_that_nobody_has_ordered_to_serve_in_this_life_has_no_order() -> None:
+    node = Node("A", served=[served(ORDERS, "A")], folders=[folder(ORDERS, "A")])
+    assert node.machine.order_of(ORDERS) is None, "it was adopted"
+    assert node.machine.order_of(OTHERS) is None, "nobody knows it"
+    node.obeys(serve())
+    assert node.machine.order_of(ORDERS) == serve()
+    node.orders(remove())
+    assert node.machine.order_of(ORDERS) is None
+
+
+def test_an_actor_in_a_dir_that_failed_has_no_order() -> None:
+    node = serving("A")
+    node.told(DirFailed(directory_id="A", why="gone"))
+    assert node.machine.order_of(ORDERS) is None
+
+
+def test_an_actor_that_was_ended_for_a_move_has_no_order() -> None:
+    node = serving("A", "B")
+    node.orders(move())
+    assert node.machine.order_of(ORDERS) == serve()
+    node.done("copy orders-0 of old from A to B")
+    assert node.machine.order_of(ORDERS) is None, "it is being ended"
+    node.done("end orders-0 of old")
+    assert node.machine.order_of(ORDERS) is None
+
+
+def test_what_is_served_is_known_as_the_actors_told_it_last() -> None:
+    node = serving("A")
+    node.told(ActorSaid(served=served(ORDERS, "A", end=7)))
+    assert node.machine.served() == (served(ORDERS, "A", end=7),)
+    node.told(ActorGone(partition=PARTITION))
+    assert node.machine.served() == ()
+
+
+def test_the_epoch_of_the_controller_is_the_one_that_the_disks_have() -> None:
+    node = Node("A", controller_epoch=3)
+    assert node.machine.controller_epoch == 3
+    node.epoch = 5
+    node.orders()
+    assert node.machine.controller_epoch == 3
+    node.done("write epoch 5 to A")
+    assert node.machine.controller_epoch == 5

@@ -9,6 +9,7 @@ import pytest
 from raylog.actors.control import (
     Create,
     DirReport,
+    KeepOut,
     LogReport,
     Move,
     Order,
@@ -54,6 +55,7 @@ ONLINE_DIRS = [
 ]
 SERVE = Serve(log=LOG, directory_id="a1", config=CONFIG, config_version=3)
 MOVE = Move(log=LOG, directory_id="a1", target_id="a2", config=CONFIG, config_version=3)
+KEEP_OUT = KeepOut(directory_id="a1", why="EIO")
 SERVING = entry(LOG, "a1", config_version=3)
 
 
@@ -193,8 +195,9 @@ def test_what_is_ordered_for_a_partition_that_shall_serve(
 
 
 def test_nothing_is_served_from_a_dir_that_is_recorded_offline() -> None:
-    offline = replace(DIRS[0], state="offline", life="1")
-    assert orders_of(desired_of(TOPIC, ONLINE, offline), entry(LOG, "a1", "found")) == ()
+    offline = replace(DIRS[0], state="offline", why="EIO", life="1")
+    desired = desired_of(TOPIC, ONLINE, offline)
+    assert orders_of(desired, entry(LOG, "a1", "found")) == (KEEP_OUT,)
 
 
 def test_a_config_that_the_broker_does_not_allow_any_more_is_ordered_of_nobody() -> None:
@@ -314,15 +317,18 @@ def test_a_node_and_its_dirs_are_recorded_when_they_report_first() -> None:
     )
 
 
-def test_a_dir_that_fails_is_recorded_offline_and_only_a_new_life_brings_it_back() -> None:
+def test_a_dir_that_fails_is_recorded_offline_and_only_a_fresh_start_brings_it_back() -> None:
     desired = desired_of()
     broken = [replace(ONLINE_DIRS[0], state="offline", why="EIO"), ONLINE_DIRS[1]]
     offline = replace(DIRS[0], state="offline", why="EIO", life="1")
     assert records_of(desired, dirs=broken) == (offline,)
     desired.apply(offline)
     assert orders_of(desired, dirs=broken) == ()
-    assert orders_of(desired) == ()  # the same life says that it is online
-    new_life = replace(report("a"), life="2")
+    assert orders_of(desired) == (KEEP_OUT,), "the same life says that it is online"
+    restarted = planned(desired, replace(report("a"), life="2", is_restarted=True))
+    assert restarted.orders["a"] == (KEEP_OUT,), "Ray has started it in the place of another"
+    assert restarted.records == ()
+    new_life = replace(report("a"), life="3")
     returning = replace(offline, state="returning")
     assert planned(desired, new_life).records == (returning,)
     desired.apply(returning)
